@@ -1,0 +1,48 @@
+# Every target sets up what it needs, in this checkout and nowhere else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check sim bench format clean
+
+help: ## list the tasks
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/.venv: 
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Dragoman needs Python 3.11 or newer; $(PYTHON) is older. Use: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu install the package python3-venv" >&2; rm -rf $(VENV); exit 2; }
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.venv requirements.txt pyproject.toml
+	@echo "setting up .venv (run time) ..."
+	@$(PIP) -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
+	@echo "setting up .venv (tests and checks) ..."
+	@$(PIP) -r requirements-dev.txt
+	@touch $@
+
+setup: $(VENV)/.run ## prepare .venv with .venv/bin/dragoman
+
+demo: $(VENV)/.run ## a guided tour on an embedded cluster; ends by itself
+	@$(BIN)/dragoman demo
+
+test: $(VENV)/.dev ## all tests
+	@$(BIN)/python -m pytest -q -n 2 tests
+
+check: $(VENV)/.dev ## formatting, lint, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev ## format and fix
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## remove .venv and caches
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,115 @@
+"""Which kinds there are, and how each is addressed: one table for client and server.
+
+A new kind is one line. Behaviour (defaults, validation, printing) stands elsewhere, keyed by the same Kind.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of object. `versions` lists served versions, preferred (and stored) one first."""
+
+    kind: str
+    plural: str
+    group: str
+    versions: tuple[str, ...]
+    namespaced: bool
+    short: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """The preferred version as apiVersion."""
+        return self.version_text(self.versions[0])
+
+    def version_text(self, version: str) -> str:
+        """`v1` or `group/v1`."""
+        return f"{self.group}/{version}" if self.group else version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "", *, version: str = "") -> str:
+        """The REST path, starting with a slash. An empty namespace of a namespaced kind means all of them."""
+        version = version or self.versions[0]
+        parts = ["/apis", self.group, version] if self.group else ["/api", version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+def _table() -> tuple[Kind, ...]:
+    v1 = ("v1",)
+    dra = "resource.k8s.io"
+    dra_versions = ("v1", "v1beta2", "v1beta1")
+    status = ("status",)
+    scale = ("status", "scale")
+    return (
+        Kind("Namespace", "namespaces", "", v1, False, ("ns",), ("status", "finalize")),
+        Kind("Node", "nodes", "", v1, False, ("no",), status),
+        Kind(
+            "Pod",
+            "pods",
+            "",
+            v1,
+            True,
+            ("po",),
+            ("status", "binding", "eviction", "log", "ephemeralcontainers"),
+            ("all",),
+        ),
+        Kind("Event", "events", "", v1, True, ("ev",)),
+        Kind("ConfigMap", "configmaps", "", v1, True, ("cm",)),
+        Kind("Secret", "secrets", "", v1, True),
+        Kind("ServiceAccount", "serviceaccounts", "", v1, True, ("sa",), ("token",)),
+        Kind("Service", "services", "", v1, True, ("svc",), status, ("all",)),
+        Kind("Endpoints", "endpoints", "", v1, True, ("ep",)),
+        Kind("PersistentVolume", "persistentvolumes", "", v1, False, ("pv",), status),
+        Kind("PersistentVolumeClaim", "persistentvolumeclaims", "", v1, True, ("pvc",), status),
+        Kind("ResourceQuota", "resourcequotas", "", v1, True, ("quota",), status),
+        Kind("LimitRange", "limitranges", "", v1, True, ("limits",)),
+        Kind("ReplicationController", "replicationcontrollers", "", v1, True, ("rc",), scale, ("all",)),
+        Kind("PodTemplate", "podtemplates", "", v1, True),
+        Kind("Deployment", "deployments", "apps", v1, True, ("deploy",), scale, ("all",)),
+        Kind("ReplicaSet", "replicasets", "apps", v1, True, ("rs",), scale, ("all",)),
+        Kind("StatefulSet", "statefulsets", "apps", v1, True, ("sts",), scale, ("all",)),
+        Kind("DaemonSet", "daemonsets", "apps", v1, True, ("ds",), status, ("all",)),
+        Kind("ControllerRevision", "controllerrevisions", "apps", v1, True),
+        Kind("Job", "jobs", "batch", v1, True, (), status, ("all",)),
+        Kind("CronJob", "cronjobs", "batch", v1, True, ("cj",), status, ("all",)),
+        Kind("Lease", "leases", "coordination.k8s.io", v1, True),
+        Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy", v1, True, ("pdb",), status),
+        Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io", v1, False, ("pc",)),
+        Kind("PodGroup", "podgroups", "scheduling.k8s.io", ("v1beta1", "v1alpha3"), True, (), status),
+        Kind("Workload", "workloads", "scheduling.k8s.io", ("v1beta1", "v1alpha3"), True),
+        Kind("ResourceClaim", "resourceclaims", dra, dra_versions, True, (), status),
+        Kind("ResourceClaimTemplate", "resourceclaimtemplates", dra, dra_versions, True),
+        Kind("ResourceSlice", "resourceslices", dra, dra_versions, False),
+        Kind("DeviceClass", "deviceclasses", dra, dra_versions, False),
+        Kind("DeviceTaintRule", "devicetaintrules", dra, ("v1", "v1beta2", "v1alpha3"), False, (), status),
+        Kind("ResourcePoolStatusRequest", "resourcepoolstatusrequests", dra, ("v1alpha3",), False, (), status),
+        Kind("Role", "roles", "rbac.authorization.k8s.io", v1, True),
+        Kind("RoleBinding", "rolebindings", "rbac.authorization.k8s.io", v1, True),
+        Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io", v1, False),
+        Kind("ClusterRoleBinding", "clusterrolebindings", "rbac.authorization.k8s.io", v1, False),
+        Kind("StorageClass", "storageclasses", "storage.k8s.io", v1, False, ("sc",)),
+        Kind("CSINode", "csinodes", "storage.k8s.io", v1, False),
+        Kind("RuntimeClass", "runtimeclasses", "node.k8s.io", v1, False),
+        Kind("EndpointSlice", "endpointslices", "discovery.k8s.io", v1, True),
+        Kind("NetworkPolicy", "networkpolicies", "networking.k8s.io", v1, True, ("netpol",)),
+        Kind("Ingress", "ingresses", "networking.k8s.io", v1, True, ("ing",), status),
+    )
+
+
+KINDS: tuple[Kind, ...] = _table()
+BY_NAME: dict[str, Kind] = {kind.kind: kind for kind in KINDS}
+BY_PLURAL: dict[tuple[str, str], Kind] = {(kind.group, kind.plural): kind for kind in KINDS}
+
+
+def kind_of(name: str) -> Kind:
+    """The Kind of that name. Raises KeyError."""
+    return BY_NAME[name]

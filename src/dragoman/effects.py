@@ -15,17 +15,13 @@ from dragoman.api.meta import Ref
 PatchType = Literal["merge", "json", "strategic", "apply"]
 
 
-class Effect_(msgspec.Struct, frozen=True):
-    """Base of the effects."""
-
-
-class Create(Effect_, frozen=True):
+class Create(msgspec.Struct, frozen=True):
     """Create `body` (a whole object, JSON shaped, apiVersion and kind set)."""
 
     body: dict[str, Any]
 
 
-class Patch(Effect_, frozen=True):
+class Patch(msgspec.Struct, frozen=True):
     """Change an object by a patch.
 
     `ref.uid` (if set) and `resource_version` (if set) are preconditions: another incarnation or version makes
@@ -41,7 +37,7 @@ class Patch(Effect_, frozen=True):
     force: bool = False
 
 
-class Delete(Effect_, frozen=True):
+class Delete(msgspec.Struct, frozen=True):
     """Delete an object; `ref.uid` and `resource_version` are preconditions where set."""
 
     ref: Ref
@@ -50,21 +46,21 @@ class Delete(Effect_, frozen=True):
     propagation: Literal["", "Background", "Foreground", "Orphan"] = ""
 
 
-class Bind(Effect_, frozen=True):
+class Bind(msgspec.Struct, frozen=True):
     """Bind a pod to a node (pods/binding), guarded by `pod.uid`."""
 
     pod: Ref
     node: str
 
 
-class Evict(Effect_, frozen=True):
+class Evict(msgspec.Struct, frozen=True):
     """Evict a pod through pods/eviction, honouring disruption budgets."""
 
     pod: Ref
     grace_period_s: int | None = None
 
 
-class Emit(Effect_, frozen=True):
+class Emit(msgspec.Struct, frozen=True):
     """A Kubernetes Event about an object. `component` is the reporting source."""
 
     about: Ref

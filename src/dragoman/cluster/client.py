@@ -31,7 +31,7 @@ class WatchEvent(msgspec.Struct):
 
 
 class Client(Protocol):
-    """Raises Retry (no connection, 429, 5xx), Stale (409, 410), NotFound (404), Invalid (400, 422), Denied (401, 403)."""
+    """Raises Retry (transport, 429, 5xx), Stale (409, 410), NotFound (404), Invalid (400, 422), Denied (401, 403)"""
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         """One object."""

@@ -1,0 +1,108 @@
+"""Which command was meant? Parses the first word, imports that command alone, and turns errors into one line.
+
+A command module has `SUMMARY`-free code only: `arguments(parser)` and `run(args) -> int` (0 yes or done, 1 the
+answer is no, 2 bad usage or unreadable input). The table below says what there is without importing it, so that
+`--help` of any command stays fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from dragoman import __version__
+from dragoman.errors import Bug, DragomanError
+
+# command -> (module, one line); the order is the order of the help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("up", "run an embedded cluster in the foreground"),
+    "demo": ("demo", "a guided tour on an embedded cluster; ends by itself"),
+    "apply": ("apply", "create or change objects from files (kubectl does more)"),
+    "get": ("get", "list objects as tables, YAML or JSON"),
+    "describe": ("describe", "show one object and its events"),
+    "delete": ("delete", "delete objects"),
+    "simulate": ("simulate", "where would the pods of these files run, with which devices, or why not"),
+}
+
+
+class Usage(argparse.ArgumentParser):
+    """An argument parser whose errors are one line with the way to help."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Exit with 2 and one line on stderr."""
+        self.exit(2, f"error: {message}\nhint: {self.prog} --help\n")
+
+
+def _overview(prog: str) -> str:
+    width = max(len(name) for name in COMMANDS)
+    lines = [f"usage: {prog} COMMAND [OPTIONS]", "", "Dynamic Resource Allocation for Kubernetes.", ""]
+    lines += [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines += ["", f"{prog} COMMAND --help tells more. Version {__version__}."]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str], prog: str = "dragoman") -> int:
+    """Run one command line; returns the exit status."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_overview(prog))
+        return 0 if argv else 2
+    if argv[0] in ("--version", "version"):
+        print(f"dragoman {__version__}")
+        return 0
+    name = argv[0]
+    if name not in COMMANDS:
+        near = _near(name)
+        hint = f"did you mean {near}?" if near else f"{prog} --help lists the commands"
+        print(f"error: no command {name!r}\nhint: {hint}", file=sys.stderr)
+        return 2
+    module_name, summary = COMMANDS[name]
+    module = importlib.import_module(f"dragoman.cli.{module_name}")
+    parser = Usage(prog=f"{prog} {name}", description=summary[0].upper() + summary[1:] + ".")
+    module.arguments(parser)
+    args = parser.parse_args(argv[1:])
+    return int(module.run(args))
+
+
+def _near(word: str) -> str:
+    import difflib  # only on the way to an error
+
+    return next(iter(difflib.get_close_matches(word, COMMANDS, 1)), "")
+
+
+def _guarded(prog: str) -> int:
+    try:
+        return main(sys.argv[1:], prog)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing to say, and nothing more to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Bug as error:
+        print(f"error: a defect of dragoman: {error}\nhint: please report it with the input", file=sys.stderr)
+        return 2
+    except DragomanError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if os.environ.get("DRAGOMAN_TRACEBACK"):
+            raise
+        print(
+            f"error: a defect of dragoman: {type(error).__name__}: {error}\n"
+            "hint: please report it with the input; DRAGOMAN_TRACEBACK=1 shows where",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def run() -> None:
+    """Entry of the command `dragoman`."""
+    sys.exit(_guarded("dragoman"))
+
+
+def run_as_plugin() -> None:
+    """Entry of `kubectl-dra`, which kubectl calls for `kubectl dra ...`."""
+    sys.exit(_guarded("kubectl dra"))

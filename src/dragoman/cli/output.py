@@ -1,0 +1,41 @@
+"""How do commands speak? Data to stdout, talk to stderr; tables and colour only on a terminal, plain text in a pipe.
+
+Colour never carries meaning alone. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def say(text: str) -> None:
+    """Talk: to stderr."""
+    print(text, file=sys.stderr)
+
+
+def hint(text: str) -> None:
+    """Advice: a separate line on stderr."""
+    print(f"hint: {text}", file=sys.stderr)
+
+
+def write(text: str) -> None:
+    """Data: to stdout."""
+    print(text)
+
+
+def rows(header: Sequence[str], body: Sequence[Sequence[Any]], *, indent: str = "") -> str:
+    """A plain table as kubectl prints it: columns three blanks apart, no lines."""
+    table = [[str(cell) for cell in row] for row in (header, *body)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = []
+    for row in table:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append((indent + "   ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def terminal() -> bool:
+    """True where stdout is a terminal that shows tables and colour."""
+    return sys.stdout.isatty()

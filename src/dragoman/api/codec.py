@@ -1,0 +1,151 @@
+"""How do API objects become typed values, and values JSON again?
+
+Reading is lenient: every field is optional, unknown fields are ignored, and null is the same as absent (as the API
+server reads it). A wrong JSON type is Invalid with the field's path. Never defaults, never judges validity.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from dragoman.api import core, resource
+from dragoman.api.meta import Value
+from dragoman.errors import Invalid
+from dragoman.values.quantity import Quantity
+
+T = TypeVar("T")
+
+TYPES: dict[str, type[Value]] = {
+    "ResourceSlice": resource.ResourceSlice,
+    "DeviceClass": resource.DeviceClass,
+    "ResourceClaim": resource.ResourceClaim,
+    "ResourceClaimTemplate": resource.ResourceClaimTemplate,
+    "DeviceTaintRule": resource.DeviceTaintRule,
+    "Node": core.Node,
+    "Pod": core.Pod,
+    "Namespace": core.Namespace,
+    "PriorityClass": core.PriorityClass,
+    "PodGroup": core.PodGroup,
+    "Deployment": core.Workload,
+    "ReplicaSet": core.Workload,
+    "ReplicationController": core.Workload,
+    "StatefulSet": core.Workload,
+    "DaemonSet": core.Workload,
+    "Job": core.Workload,
+}
+"""The struct of every kind that decisions read, by kind name."""
+
+# Free-form JSON, in which null is a value of its own.
+_OPAQUE = frozenset({"parameters", "data"})
+_QUANTITIES_REMEMBERED = 8192
+
+
+def decode(kind: type[T], source: Any) -> T:
+    """A typed value from a JSON-shaped object, or from JSON as bytes or text.
+
+    `kind` may be any type msgspec knows, `list[ResourceSlice]` for one. Raises Invalid with the field path.
+    """
+    is_text = isinstance(source, bytes | bytearray | memoryview | str)
+    try:
+        if is_text:
+            value: T = _decoder(kind)(source)
+            return value
+        return msgspec.convert(source, kind, dec_hook=_dec_hook)
+    except msgspec.ValidationError as error:
+        if "got `null`" not in str(error):
+            raise _invalid(error) from error
+    except msgspec.DecodeError as error:
+        raise Invalid("", f"must be JSON: {error}") from error
+    try:
+        raw = msgspec.json.decode(source) if is_text else source
+        return msgspec.convert(without_nulls(raw), kind, dec_hook=_dec_hook)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from error
+
+
+def to_json(value: Any) -> Any:
+    """The JSON shape (dict, list, str, ...) of a value: camelCase, defaults left out, quantities as text."""
+    return msgspec.json.decode(to_bytes(value))
+
+
+def to_bytes(value: Any) -> bytes:
+    """A value, or a JSON-shaped object, as JSON text in UTF-8."""
+    return msgspec.json.encode(value, enc_hook=_enc_hook)
+
+
+def without_nulls(raw: Any) -> Any:
+    """A copy whose objects have no null members, except inside opaque parameters and data."""
+    if isinstance(raw, dict):
+        return {k: v if k in _OPAQUE else without_nulls(v) for k, v in raw.items() if v is not None}
+    if isinstance(raw, list | tuple):
+        return [without_nulls(item) for item in raw]
+    return raw
+
+
+_DECODERS: dict[Any, Callable[[Any], Any]] = {}
+
+
+def _decoder(kind: Any) -> Callable[[Any], Any]:
+    # Bounded by the number of types in the code.
+    if kind not in _DECODERS:
+        _DECODERS[kind] = msgspec.json.Decoder(kind, dec_hook=_dec_hook).decode
+    return _DECODERS[kind]
+
+
+@lru_cache(maxsize=_QUANTITIES_REMEMBERED, typed=True)
+def _quantity(raw: str | int | float) -> Quantity:
+    return Quantity.parse(raw)
+
+
+def _dec_hook(kind: type, raw: Any) -> Any:
+    if kind is not Quantity:
+        raise NotImplementedError(f"no decoding of {kind}")
+    if isinstance(raw, Quantity):
+        return raw
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+        raise ValueError(f"Expected `quantity`, got `{_json_type(raw)}`")
+    return _quantity(raw)
+
+
+def _enc_hook(value: Any) -> Any:
+    if isinstance(value, Quantity):
+        return str(value)
+    raise NotImplementedError(f"no JSON for {type(value).__name__}")
+
+
+_TYPE_NAMES = {
+    "int": "an integer",
+    "str": "a string",
+    "bool": "true or false",
+    "float": "a number",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+    "quantity": "a quantity",
+}
+
+
+def _json_type(raw: Any) -> str:
+    if raw is None:
+        return "null"
+    if isinstance(raw, dict):
+        return "object"
+    return "array" if isinstance(raw, list | tuple) else type(raw).__name__
+
+
+_MISMATCH = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<got>[^`]+)`")
+
+
+def _invalid(error: msgspec.ValidationError) -> Invalid:
+    """msgspec's `Expected ..., got ... - at `$.a[0].b`` in our words."""
+    text, _, path = str(error).partition(" - at ")
+    path = path.removeprefix("`key` in ").strip("`").removeprefix("$").removeprefix(".")
+    if match := _MISMATCH.fullmatch(text):
+        wanted = " or ".join(_TYPE_NAMES.get(w.strip(), w.strip()) for w in match["wanted"].split("|"))
+        text = f"must be {wanted.removesuffix(' or null')}, got {_TYPE_NAMES.get(match['got'], match['got'])}"
+    return Invalid(path, text)

@@ -1,0 +1,292 @@
+"""What does the cluster look like now, and after one more change?
+
+`Snapshot` is a value: frozen objects in persistent maps, with indexes that `apply` keeps up to date. Keeping an
+old snapshot is free; a change costs what it touches, never the size of the cluster. Never reads a cluster and
+never judges an object.
+
+    snapshot = Snapshot.empty()
+    snapshot = apply(snapshot, Put("Pod", pod))              # added or replaced
+    snapshot = apply(snapshot, Gone("Pod", "default", "a"))  # deleted; absent is fine
+    snapshot = Snapshot.from_objects([("Node", node), ("ResourceSlice", piece)])
+
+Keys: cluster-scoped objects by name, namespaced ones by (namespace, name), workloads by (kind, namespace, name).
+Index fields end in `_by_*` and map a term to a persistent set (a Map with the object's key as key); use
+`keys_of(index, term)` to get the keys sorted. Iteration order of a Map is not defined: sort before choosing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+from immutables import Map
+
+from dragoman.api.core import Namespace, Node, Pod, PodGroup, PriorityClass, Workload
+from dragoman.api.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from dragoman.errors import Bug
+from dragoman.snapshot.usage import DeviceId, Holder, claim_names, holds, is_finished, pod_requests
+
+Key: TypeAlias = tuple[str, str]
+WorkloadKey: TypeAlias = tuple[str, str, str]
+K = TypeVar("K", bound=Hashable)
+Index: TypeAlias = "Map[Any, Map[Any, None]]"
+
+WORKLOADS = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"}
+)
+_STORES = {
+    "Node": ("nodes", False),
+    "Pod": ("pods", True),
+    "ResourceClaim": ("claims", True),
+    "ResourceClaimTemplate": ("templates", True),
+    "DeviceClass": ("classes", False),
+    "ResourceSlice": ("slices", False),
+    "DeviceTaintRule": ("taint_rules", False),
+    "Namespace": ("namespaces", False),
+    "PodGroup": ("pod_groups", True),
+    "PriorityClass": ("priority_classes", False),
+}
+HELD = frozenset(_STORES) | WORKLOADS
+"""Kinds that a snapshot holds; `apply` refuses others, so filter before."""
+
+
+class Put(msgspec.Struct, frozen=True):
+    """The object is now like this (new or changed)."""
+
+    kind: str
+    object: Any
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """The object of that name exists no longer; namespace "" for cluster scope."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+Change: TypeAlias = Put | Gone
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One picture of the cluster.
+
+    version: counts the changes applied, for telling snapshots of one line apart
+    pods_by_node: node name -> pods bound to it, finished ones too
+    pods_by_claim: (namespace, claim) -> pods that use the claim (by name, by template once made, extended)
+    pods_by_group: (namespace, pod group) -> its pods
+    claims_by_owner: owner uid -> claims it owns (any owner reference)
+    slices_by_pool: (driver, pool) -> slices, all generations
+    slices_by_node: node name -> slices with that spec.nodeName; "" -> slices without nodeName
+    holders: device -> who holds it (several: shares, or a double allocation)
+    requested: node name -> resource -> nano-units asked for by its unfinished pods, "pods" being 1e9 each
+    """
+
+    version: int
+    nodes: Map[str, Node]
+    pods: Map[Key, Pod]
+    claims: Map[Key, ResourceClaim]
+    templates: Map[Key, ResourceClaimTemplate]
+    classes: Map[str, DeviceClass]
+    slices: Map[str, ResourceSlice]
+    taint_rules: Map[str, DeviceTaintRule]
+    namespaces: Map[str, Namespace]
+    pod_groups: Map[Key, PodGroup]
+    priority_classes: Map[str, PriorityClass]
+    workloads: Map[WorkloadKey, Workload]
+    pods_by_node: Map[str, Map[Key, None]]
+    pods_by_claim: Map[Key, Map[Key, None]]
+    pods_by_group: Map[Key, Map[Key, None]]
+    claims_by_owner: Map[str, Map[Key, None]]
+    slices_by_pool: Map[Key, Map[str, None]]
+    slices_by_node: Map[str, Map[str, None]]
+    holders: Map[DeviceId, tuple[Holder, ...]]
+    requested: Map[str, Map[str, int]]
+
+    @classmethod
+    def empty(cls) -> Snapshot:
+        """A cluster without objects."""
+        return _EMPTY
+
+    @classmethod
+    def from_objects(cls, objects: Iterable[tuple[str, Any]]) -> Snapshot:
+        """All at once: pairs of kind and object. Faster than one `apply` each; later ones replace earlier ones."""
+        return apply_all(_EMPTY, (Put(kind, value) for kind, value in objects))
+
+    def consumers(self, claim: ResourceClaim) -> tuple[Key, ...]:
+        """Keys of the pods that use a claim, sorted."""
+        return keys_of(self.pods_by_claim, (claim.metadata.namespace, claim.metadata.name))
+
+
+def keys_of(index: Map[Any, Map[K, None]], term: Hashable) -> tuple[K, ...]:
+    """Keys under a term of an index, sorted; () if there are none."""
+    found = index.get(term)
+    return tuple(sorted(found)) if found is not None else ()  # type: ignore[type-var]
+
+
+def apply(snapshot: Snapshot, change: Change) -> Snapshot:
+    """The snapshot after one change. Raises Bug for a kind that snapshots do not hold."""
+    return apply_all(snapshot, (change,))
+
+
+def apply_all(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
+    """The snapshot after several changes, in order."""
+    draft = _Draft(snapshot)
+    for change in changes:
+        draft.step(change)
+    return draft.finish()
+
+
+def _terms_of_pod(pod: Pod) -> list[tuple[str, Hashable]]:
+    namespace = pod.metadata.namespace
+    terms: list[tuple[str, Hashable]] = [("pods_by_claim", (namespace, name)) for name in claim_names(pod)]
+    if pod.spec.node_name:
+        terms.append(("pods_by_node", pod.spec.node_name))
+    group = pod.spec.scheduling_group
+    if group is not None and group.pod_group_name:
+        terms.append(("pods_by_group", (namespace, group.pod_group_name)))
+    return terms
+
+
+def _terms_of_claim(claim: ResourceClaim) -> list[tuple[str, Hashable]]:
+    return [("claims_by_owner", uid) for uid in dict.fromkeys(o.uid for o in claim.metadata.owner_references) if uid]
+
+
+def _terms_of_slice(piece: ResourceSlice) -> list[tuple[str, Hashable]]:
+    spec = piece.spec
+    return [("slices_by_pool", (spec.driver, spec.pool.name)), ("slices_by_node", spec.node_name or "")]
+
+
+_TERMS: dict[str, Callable[[Any], list[tuple[str, Hashable]]]] = {
+    "Pod": _terms_of_pod,
+    "ResourceClaim": _terms_of_claim,
+    "ResourceSlice": _terms_of_slice,
+}
+
+
+class _Draft:
+    """Maps being changed, opened when first touched. Lives within one apply_all."""
+
+    def __init__(self, base: Snapshot) -> None:
+        self.base = base
+        self.version = base.version
+        self.opened: dict[str, Any] = {}
+
+    def map(self, field: str) -> Any:
+        found = self.opened.get(field)
+        if found is None:
+            found = self.opened[field] = getattr(self.base, field).mutate()
+        return found
+
+    def finish(self) -> Snapshot:
+        if self.version == self.base.version:
+            return self.base
+        closed = {field: mutation.finish() for field, mutation in self.opened.items()}
+        return msgspec.structs.replace(self.base, version=self.version, **closed)
+
+    def step(self, change: Change) -> None:
+        if isinstance(change, Put):
+            meta = change.object.metadata
+            namespace, name, new = meta.namespace, meta.name, change.object
+        else:
+            namespace, name, new = change.namespace, change.name, None
+        field, key = _address(change.kind, namespace, name)
+        store = self.map(field)
+        old = store.get(key)
+        if old is None and new is None:
+            return
+        self.version += 1
+        if new is None:
+            del store[key]
+        else:
+            store[key] = new
+        self._reindex(change.kind, key, old, new)
+
+    def _reindex(self, kind: str, key: Hashable, old: Any, new: Any) -> None:
+        terms = _TERMS.get(kind)
+        if terms is not None:
+            before = terms(old) if old is not None else []
+            after = terms(new) if new is not None else []
+            if before != after:
+                self._move(key, before, after)
+        if kind == "ResourceClaim":
+            self._hold(old, new)
+        elif kind == "Pod":
+            self._request(old, new)
+
+    def _move(self, key: Hashable, before: list[tuple[str, Hashable]], after: list[tuple[str, Hashable]]) -> None:
+        for field, term in before:
+            index = self.map(field)
+            rest = index[term].delete(key)
+            if rest:
+                index[term] = rest
+            else:
+                del index[term]
+        for field, term in after:
+            index = self.map(field)
+            index[term] = index.get(term, _NOTHING).set(key, None)
+
+    def _hold(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        before = holds(old) if old is not None else {}
+        after = holds(new) if new is not None else {}
+        if before == after:
+            return
+        holders = self.map("holders")
+        for device, gone in before.items():
+            rest = tuple(holder for holder in holders[device] if holder not in gone)
+            if rest:
+                holders[device] = rest
+            else:
+                del holders[device]
+        for device, more in after.items():
+            together = (*holders.get(device, ()), *more)
+            holders[device] = tuple(sorted(together, key=_holder_order))
+
+    def _request(self, old: Pod | None, new: Pod | None) -> None:
+        before = _demand(old)
+        after = _demand(new)
+        if before == after:
+            return
+        for (node, asked), sign in ((before, -1), (after, 1)):
+            if not node:
+                continue
+            requested = self.map("requested")
+            sums = requested.get(node, _NOTHING)
+            for name, nanos in asked.items():
+                total = sums.get(name, 0) + sign * nanos
+                sums = sums.set(name, total) if total else sums.delete(name) if name in sums else sums
+            if sums:
+                requested[node] = sums
+            else:
+                requested.pop(node, None)
+
+
+def _address(kind: str, namespace: str, name: str) -> tuple[str, Hashable]:
+    if kind in WORKLOADS:
+        return "workloads", (kind, namespace, name)
+    try:
+        field, namespaced = _STORES[kind]
+    except KeyError:
+        raise Bug(f"a snapshot holds no objects of kind {kind}; filter by snapshot.change.HELD before") from None
+    return field, (namespace, name) if namespaced else name
+
+
+def _holder_order(holder: Holder) -> tuple[str, str, str, str]:
+    return (holder.namespace, holder.claim, holder.request, holder.share_id or "")
+
+
+def _demand(pod: Pod | None) -> tuple[str, dict[str, int]]:
+    if pod is None or not pod.spec.node_name or is_finished(pod):
+        return "", {}
+    return pod.spec.node_name, pod_requests(pod)
+
+
+_NOTHING: Map[Any, Any] = Map()
+_EMPTY = Snapshot(0, *[_NOTHING] * (len(Snapshot.__struct_fields__) - 1))

@@ -1,0 +1,129 @@
+"""What does one object hold? Devices for an allocated claim, node resources for a pod.
+
+Pure functions of one object; never looks at a snapshot. Sources: ResourceClaim.status.allocation
+(KEP-4381, KEP-5075), the pod resource model with sidecars (KEP-753) and pod-level resources (KEP-2837).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from dragoman.api.core import Container, Pod
+from dragoman.api.resource import ResourceClaim
+from dragoman.values.quantity import Quantity
+
+ONE = 1_000_000_000  # one unit in nano-units
+FINISHED = frozenset({"Succeeded", "Failed"})
+POD_LEVEL = ("cpu", "memory", "hugepages-")
+
+
+class DeviceId(NamedTuple):
+    """Names a device; str() is `driver/pool/device`."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """One result of one allocated claim that holds a device.
+
+    `share_id` None: exclusively. `consumed` is the result's consumedCapacity. `groups` maps counter sets to
+    the compatibility groups recorded at allocation (KEP-5963). Admin-access results hold nothing.
+    """
+
+    namespace: str
+    claim: str
+    uid: str
+    request: str
+    share_id: str | None = None
+    consumed: dict[str, Quantity] = {}
+    groups: dict[str, tuple[str, ...]] = {}
+
+
+def holds(claim: ResourceClaim) -> dict[DeviceId, tuple[Holder, ...]]:
+    """The devices a claim holds: its allocation's results without admin access; {} while not allocated."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return {}
+    found: dict[DeviceId, tuple[Holder, ...]] = {}
+    meta = claim.metadata
+    for result in allocation.devices.results:
+        if result.admin_access:
+            continue
+        device = DeviceId(result.driver, result.pool, result.device)
+        holder = Holder(
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            result.request,
+            result.share_id,
+            result.consumed_capacity or {},
+            result.compatibility_groups or {},
+        )
+        found[device] = (*found.get(device, ()), holder)
+    return found
+
+
+def claim_names(pod: Pod) -> tuple[str, ...]:
+    """Names of the claims a pod uses, as far as they are known (templates: once status names the claim)."""
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    names = [entry.resource_claim_name or made.get(entry.name) for entry in pod.spec.resource_claims]
+    special = pod.status.extended_resource_claim_status
+    if special is not None:
+        names.append(special.resource_claim_name)
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def is_finished(pod: Pod) -> bool:
+    """Succeeded or Failed: the pod's containers will never run again and it holds no resources."""
+    return pod.status.phase in FINISHED
+
+
+def _asked(container: Container) -> dict[str, int]:
+    asked = {name: amount.nanos for name, amount in container.resources.limits.items()}
+    asked.update({name: amount.nanos for name, amount in container.resources.requests.items()})
+    return asked
+
+
+def _add(total: dict[str, int], more: dict[str, int]) -> None:
+    for name, nanos in more.items():
+        total[name] = total.get(name, 0) + nanos
+
+
+def pod_requests(pod: Pod) -> dict[str, int]:
+    """What a pod asks of its node: resource name -> nano-units, "pods" being one whole.
+
+    Regular containers and sidecars add up; an init container needs its own and the sidecars' started before
+    it; pod-level resources replace the sum where given; overhead comes on top. A limit without request counts
+    as request, as the API server defaults it.
+    """
+    total: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    for container in pod.spec.init_containers:
+        asked = _asked(container)
+        if container.restart_policy == "Always":
+            _add(sidecars, asked)
+            asked = dict(sidecars)
+        else:
+            _add(asked, sidecars)
+        for name, nanos in asked.items():
+            peak[name] = max(peak.get(name, 0), nanos)
+    for container in pod.spec.containers:
+        _add(total, _asked(container))
+    _add(total, sidecars)
+    for name, nanos in peak.items():
+        total[name] = max(total.get(name, 0), nanos)
+    if pod.spec.resources is not None:
+        level = {name: amount.nanos for name, amount in pod.spec.resources.limits.items()}
+        level.update({name: amount.nanos for name, amount in pod.spec.resources.requests.items()})
+        total.update({name: nanos for name, nanos in level.items() if name.startswith(POD_LEVEL)})
+    _add(total, {name: amount.nanos for name, amount in pod.spec.overhead.items()})
+    total["pods"] = ONE
+    return total

@@ -1,0 +1,156 @@
+"""How does an object of one API version look in another?
+
+Works on JSON-shaped dicts, shares unchanged parts with its input and never changes it. Fields it does not know
+survive; values of a wrong type pass through for validation to judge. The stored version is the preferred one of
+`api.kinds`: v1 for resource.k8s.io. Only v1beta1 differs in shape (KEP-4381): its requests are flat, its devices
+have everything under `basic`, and its slices write "" and false for "not set".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.api.kinds import BY_NAME
+from dragoman.errors import Invalid
+
+Object = dict[str, Any]
+Step = Callable[[Object], Object]
+
+# What v1 keeps under `exactly` and v1beta1 in the request itself.
+_EXACT_FIELDS = (
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "adminAccess",
+    "tolerations",
+    "capacity",
+    "derivedAttributes",
+)
+_REQUEST_FIELDS = ("name", "exactly", "firstAvailable")
+
+
+def to_stored(kind: str, version: str, obj: Object) -> Object:
+    """The object (or `<kind>List`) of that version in the stored version, apiVersion adapted.
+
+    `kind` is a kind's name, `version` is without the group (`v1beta1`). Raises Invalid for a version that the kind
+    does not have. A kind unknown to `api.kinds` is returned as it is.
+    """
+    if kind not in BY_NAME:
+        return obj
+    step = _step(_TO_STORED, kind, version)
+    return _convert(kind, BY_NAME[kind].versions[0], step, obj)
+
+
+def from_stored(kind: str, version: str, obj: Object) -> Object:
+    """The stored object (or `<kind>List`) in that version, apiVersion adapted. Raises as `to_stored`."""
+    if kind not in BY_NAME:
+        return obj
+    step = _step(_FROM_STORED, kind, version)
+    return _convert(kind, version, step, obj)
+
+
+def _step(table: dict[tuple[str, str], Step], kind: str, version: str) -> Step:
+    known = BY_NAME[kind].versions
+    if version not in known:
+        raise Invalid("apiVersion", f"{kind} has no version {version}, only {', '.join(known)}")
+    return table.get((kind, version), _same)
+
+
+def _convert(kind: str, version: str, step: Step, obj: Object) -> Object:
+    if isinstance(obj.get("items"), list) and str(obj.get("kind", "")).endswith("List"):
+        converted = {
+            **obj,
+            "items": [_convert(kind, version, step, i) if isinstance(i, dict) else i for i in obj["items"]],
+        }
+    else:
+        converted = step(obj)
+    if "apiVersion" in obj:
+        converted = {**converted, "apiVersion": BY_NAME[kind].version_text(version)}
+    return converted
+
+
+def _same(obj: Object) -> Object:
+    return obj
+
+
+def _at(obj: Object, path: tuple[str, ...], change: Callable[[Any], Any]) -> Object:
+    """A copy with `change` applied to what stands at the path, if anything does."""
+    head, *rest = path
+    inner = obj.get(head)
+    if inner is None:
+        return obj
+    if not rest:
+        return {**obj, head: change(inner)}
+    if not isinstance(inner, dict):
+        return obj
+    return {**obj, head: _at(inner, tuple(rest), change)}
+
+
+def _each(change: Step) -> Callable[[Any], Any]:
+    def over(items: Any) -> Any:
+        if not isinstance(items, list):
+            return items
+        return [change(item) if isinstance(item, dict) else item for item in items]
+
+    return over
+
+
+def _is_set(value: Any) -> bool:
+    # As Go sees it: a pointer to false and an empty list are set, "" and 0 are not.
+    return value is not None and value != "" and (value != 0 or isinstance(value, bool))
+
+
+def _nest_request(request: Object) -> Object:
+    """v1beta1 to v1: any flat field that is set makes an `exactly`."""
+    flat = {field: request[field] for field in _EXACT_FIELDS if _is_set(request.get(field))}
+    nested = {field: value for field, value in request.items() if field not in _EXACT_FIELDS}
+    if flat:
+        nested["exactly"] = flat
+    return nested
+
+
+def _flatten_request(request: Object) -> Object:
+    exactly = request.get("exactly")
+    if not isinstance(exactly, dict):
+        return request
+    rest = {field: value for field, value in request.items() if field != "exactly"}
+    return {**{field: value for field, value in exactly.items() if field not in _REQUEST_FIELDS}, **rest}
+
+
+def _unwrap_device(device: Object) -> Object:
+    basic = device.get("basic")
+    if "basic" not in device or not isinstance(basic, dict | type(None)):
+        return device
+    rest = {field: value for field, value in device.items() if field != "basic"}
+    return {**rest, **{field: value for field, value in (basic or {}).items() if field != "name"}}
+
+
+def _wrap_device(device: Object) -> Object:
+    basic = {field: value for field, value in device.items() if field != "name"}
+    return {**({"name": device["name"]} if "name" in device else {}), "basic": basic}
+
+
+def _unset_empty(spec: Any) -> Any:
+    if not isinstance(spec, dict):
+        return spec
+    empty = {"nodeName": "", "allNodes": False}
+    return {field: value for field, value in spec.items() if field not in empty or value != empty[field]}
+
+
+_REQUESTS = ("devices", "requests")
+_TO_STORED: dict[tuple[str, str], Step] = {
+    ("ResourceClaim", "v1beta1"): lambda obj: _at(obj, ("spec", *_REQUESTS), _each(_nest_request)),
+    ("ResourceClaimTemplate", "v1beta1"): lambda obj: _at(obj, ("spec", "spec", *_REQUESTS), _each(_nest_request)),
+    ("ResourceSlice", "v1beta1"): lambda obj: _at(
+        _at(obj, ("spec",), _unset_empty), ("spec", "devices"), _each(_unwrap_device)
+    ),
+}
+_FROM_STORED: dict[tuple[str, str], Step] = {
+    ("ResourceClaim", "v1beta1"): lambda obj: _at(obj, ("spec", *_REQUESTS), _each(_flatten_request)),
+    ("ResourceClaimTemplate", "v1beta1"): lambda obj: _at(obj, ("spec", "spec", *_REQUESTS), _each(_flatten_request)),
+    ("ResourceSlice", "v1beta1"): lambda obj: _at(
+        _at(obj, ("spec",), _unset_empty), ("spec", "devices"), _each(_wrap_device)
+    ),
+}

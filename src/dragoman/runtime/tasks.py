@@ -1,0 +1,200 @@
+"""Who runs what, and what if it breaks? Named task groups, supervised loops, queues of keys.
+
+One of the few places that catch Exception: a supervised loop logs, waits and starts again. It never hides a
+failure, and it never runs a task without an owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from dragoman.errors import DragomanError, Retry, Stale
+from dragoman.runtime.clock import Clock, Timer
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import Log, get
+from dragoman.runtime.retry import Backoff, ItemBackoff
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+LOOP_BACKOFF = Backoff(initial_s=0.1, max_s=30.0)
+ITEM_BACKOFF = Backoff(initial_s=0.005, max_s=1000.0, jitter=0.0)
+STEADY_S = 60.0
+"""A loop that ran so long before it broke starts with the first wait again."""
+
+
+class Tasks:
+    """A task group with names: leaving it waits for all tasks; one that breaks ends the others.
+
+    async with Tasks("controllers", clock, entropy) as tasks:
+        tasks.start("watch pods", watch())
+    """
+
+    def __init__(self, name: str, clock: Clock, entropy: Entropy) -> None:
+        self.name = name
+        self.clock = clock
+        self.entropy = entropy
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Tasks:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._group.__aexit__(kind, error, trace)
+
+    def start(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run it in this group."""
+        task = self._group.create_task(work, name=f"{self.name}: {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def supervise(self, name: str, work: Callable[[], Awaitable[None]], backoff: Backoff = LOOP_BACKOFF) -> None:
+        """Run it again whenever it breaks, later and later; a normal return ends it."""
+        log = get(self.name.split(":")[0], task=name)
+        self.start(name, supervised(work, clock=self.clock, entropy=self.entropy, backoff=backoff, log=log))
+
+    def stop(self) -> None:
+        """End all tasks of the group."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
+async def supervised(
+    work: Callable[[], Awaitable[None]], *, clock: Clock, entropy: Entropy, backoff: Backoff, log: Log
+) -> None:
+    """`work` until it returns; after an exception once more, after a wait."""
+    failures = 0
+    while True:
+        began = clock.monotonic()
+        try:
+            await work()
+        except Exception as error:
+            failures = 1 if clock.monotonic() - began > STEADY_S else failures + 1
+            wait_s = backoff.wait_s(failures, entropy)
+            if isinstance(error, Retry) and error.after_s:
+                wait_s = max(wait_s, error.after_s)
+            report(log, error, wait_s=round(wait_s, 3))
+            await clock.sleep(wait_s)
+        else:
+            return
+
+
+def report(log: Log, error: BaseException, **fields: Any) -> None:
+    """Log a failure: expected kinds in one line, anything else with its traceback."""
+    if isinstance(error, Retry | Stale):
+        log.info("trying again", error=str(error), **fields)
+    elif isinstance(error, DragomanError):
+        log.warning("failed", error=str(error), **fields)
+    else:
+        log.error("broke", exc=error, error=f"{type(error).__name__}: {error}", **fields)
+
+
+class KeyQueue(Generic[K]):
+    """Keys to work on, each at most once at a time: a key added while it is worked on comes again afterwards.
+
+    `work(queue, ...)` runs workers over it; failed keys come back by their own back-off.
+    """
+
+    def __init__(self, name: str, clock: Clock, backoff: Backoff = ITEM_BACKOFF) -> None:
+        self.name = name
+        self.clock = clock
+        self.backoff = ItemBackoff(backoff)
+        self._ready: dict[K, None] = {}
+        self._working: set[K] = set()
+        self._again: set[K] = set()
+        self._later: dict[K, Timer] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._working)
+
+    @property
+    def delayed(self) -> int:
+        """Keys that wait for their time."""
+        return len(self._later)
+
+    def add(self, key: K) -> None:
+        """Work on it soon."""
+        if timer := self._later.pop(key, None):
+            timer.cancel()
+        if key in self._working:
+            self._again.add(key)
+            return
+        self._ready[key] = None
+        self._wake()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Work on it in so many seconds; the earliest of several wishes counts."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self.clock.monotonic() + seconds
+        if known := self._later.get(key):
+            if known.due <= due:
+                return
+            known.cancel()
+        self._later[key] = self.clock.call_at(due, lambda: self.add(key))
+
+    async def take(self) -> K:
+        """The next key; `done` must follow."""
+        while not self._ready:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                if waiter.cancelled():
+                    self._wake()
+        key = next(iter(self._ready))
+        del self._ready[key]
+        self._working.add(key)
+        return key
+
+    def done(self, key: K, *, failed: bool = False) -> None:
+        """The work on it ended; a failed key comes back after its back-off."""
+        self._working.discard(key)
+        again = key in self._again
+        self._again.discard(key)
+        if failed:
+            self.add_after(key, self.backoff.failed(key))
+        else:
+            self.backoff.forget(key)
+            if again:
+                self.add(key)
+
+    def close(self) -> None:
+        """Forget what waits for its time."""
+        for timer in list(self._later.values()):
+            timer.cancel()
+        self._later.clear()
+
+    def _wake(self) -> None:
+        while self._ready and self._waiters:
+            waiter = self._waiters.pop(0)
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+
+async def work(queue: KeyQueue[K], step: Callable[[K], Awaitable[None]], log: Log) -> None:
+    """One worker: takes keys for ever; a step that breaks is reported and its key tried again."""
+    while True:
+        key = await queue.take()
+        failed = True
+        try:
+            await step(key)
+            failed = False
+        except Exception as error:
+            report(log, error, key=str(key))
+        finally:
+            queue.done(key, failed=failed)

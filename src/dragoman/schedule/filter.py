@@ -1,0 +1,250 @@
+"""Can the pod run on this node, devices aside? Checks in upstream's order, the first that fails is the reason.
+
+Two halves, because they change at different times: `static_reason` reads what a node is (name, labels, taints,
+cordon), `room_reasons` what is left of its resources. Never looks at devices or at other pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from dragoman.api.core import (
+    Node,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    Taint,
+    Toleration,
+)
+from dragoman.schedule.needs import NANOS, Amounts, is_extended
+from dragoman.schedule.refusal import (
+    AffinityMismatch,
+    NodeCordoned,
+    NodeReason,
+    NotSupported,
+    ResourceUnknown,
+    TaintNotTolerated,
+    TooLittle,
+    TooManyPods,
+)
+from dragoman.values.quantity import BINARY_SI, DECIMAL_SI, Quantity
+
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_HARD = ("NoSchedule", "NoExecute")
+PODS = "pods"
+
+
+# ---- what a pod can see of a node
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """Which facts of a node can matter to a pod: label keys, and whether its name does."""
+
+    labels: tuple[str, ...]
+    name: bool
+
+    def look(self, node: Node) -> tuple[object, ...]:
+        """Equal for nodes that static checks and static scores cannot tell apart."""
+        labels = node.metadata.labels
+        return (
+            node.metadata.name if self.name else None,
+            tuple([labels.get(key) for key in self.labels]),
+            node.spec.unschedulable,
+            node.spec.taints,
+        )
+
+
+def sight_of(spec: PodSpec) -> Sight:
+    """What of a node the pod's selectors name."""
+    keys = set(spec.node_selector)
+    name = False
+    for term in _all_terms(spec):
+        keys |= {requirement.key for requirement in term.match_expressions}
+        name = name or bool(term.match_fields)
+    return Sight(tuple(sorted(keys)), name)
+
+
+def _all_terms(spec: PodSpec) -> Iterator[NodeSelectorTerm]:
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is not None:
+        if affinity.required is not None:
+            yield from affinity.required.node_selector_terms
+        for preferred in affinity.preferred:
+            yield preferred.preference
+
+
+# ---- what this scheduler does not do
+
+
+def unsupported(pod: Pod) -> NotSupported | None:
+    """The first field that would have to be ignored, which is refused instead."""
+    spec = pod.spec
+    if spec.affinity is not None and _hard(spec.affinity.pod_affinity):
+        return NotSupported("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution")
+    if spec.affinity is not None and _hard(spec.affinity.pod_anti_affinity):
+        return NotSupported("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution")
+    for index, constraint in enumerate(spec.topology_spread_constraints):
+        if not isinstance(constraint, Mapping) or constraint.get("whenUnsatisfiable") != "ScheduleAnyway":
+            return NotSupported(f"spec.topologySpreadConstraints[{index}]")
+    return None
+
+
+def _hard(affinity: object) -> bool:
+    return isinstance(affinity, Mapping) and bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+
+
+# ---- static checks
+
+
+def static_reason(spec: PodSpec, node: Node) -> NodeReason | None:
+    """Cordon, taints, node selector and required affinity; None if all pass."""
+    if node.spec.unschedulable and not _tolerated(CORDON, spec.tolerations):
+        return NodeCordoned()
+    for taint in node.spec.taints:
+        if taint.effect in _HARD and not _tolerated(taint, spec.tolerations):
+            return TaintNotTolerated(taint.key, taint.value, taint.effect)
+    return _affinity_reason(spec, node)
+
+
+def _affinity_reason(spec: PodSpec, node: Node) -> AffinityMismatch | None:
+    labels = node.metadata.labels
+    for key, value in spec.node_selector.items():
+        if labels.get(key) != value:
+            return AffinityMismatch(f"{key}={value}")
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None or affinity.required is None:
+        return None
+    terms = affinity.required.node_selector_terms
+    if any(term_matches(term, node) for term in terms):
+        return None
+    return AffinityMismatch(" or ".join(_term_text(term) for term in terms) or "no term")
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether one toleration covers a taint; an empty key or effect matches all."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == taint.value
+
+
+def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def untolerated_soft(spec: PodSpec, node: Node) -> int:
+    """How many PreferNoSchedule taints of the node the pod does not tolerate."""
+    soft = [t for t in spec.tolerations if t.effect in ("", "PreferNoSchedule")]
+    return sum(
+        1
+        for taint in node.spec.taints
+        if taint.effect == "PreferNoSchedule" and not any(tolerates(toleration, taint) for toleration in soft)
+    )
+
+
+# ---- node selector terms
+
+
+def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether all requirements hold; a term without any matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels = node.metadata.labels
+    fields = {"metadata.name": node.metadata.name}
+    return all(requirement_holds(r, labels) for r in term.match_expressions) and all(
+        requirement_holds(r, fields) for r in term.match_fields
+    )
+
+
+def requirement_holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """One requirement over labels; unknown operators never hold."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(requirement, value)
+        case _:
+            return False
+
+
+def _compares(requirement: NodeSelectorRequirement, value: str | None) -> bool:
+    if value is None or len(requirement.values) != 1:
+        return False
+    try:
+        have, limit = int(value), int(requirement.values[0])
+    except ValueError:
+        return False
+    return have > limit if requirement.operator == "Gt" else have < limit
+
+
+def _term_text(term: NodeSelectorTerm) -> str:
+    parts = [_requirement_text(r) for r in (*term.match_expressions, *term.match_fields)]
+    return " and ".join(parts) or "an empty term"
+
+
+def _requirement_text(requirement: NodeSelectorRequirement) -> str:
+    match requirement.operator:
+        case "In" if len(requirement.values) == 1:
+            return f"{requirement.key}={requirement.values[0]}"
+        case "In" | "NotIn":
+            words = "in" if requirement.operator == "In" else "not in"
+            return f"{requirement.key} {words} ({', '.join(requirement.values)})"
+        case "Exists":
+            return requirement.key
+        case "DoesNotExist":
+            return f"!{requirement.key}"
+        case "Gt" | "Lt":
+            sign = ">" if requirement.operator == "Gt" else "<"
+            return f"{requirement.key} {sign} {''.join(requirement.values)}"
+        case _:
+            return f"{requirement.key} {requirement.operator} (unknown operator)"
+
+
+# ---- resources
+
+
+def room_reasons(
+    needs: Amounts, allocatable: Mapping[str, Quantity] | None, used: Mapping[str, int]
+) -> list[NodeReason]:
+    """Resources that do not suffice, all of them, as upstream reports; [] if all fit.
+
+    needs and used in nano-units, "pods" among them. allocatable None: room for everything.
+    """
+    if allocatable is None:
+        return []
+    reasons: list[NodeReason] = []
+    for name, wanted in needs.items():
+        if not wanted:
+            continue
+        total = allocatable.get(name)
+        nanos = total.nanos if total is not None else 0
+        free = nanos - used.get(name, 0)
+        if wanted <= free:
+            continue
+        if name == PODS:
+            if total is not None:
+                reasons.append(TooManyPods(nanos // NANOS))
+        elif total is None and is_extended(name):
+            reasons.append(ResourceUnknown(name))
+        else:
+            reasons.append(TooLittle(name, *(amount(name, n) for n in (wanted, free, nanos))))
+    return reasons
+
+
+def amount(resource: str, nanos: int) -> Quantity:
+    """Nano-units as people write that resource: memory and storage with binary suffixes."""
+    binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    return Quantity(nanos, BINARY_SI if binary else DECIMAL_SI)

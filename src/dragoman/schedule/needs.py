@@ -1,0 +1,52 @@
+"""What does a pod need of a node, besides devices? Exact integers, nano-units.
+
+What must fit is `snapshot.usage.pod_requests`; this module adds what only the scheduler asks: the amounts that
+scores assume, and which names are extended resources. Never looks at a node.
+"""
+
+from __future__ import annotations
+
+from dragoman.api.core import Container, PodSpec
+from dragoman.api.resource import IMPLICIT_EXTENDED_PREFIX
+
+Amounts = dict[str, int]
+"""Resource name to nano-units."""
+
+NANOS = 1_000_000_000
+# What scores assume of a container that states nothing (kube-scheduler's DefaultMilliCPURequest and
+# DefaultMemoryRequest).
+ASSUMED: Amounts = {"cpu": NANOS // 10, "memory": 200 * 1024 * 1024 * NANOS}
+
+
+def assumed_extra(spec: PodSpec) -> Amounts:
+    """What scores count beyond the pod's requests: cpu and memory of containers that state none."""
+    if spec.resources is not None and (spec.resources.requests or spec.resources.limits):
+        return {}
+    extra: Amounts = {}
+    for name, amount in ASSUMED.items():
+        silent = sum(1 for c in spec.containers if name not in c.resources.requests and name not in c.resources.limits)
+        if silent:
+            extra[name] = amount * silent
+    return extra
+
+
+def is_extended(resource: str) -> bool:
+    """Whether the name is an extended resource's: qualified, and not kubernetes.io's own."""
+    domain, slash, _ = resource.partition("/")
+    if not slash or resource.startswith("requests."):
+        return False
+    if resource.startswith(IMPLICIT_EXTENDED_PREFIX):
+        return True
+    return not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
+
+
+def container_requests(container: Container) -> Amounts:
+    """The requests of one container; a limit without a request is the request (API defaulting)."""
+    stated = {name: amount.nanos for name, amount in container.resources.limits.items()}
+    stated.update({name: amount.nanos for name, amount in container.resources.requests.items()})
+    return stated
+
+
+def is_sidecar(container: Container) -> bool:
+    """An init container that goes on running (KEP-753)."""
+    return container.restart_policy == "Always"

@@ -1,0 +1,248 @@
+"""Which unit is decided next, and which wait for what?
+
+A unit is a pod or a gang, known here by its key only. Higher priority first, then arrival. Time is an argument
+(seconds of any steady clock). Never decides whether something fits, never looks at objects.
+
+    GATED ----opened---> QUEUED --taken--> DECIDING --assumed--> ASSUMED --bound--> (forgotten)
+                          ^  ^                |  |                   |
+                          |  +--woken-- UNSCHEDULABLE <-refused-+    |
+                          |  +--due----- BACKOFF <---failed-----+----+
+                          +-----due/woken-- WAITING <-waits-----+
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Iterable
+
+import msgspec
+
+UnitKey = tuple[str, str, str]
+"""(kind, namespace, name): kind is Pod or PodGroup."""
+
+Topic = tuple[str, ...]
+"""What a change is about; `schedule.wakeup` makes and reads them."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Back-off doubles from first to most; a refused unit is tried again after unschedulable_max_s in any case."""
+
+    backoff_first_s: float = 1.0
+    backoff_max_s: float = 10.0
+    unschedulable_max_s: float = 300.0
+
+
+class State(enum.Enum):
+    """Where a unit stands."""
+
+    GATED = "gated"
+    QUEUED = "queued"
+    DECIDING = "deciding"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    WAITING = "waiting"
+    ASSUMED = "assumed"
+
+
+class Step(enum.Enum):
+    """What can happen to a unit."""
+
+    GATED = "gated"
+    OPENED = "opened"
+    TAKEN = "taken"
+    REFUSED = "refused"
+    FAILED = "failed"
+    WAITS = "waits"
+    ASSUMED = "assumed"
+    WOKEN = "woken"
+    DUE = "due"
+
+
+TABLE: dict[tuple[State, Step], State] = {
+    (State.QUEUED, Step.GATED): State.GATED,
+    (State.GATED, Step.OPENED): State.QUEUED,
+    (State.QUEUED, Step.TAKEN): State.DECIDING,
+    (State.DECIDING, Step.REFUSED): State.UNSCHEDULABLE,
+    (State.DECIDING, Step.FAILED): State.BACKOFF,
+    (State.DECIDING, Step.WAITS): State.WAITING,
+    (State.DECIDING, Step.ASSUMED): State.ASSUMED,
+    (State.DECIDING, Step.GATED): State.GATED,
+    (State.ASSUMED, Step.FAILED): State.BACKOFF,
+    (State.ASSUMED, Step.WAITS): State.WAITING,
+    (State.UNSCHEDULABLE, Step.WOKEN): State.QUEUED,
+    (State.UNSCHEDULABLE, Step.DUE): State.QUEUED,
+    (State.UNSCHEDULABLE, Step.GATED): State.GATED,
+    (State.WAITING, Step.WOKEN): State.QUEUED,
+    (State.WAITING, Step.DUE): State.QUEUED,
+    (State.BACKOFF, Step.DUE): State.QUEUED,
+    (State.BACKOFF, Step.GATED): State.GATED,
+}
+
+# States from which a unit comes back by itself at entry.due.
+_TIMED = frozenset({State.BACKOFF, State.UNSCHEDULABLE, State.WAITING})
+
+
+class Entry(msgspec.Struct):
+    """One unit in the queue. due counts where the state is timed; tries counts decisions since it last stood."""
+
+    key: UnitKey
+    priority: int
+    arrival: int
+    state: State = State.QUEUED
+    since: float = 0.0
+    due: float = 0.0
+    tries: int = 0
+    failures: int = 0
+    topics: frozenset[Topic] = frozenset()
+
+
+class Queue:
+    """Units to decide. All methods cost logarithms of the size at most."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._entries: dict[UnitKey, Entry] = {}
+        self._ready: list[tuple[int, int, UnitKey]] = []
+        self._timers: list[tuple[float, int, UnitKey]] = []
+        self._topics: dict[Topic, set[UnitKey]] = {}
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: UnitKey) -> bool:
+        return key in self._entries
+
+    def get(self, key: UnitKey) -> Entry | None:
+        """The unit's entry; read only."""
+        return self._entries.get(key)
+
+    def counts(self) -> dict[State, int]:
+        """How many units stand in each state."""
+        counts = dict.fromkeys(State, 0)
+        for entry in self._entries.values():
+            counts[entry.state] += 1
+        return counts
+
+    def add(self, key: UnitKey, priority: int, now: float, *, gated: bool = False) -> None:
+        """A unit appears, or its priority or gates changed. A known unit keeps its place in line."""
+        entry = self._entries.get(key)
+        if entry is None:
+            self._arrivals += 1
+            entry = self._entries[key] = Entry(key, priority, self._arrivals, since=now)
+            self._line_up(entry)
+        elif entry.priority != priority:
+            entry.priority = priority
+            if entry.state is State.QUEUED:
+                self._line_up(entry)
+        if gated and (entry.state, Step.GATED) in TABLE:
+            self._step(entry, Step.GATED, now)
+        elif not gated and entry.state is State.GATED:
+            self._step(entry, Step.OPENED, now)
+
+    def remove(self, key: UnitKey) -> None:
+        """The unit is bound or gone. Unknown keys are fine."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._unsubscribe(entry)
+
+    def take(self, now: float) -> Entry | None:
+        """The unit to decide now, or None."""
+        self._ring(now)
+        while self._ready:
+            priority, arrival, key = heapq.heappop(self._ready)
+            entry = self._entries.get(key)
+            if entry is None or entry.state is not State.QUEUED:
+                continue
+            if (entry.arrival, -entry.priority) != (arrival, priority):
+                continue
+            entry.tries += 1
+            self._step(entry, Step.TAKEN, now)
+            return entry
+        return None
+
+    def next_due(self) -> float | None:
+        """When take() may have something new without a change; None: never. May be earlier than needed."""
+        if self._ready:
+            return 0.0
+        return self._timers[0][0] if self._timers else None
+
+    def refused(self, key: UnitKey, topics: Iterable[Topic], now: float) -> None:
+        """The unit cannot run now; a change about one of the topics may help."""
+        self._park(key, Step.REFUSED, now, now + self.limits.unschedulable_max_s, topics)
+
+    def waits(self, key: UnitKey, topics: Iterable[Topic], deadline: float, now: float) -> None:
+        """The unit has its place and waits for conditions, at most until the deadline."""
+        self._park(key, Step.WAITS, now, deadline, topics)
+
+    def assumed(self, key: UnitKey, now: float) -> None:
+        """The decision is being written."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._step(entry, Step.ASSUMED, now)
+
+    def failed(self, key: UnitKey, now: float, *, after_s: float | None = None) -> None:
+        """A write failed or the search gave up: again after a back-off (or after_s, if that is longer)."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        entry.failures += 1
+        wait = min(self.limits.backoff_first_s * 2 ** (entry.failures - 1), self.limits.backoff_max_s)
+        self._park(key, Step.FAILED, now, now + max(wait, after_s or 0.0), ())
+
+    def again(self, key: UnitKey, now: float) -> None:
+        """Decide once more at once: the picture was stale, nothing is wrong."""
+        self._park(key, Step.FAILED, now, now, ())
+
+    def wake(self, topics: Iterable[Topic], now: float) -> list[UnitKey]:
+        """A change about these topics: units that wait for one of them line up again. Returns which, in order."""
+        found: set[UnitKey] = set()
+        for topic in topics:
+            found |= self._topics.get(topic, set())
+        woken = sorted(found, key=lambda key: self._entries[key].arrival)
+        for key in woken:
+            self._step(self._entries[key], Step.WOKEN, now)
+        return woken
+
+    def _park(self, key: UnitKey, step: Step, now: float, due: float, topics: Iterable[Topic]) -> None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        self._step(entry, step, now)
+        entry.due = due
+        heapq.heappush(self._timers, (due, entry.arrival, key))
+        entry.topics = frozenset(topics)
+        for topic in entry.topics:
+            self._topics.setdefault(topic, set()).add(key)
+
+    def _step(self, entry: Entry, step: Step, now: float) -> None:
+        target = TABLE[entry.state, step]
+        if entry.state in _TIMED:
+            self._unsubscribe(entry)
+        if step in (Step.REFUSED, Step.WAITS):
+            entry.failures = 0
+        entry.state = target
+        entry.since = now
+        if target is State.QUEUED:
+            self._line_up(entry)
+
+    def _line_up(self, entry: Entry) -> None:
+        heapq.heappush(self._ready, (-entry.priority, entry.arrival, entry.key))
+
+    def _ring(self, now: float) -> None:
+        while self._timers and self._timers[0][0] <= now:
+            due, arrival, key = heapq.heappop(self._timers)
+            entry = self._entries.get(key)
+            if entry is None or entry.arrival != arrival or entry.state not in _TIMED or entry.due != due:
+                continue
+            self._step(entry, Step.DUE, now)
+
+    def _unsubscribe(self, entry: Entry) -> None:
+        for topic in entry.topics:
+            keys = self._topics.get(topic)
+            if keys is not None:
+                keys.discard(entry.key)
+                if not keys:
+                    del self._topics[topic]
+        entry.topics = frozenset()

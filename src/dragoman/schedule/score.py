@@ -1,0 +1,97 @@
+"""Which of the nodes that fit is best? Upstream's default scores with their weights, in exact integers.
+
+NodeResourcesFit (least allocated), NodeResourcesBalancedAllocation, TaintToleration, NodeAffinity and
+DynamicResources (alternatives of prioritized lists). Ties go to the smaller node name. Never looks at devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dragoman.api.core import Node, PodSpec
+from dragoman.schedule.filter import term_matches, untolerated_soft
+from dragoman.schedule.needs import Amounts
+from dragoman.values.quantity import Quantity
+
+# Weights of kube-scheduler's default profile.
+TAINTS, AFFINITY, DEVICES, LEAST, BALANCED = 3, 2, 2, 1, 1
+TOP = 100
+ALTERNATIVES = 8
+SCORED = ("cpu", "memory")
+
+
+class Raw(NamedTuple):
+    """Scores of one node before they are brought to one scale.
+
+    room: final (0 to 200, weights in). affinity and devices: more is better. taints: fewer is better.
+    """
+
+    room: int
+    affinity: int = 0
+    taints: int = 0
+    devices: int = 0
+
+
+def totals(raws: Sequence[Raw]) -> list[int]:
+    """The weighted totals of nodes that compete with each other, in their order."""
+    affinity = max((raw.affinity for raw in raws), default=0)
+    taints = max((raw.taints for raw in raws), default=0)
+    devices = max((raw.devices for raw in raws), default=0)
+    return [
+        raw.room
+        + (AFFINITY * (raw.affinity * TOP // affinity) if affinity else 0)
+        + TAINTS * (TOP - (raw.taints * TOP // taints if taints else 0))
+        + (DEVICES * (raw.devices * TOP // devices) if devices else 0)
+        for raw in raws
+    ]
+
+
+def static_scores(spec: PodSpec, node: Node) -> tuple[int, int]:
+    """(affinity, taints): sum of matching preferences' weights, number of soft taints not tolerated."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    preferred = affinity.preferred if affinity is not None else ()
+    liked = sum(term.weight for term in preferred if term.weight and term_matches(term.preference, node))
+    return liked, untolerated_soft(spec, node) if node.spec.taints else 0
+
+
+def room_score(
+    asked: Amounts, extra: Amounts, allocatable: Mapping[str, Quantity] | None, used: Mapping[str, int]
+) -> int:
+    """Least allocated plus balanced allocation, weights in.
+
+    asked: the pod's requests; extra: what is assumed for containers that state none (counts for least allocated
+    only). A resource that the node does not state counts 0.
+    """
+    if allocatable is None:
+        return 0
+    least = 0
+    shares: list[tuple[int, int]] = []
+    states_any = any(name in asked for name in SCORED)
+    counted = 0
+    for name in SCORED:
+        total = allocatable.get(name)
+        if total is None or total.nanos <= 0:
+            continue
+        counted += 1
+        wanted = used.get(name, 0) + asked.get(name, 0)
+        full = wanted + extra.get(name, 0)
+        if full <= total.nanos:
+            least += (total.nanos - full) * TOP // total.nanos
+        shares.append((min(wanted, total.nanos), total.nanos))
+    if not counted:
+        return 0
+    return LEAST * (least // counted) + (BALANCED * _balance(shares) if states_any else 0)
+
+
+def _balance(shares: list[tuple[int, int]]) -> int:
+    if len(shares) < 2:
+        return TOP
+    (one, one_total), (two, two_total) = shares
+    whole = 2 * one_total * two_total
+    return TOP * (whole - abs(one * two_total - two * one_total)) // whole
+
+
+def alternative_score(indexes: Sequence[int]) -> int:
+    """Raw score of chosen alternatives of firstAvailable requests: 8 for the first, 1 for the last possible."""
+    return sum(ALTERNATIVES - index for index in indexes)

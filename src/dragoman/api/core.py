@@ -15,7 +15,7 @@ from dragoman.values.quantity import Quantity
 # ---- node selectors
 
 
-class NodeSelectorRequirement(Value):
+class NodeSelectorRequirement(Value, frozen=True):
     """operator: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str = ""
@@ -23,14 +23,14 @@ class NodeSelectorRequirement(Value):
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Value):
+class NodeSelectorTerm(Value, frozen=True):
     """All requirements must hold; a term without any matches nothing."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Value):
+class NodeSelector(Value, frozen=True):
     """One of the terms must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
@@ -39,7 +39,7 @@ class NodeSelector(Value):
 # ---- Node
 
 
-class Taint(Value):
+class Taint(Value, frozen=True):
     """A node's taint."""
 
     key: str = ""
@@ -48,7 +48,7 @@ class Taint(Value):
     time_added: str | None = None
 
 
-class NodeSpec(Value):
+class NodeSpec(Value, frozen=True):
     """Taints and cordon."""
 
     unschedulable: bool = False
@@ -56,7 +56,7 @@ class NodeSpec(Value):
     provider_id: str = msgspec.field(name="providerID", default="")
 
 
-class NodeStatus(Value):
+class NodeStatus(Value, frozen=True):
     """allocatable None: room for everything; a missing resource of a given one is 0."""
 
     capacity: dict[str, Quantity] | None = None
@@ -65,7 +65,7 @@ class NodeStatus(Value):
     declared_features: tuple[str, ...] = ()
 
 
-class Node(Value):
+class Node(Value, frozen=True):
     """A machine."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -76,7 +76,7 @@ class Node(Value):
 # ---- Pod
 
 
-class PodResourceClaim(Value):
+class PodResourceClaim(Value, frozen=True):
     """An entry of spec.resourceClaims (also of a PodGroup's)."""
 
     name: str = ""
@@ -84,14 +84,14 @@ class PodResourceClaim(Value):
     resource_claim_template_name: str | None = None
 
 
-class ContainerClaim(Value):
+class ContainerClaim(Value, frozen=True):
     """An entry of resources.claims; request empty names the whole claim."""
 
     name: str = ""
     request: str = ""
 
 
-class ResourceRequirements(Value):
+class ResourceRequirements(Value, frozen=True):
     """requests, limits and claims of a container (claims are absent at pod level)."""
 
     requests: dict[str, Quantity] = {}
@@ -99,7 +99,7 @@ class ResourceRequirements(Value):
     claims: tuple[ContainerClaim, ...] = ()
 
 
-class Container(Value):
+class Container(Value, frozen=True):
     """A container as far as scheduling reads it."""
 
     name: str = ""
@@ -108,7 +108,7 @@ class Container(Value):
     restart_policy: str | None = None
 
 
-class Toleration(Value):
+class Toleration(Value, frozen=True):
     """A pod's toleration of node taints."""
 
     key: str = ""
@@ -118,14 +118,14 @@ class Toleration(Value):
     toleration_seconds: int | None = None
 
 
-class PreferredSchedulingTerm(Value):
+class PreferredSchedulingTerm(Value, frozen=True):
     """A weighted node preference."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Value):
+class NodeAffinity(Value, frozen=True):
     """Required and preferred node affinity."""
 
     required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
@@ -134,7 +134,7 @@ class NodeAffinity(Value):
     )
 
 
-class Affinity(Value):
+class Affinity(Value, frozen=True):
     """podAffinity and podAntiAffinity are kept raw: their presence must not be ignored silently."""
 
     node_affinity: NodeAffinity | None = None
@@ -142,19 +142,19 @@ class Affinity(Value):
     pod_anti_affinity: Any = None
 
 
-class SchedulingGate(Value):
+class SchedulingGate(Value, frozen=True):
     """A gate that holds a pod back."""
 
     name: str = ""
 
 
-class SchedulingGroup(Value):
+class SchedulingGroup(Value, frozen=True):
     """Which PodGroup the pod belongs to."""
 
     pod_group_name: str | None = None
 
 
-class PodSpec(Value):
+class PodSpec(Value, frozen=True):
     """A pod's wishes."""
 
     node_name: str = ""
@@ -178,14 +178,14 @@ class PodSpec(Value):
     termination_grace_period_seconds: int | None = None
 
 
-class PodResourceClaimStatus(Value):
+class PodResourceClaimStatus(Value, frozen=True):
     """Claim made for an entry; name absent: deliberately none."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
-class ContainerExtendedResourceRequest(Value):
+class ContainerExtendedResourceRequest(Value, frozen=True):
     """Which request of the special claim serves which container's resource."""
 
     container_name: str = ""
@@ -193,14 +193,14 @@ class ContainerExtendedResourceRequest(Value):
     request_name: str = ""
 
 
-class PodExtendedResourceClaimStatus(Value):
+class PodExtendedResourceClaimStatus(Value, frozen=True):
     """The special claim for extended resources (KEP-5004)."""
 
     resource_claim_name: str = ""
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
-class PodStatus(Value):
+class PodStatus(Value, frozen=True):
     """As far as decisions read it."""
 
     phase: str = ""
@@ -215,7 +215,7 @@ class PodStatus(Value):
     init_container_statuses: tuple[Any, ...] = ()
 
 
-class Pod(Value):
+class Pod(Value, frozen=True):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -226,20 +226,20 @@ class Pod(Value):
 # ---- Namespace, PriorityClass, ServiceAccount
 
 
-class NamespaceStatus(Value):
+class NamespaceStatus(Value, frozen=True):
     """phase Active or Terminating."""
 
     phase: str = ""
 
 
-class Namespace(Value):
+class Namespace(Value, frozen=True):
     """A namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
     status: NamespaceStatus = NamespaceStatus()
 
 
-class PriorityClass(Value):
+class PriorityClass(Value, frozen=True):
     """scheduling.k8s.io/v1 PriorityClass."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -251,32 +251,32 @@ class PriorityClass(Value):
 # ---- PodGroup (scheduling.k8s.io, alpha/beta)
 
 
-class GangPolicy(Value):
+class GangPolicy(Value, frozen=True):
     """That many pods must be placeable together."""
 
     min_count: int = 1
 
 
-class SchedulingPolicy(Value):
+class SchedulingPolicy(Value, frozen=True):
     """Exactly one of basic and gang."""
 
     basic: Any = None
     gang: GangPolicy | None = None
 
 
-class TopologyConstraint(Value):
+class TopologyConstraint(Value, frozen=True):
     """All pods in one domain of this node label."""
 
     key: str = ""
 
 
-class SchedulingConstraints(Value):
+class SchedulingConstraints(Value, frozen=True):
     """Constraints over a group."""
 
     topology: tuple[TopologyConstraint, ...] = ()
 
 
-class PodGroupSpec(Value):
+class PodGroupSpec(Value, frozen=True):
     """Policy and claims of a group."""
 
     scheduling_policy: SchedulingPolicy | None = None
@@ -288,14 +288,14 @@ class PodGroupSpec(Value):
     disruption_mode: Any = None
 
 
-class PodGroupStatus(Value):
+class PodGroupStatus(Value, frozen=True):
     """Claims made for the group."""
 
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
 
-class PodGroup(Value):
+class PodGroup(Value, frozen=True):
     """Pods scheduled together."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -306,14 +306,14 @@ class PodGroup(Value):
 # ---- workloads
 
 
-class PodTemplateSpec(Value):
+class PodTemplateSpec(Value, frozen=True):
     """A pod's mould; spec stays raw so that nothing is lost when pods are made from it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Any = None
 
 
-class WorkloadSpec(Value):
+class WorkloadSpec(Value, frozen=True):
     """Fields that Deployment, ReplicaSet, StatefulSet, DaemonSet and Job share or have."""
 
     replicas: int | None = None
@@ -334,7 +334,7 @@ class WorkloadSpec(Value):
     manual_selector: bool = False
 
 
-class Workload(Value):
+class Workload(Value, frozen=True):
     """Any of the workload kinds; status stays raw."""
 
     metadata: ObjectMeta = ObjectMeta()

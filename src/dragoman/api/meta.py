@@ -15,7 +15,7 @@ class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=
     """Base of all API values: frozen, camelCase on the wire, defaults left out when encoded."""
 
 
-class OwnerReference(Value):
+class OwnerReference(Value, frozen=True):
     """metav1.OwnerReference."""
 
     api_version: str = ""
@@ -26,7 +26,7 @@ class OwnerReference(Value):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(Value):
+class ObjectMeta(Value, frozen=True):
     """metav1.ObjectMeta as far as decisions read it; times are RFC 3339 text as on the wire."""
 
     name: str = ""
@@ -64,7 +64,7 @@ class Ref(msgspec.Struct, frozen=True, order=True):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-class Condition(Value):
+class Condition(Value, frozen=True):
     """metav1.Condition, also pod and node conditions (which have no observedGeneration)."""
 
     type: str = ""
@@ -75,7 +75,7 @@ class Condition(Value):
     observed_generation: int | None = None
 
 
-class LabelSelectorRequirement(Value):
+class LabelSelectorRequirement(Value, frozen=True):
     """One expression of a metav1.LabelSelector."""
 
     key: str = ""
@@ -83,7 +83,7 @@ class LabelSelectorRequirement(Value):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Value):
+class LabelSelector(Value, frozen=True):
     """metav1.LabelSelector; empty selects everything, None (absent) nothing."""
 
     match_labels: dict[str, str] = {}

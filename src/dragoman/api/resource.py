@@ -27,7 +27,7 @@ ALL = "All"
 # ---- shared
 
 
-class DeviceTaint(Value):
+class DeviceTaint(Value, frozen=True):
     """effect: None, NoSchedule or NoExecute; anything else counts as None."""
 
     key: str = ""
@@ -36,7 +36,7 @@ class DeviceTaint(Value):
     time_added: str | None = None
 
 
-class DeviceToleration(Value):
+class DeviceToleration(Value, frozen=True):
     """operator Equal (default) or Exists; an empty effect or key matches all."""
 
     key: str = ""
@@ -46,19 +46,19 @@ class DeviceToleration(Value):
     toleration_seconds: int | None = None
 
 
-class CELDeviceSelector(Value):
+class CELDeviceSelector(Value, frozen=True):
     """A selector's CEL text."""
 
     expression: str = ""
 
 
-class DeviceSelector(Value):
+class DeviceSelector(Value, frozen=True):
     """{cel: {expression}}; nothing set is an unsupported selector."""
 
     cel: CELDeviceSelector | None = None
 
 
-class OpaqueDeviceConfiguration(Value):
+class OpaqueDeviceConfiguration(Value, frozen=True):
     """Parameters for one driver, a JSON object."""
 
     driver: str = ""
@@ -68,7 +68,7 @@ class OpaqueDeviceConfiguration(Value):
 # ---- ResourceSlice
 
 
-class DeviceAttribute(Value):
+class DeviceAttribute(Value, frozen=True):
     """Exactly one member is set in a valid object."""
 
     int_: int | None = msgspec.field(name="int", default=None)
@@ -81,7 +81,7 @@ class DeviceAttribute(Value):
     versions: tuple[str, ...] | None = None
 
 
-class CapacityRequestPolicyRange(Value):
+class CapacityRequestPolicyRange(Value, frozen=True):
     """min (required), max and step of what one consumer may take."""
 
     min: Quantity | None = None
@@ -89,7 +89,7 @@ class CapacityRequestPolicyRange(Value):
     step: Quantity | None = None
 
 
-class CapacityRequestPolicy(Value):
+class CapacityRequestPolicy(Value, frozen=True):
     """How much one consumer of a shared capacity takes (KEP-5075)."""
 
     default: Quantity | None = None
@@ -97,27 +97,27 @@ class CapacityRequestPolicy(Value):
     valid_range: CapacityRequestPolicyRange | None = None
 
 
-class DeviceCapacity(Value):
+class DeviceCapacity(Value, frozen=True):
     """A named amount that a device has."""
 
     value: Quantity | None = None
     request_policy: CapacityRequestPolicy | None = None
 
 
-class Counter(Value):
+class Counter(Value, frozen=True):
     """An amount of a counter."""
 
     value: Quantity | None = None
 
 
-class CounterSet(Value):
+class CounterSet(Value, frozen=True):
     """Named counters that devices of the pool draw on (KEP-4815)."""
 
     name: str = ""
     counters: dict[str, Counter] = {}
 
 
-class DeviceCounterConsumption(Value):
+class DeviceCounterConsumption(Value, frozen=True):
     """What a device draws from one counter set; compatibility_groups is alpha in 1.37 (KEP-5963)."""
 
     counter_set: str = ""
@@ -125,7 +125,7 @@ class DeviceCounterConsumption(Value):
     compatibility_groups: tuple[str, ...] = ()
 
 
-class NodeAllocatableMapping(Value):
+class NodeAllocatableMapping(Value, frozen=True):
     """How an amount of node-allocatable resource follows from a device (KEP-5517)."""
 
     capacity_key: str | None = None
@@ -133,21 +133,21 @@ class NodeAllocatableMapping(Value):
     device_multiplier: Quantity | None = None
 
 
-class NodeAllocatableOverhead(Value):
+class NodeAllocatableOverhead(Value, frozen=True):
     """Fixed extra demand of a device's users (KEP-5517)."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
 
 
-class NodeAllocatableResource(Value):
+class NodeAllocatableResource(Value, frozen=True):
     """Demand of cpu, memory, ... that comes with a device (KEP-5517, alpha in 1.37)."""
 
     mapping: NodeAllocatableMapping | None = None
     overhead: NodeAllocatableOverhead | None = None
 
 
-class Device(Value):
+class Device(Value, frozen=True):
     """One device of a slice."""
 
     name: str = ""
@@ -165,7 +165,7 @@ class Device(Value):
     node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
 
 
-class ResourcePool(Value):
+class ResourcePool(Value, frozen=True):
     """Which pool, at which generation, of how many slices."""
 
     name: str = ""
@@ -173,7 +173,7 @@ class ResourcePool(Value):
     resource_slice_count: int = 0
 
 
-class ResourceSliceSpec(Value):
+class ResourceSliceSpec(Value, frozen=True):
     """node_name, node_selector, all_nodes, per_device_node_selection: one of the four."""
 
     driver: str = ""
@@ -188,7 +188,7 @@ class ResourceSliceSpec(Value):
     skip_node_operations: tuple[str, ...] = ()
 
 
-class ResourceSlice(Value):
+class ResourceSlice(Value, frozen=True):
     """Devices that one driver publishes for one pool."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -198,13 +198,13 @@ class ResourceSlice(Value):
 # ---- DeviceClass
 
 
-class DeviceClassConfiguration(Value):
+class DeviceClassConfiguration(Value, frozen=True):
     """Configuration that a class adds."""
 
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClassSpec(Value):
+class DeviceClassSpec(Value, frozen=True):
     """What all devices of the class fulfil."""
 
     selectors: tuple[DeviceSelector, ...] = ()
@@ -212,7 +212,7 @@ class DeviceClassSpec(Value):
     extended_resource_name: str | None = None
 
 
-class DeviceClass(Value):
+class DeviceClass(Value, frozen=True):
     """A named kind of device."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -222,20 +222,20 @@ class DeviceClass(Value):
 # ---- ResourceClaim
 
 
-class CapacityRequirements(Value):
+class CapacityRequirements(Value, frozen=True):
     """Amounts a request wants of a device."""
 
     requests: dict[str, Quantity] = {}
 
 
-class DerivedAttribute(Value):
+class DerivedAttribute(Value, frozen=True):
     """A named CEL expression over the device, for constraints (KEP-6080, alpha in 1.37)."""
 
     name: str = ""
     expression: str = ""
 
 
-class ExactDeviceRequest(Value):
+class ExactDeviceRequest(Value, frozen=True):
     """One kind of device, a count or all. An empty allocation_mode reads as ExactCount, count 0 as 1."""
 
     device_class_name: str = ""
@@ -248,7 +248,7 @@ class ExactDeviceRequest(Value):
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
-class DeviceSubRequest(Value):
+class DeviceSubRequest(Value, frozen=True):
     """An alternative of firstAvailable (KEP-4816)."""
 
     name: str = ""
@@ -261,7 +261,7 @@ class DeviceSubRequest(Value):
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
-class DeviceRequest(Value):
+class DeviceRequest(Value, frozen=True):
     """Exactly one of exactly and first_available."""
 
     name: str = ""
@@ -269,7 +269,7 @@ class DeviceRequest(Value):
     first_available: tuple[DeviceSubRequest, ...] = ()
 
 
-class DeviceConstraint(Value):
+class DeviceConstraint(Value, frozen=True):
     """match_attribute or distinct_attribute over requests (empty: all)."""
 
     requests: tuple[str, ...] = ()
@@ -277,14 +277,14 @@ class DeviceConstraint(Value):
     distinct_attribute: str | None = None
 
 
-class DeviceClaimConfiguration(Value):
+class DeviceClaimConfiguration(Value, frozen=True):
     """Configuration for some requests (empty: all)."""
 
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClaim(Value):
+class DeviceClaim(Value, frozen=True):
     """What a claim asks for."""
 
     requests: tuple[DeviceRequest, ...] = ()
@@ -292,13 +292,13 @@ class DeviceClaim(Value):
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
-class ResourceClaimSpec(Value):
+class ResourceClaimSpec(Value, frozen=True):
     """Immutable."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
-class DeviceRequestAllocationResult(Value):
+class DeviceRequestAllocationResult(Value, frozen=True):
     """One device given to one request; request is `name` or `name/subrequest`."""
 
     request: str = ""
@@ -315,7 +315,7 @@ class DeviceRequestAllocationResult(Value):
     compatibility_groups: dict[str, tuple[str, ...]] | None = None
 
 
-class DeviceAllocationConfiguration(Value):
+class DeviceAllocationConfiguration(Value, frozen=True):
     """source FromClass or FromClaim."""
 
     source: str = ""
@@ -323,14 +323,14 @@ class DeviceAllocationConfiguration(Value):
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceAllocationResult(Value):
+class DeviceAllocationResult(Value, frozen=True):
     """Devices and configuration of an allocation."""
 
     results: tuple[DeviceRequestAllocationResult, ...] = ()
     config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
-class AllocationResult(Value):
+class AllocationResult(Value, frozen=True):
     """status.allocation."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
@@ -338,7 +338,7 @@ class AllocationResult(Value):
     allocation_timestamp: str | None = None
 
 
-class ConsumerReference(Value):
+class ConsumerReference(Value, frozen=True):
     """An entry of reservedFor; api_group empty is core."""
 
     api_group: str = ""
@@ -347,7 +347,7 @@ class ConsumerReference(Value):
     uid: str = ""
 
 
-class NetworkDeviceData(Value):
+class NetworkDeviceData(Value, frozen=True):
     """What a network driver reports of a device."""
 
     interface_name: str = ""
@@ -355,7 +355,7 @@ class NetworkDeviceData(Value):
     hardware_address: str = ""
 
 
-class AllocatedDeviceStatus(Value):
+class AllocatedDeviceStatus(Value, frozen=True):
     """status.devices entry, written by drivers (KEP-4817)."""
 
     driver: str = ""
@@ -367,7 +367,7 @@ class AllocatedDeviceStatus(Value):
     network_data: NetworkDeviceData | None = None
 
 
-class ResourceClaimStatus(Value):
+class ResourceClaimStatus(Value, frozen=True):
     """What was allocated, and for whom it is reserved."""
 
     allocation: AllocationResult | None = None
@@ -375,7 +375,7 @@ class ResourceClaimStatus(Value):
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
-class ResourceClaim(Value):
+class ResourceClaim(Value, frozen=True):
     """A request for devices and its outcome."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -383,14 +383,14 @@ class ResourceClaim(Value):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
-class ResourceClaimTemplateSpec(Value):
+class ResourceClaimTemplateSpec(Value, frozen=True):
     """metadata carries labels and annotations for the claims made from it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Value):
+class ResourceClaimTemplate(Value, frozen=True):
     """Claims are made from it, one a pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -400,7 +400,7 @@ class ResourceClaimTemplate(Value):
 # ---- DeviceTaintRule
 
 
-class DeviceTaintSelector(Value):
+class DeviceTaintSelector(Value, frozen=True):
     """All set fields must match; {} matches everything."""
 
     driver: str | None = None
@@ -408,20 +408,20 @@ class DeviceTaintSelector(Value):
     device: str | None = None
 
 
-class DeviceTaintRuleSpec(Value):
+class DeviceTaintRuleSpec(Value, frozen=True):
     """An absent selector matches nothing."""
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
 
-class DeviceTaintRuleStatus(Value):
+class DeviceTaintRuleStatus(Value, frozen=True):
     """Conditions of the eviction."""
 
     conditions: tuple[Condition, ...] = ()
 
 
-class DeviceTaintRule(Value):
+class DeviceTaintRule(Value, frozen=True):
     """A taint put on devices by an administrator (KEP-5055)."""
 
     metadata: ObjectMeta = ObjectMeta()

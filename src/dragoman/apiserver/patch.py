@@ -1,0 +1,88 @@
+"""What does a document look like after a patch? Three kinds of patch, on plain JSON values.
+
+RFC 6902 (JSON patch, by the library jsonpatch) and RFC 7386 (merge patch); strategic merge patch, which needs the
+schema, stands in `strategic`. Never changes its arguments, never validates the outcome, never looks at versions.
+A patch that cannot be applied raises `PatchFailed`; the caller answers 422 (400 where `malformed` is set).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+import msgspec
+
+from dragoman.apiserver.patch_failed import PatchFailed
+from dragoman.apiserver.strategic import strategic_patch
+
+__all__ = ["MAX_OPERATIONS", "PatchFailed", "json_patch", "merge_patch", "strategic_patch"]
+
+# kube-apiserver's limit (maxJSONPatchOperations).
+MAX_OPERATIONS = 10_000
+
+_OPERATIONS = {"add": True, "replace": True, "test": True, "remove": False, "move": False, "copy": False}
+
+
+def json_patch(doc: Any, ops: Any) -> Any:
+    """The document after the RFC 6902 operations `ops`. Raises PatchFailed naming the operation that failed."""
+    if not isinstance(ops, list):
+        raise PatchFailed("a JSON patch is a list of operations", malformed=True)
+    if len(ops) > MAX_OPERATIONS:
+        raise PatchFailed(
+            f"the allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}", malformed=True
+        )
+    for index, operation in enumerate(ops):
+        _check_operation(index, operation)
+    current = copy_json(doc)
+    for index, operation in enumerate(ops):
+        current = _step(current, index, operation)
+    return current
+
+
+def _check_operation(index: int, operation: Any) -> None:
+    if not isinstance(operation, dict) or operation.get("op") not in _OPERATIONS:
+        raise PatchFailed(f"operation {index}: op must be one of {', '.join(_OPERATIONS)}", malformed=True)
+    op = operation["op"]
+    wanted = ["path"] + (["from"] if op in ("move", "copy") else [])
+    for member in wanted:
+        if not isinstance(operation.get(member), str):
+            raise PatchFailed(f"operation {index} ({op}): {member} must be a JSON pointer", malformed=True)
+    if _OPERATIONS[op] and "value" not in operation:
+        raise PatchFailed(f"operation {index} ({op}): value is missing", malformed=True)
+
+
+def _step(doc: Any, index: int, operation: dict[str, Any]) -> Any:
+    what = f"operation {index} ({operation['op']} {operation['path']})"
+    try:
+        return jsonpatch.JsonPatch([copy_json(operation)]).apply(doc, in_place=True)
+    except jsonpatch.JsonPatchTestFailed:
+        raise PatchFailed(f"{what}: testing value failed") from None
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+        # Some texts of the library repeat the whole document after "not found in".
+        raise PatchFailed(f"{what}: {str(error).split(' in {')[0]}") from None
+    except (TypeError, KeyError, IndexError, ValueError) as error:
+        # The library walks into scalars without looking.
+        raise PatchFailed(f"{what}: the path does not exist ({error})") from None
+
+
+def merge_patch(doc: Any, patch: Any) -> Any:
+    """The document after the RFC 7386 merge patch: null removes, objects merge, everything else replaces."""
+    return _merge(copy_json(doc), copy_json(patch))
+
+
+def _merge(doc: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    merged = doc if isinstance(doc, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge(merged.get(key), value)
+    return merged
+
+
+def copy_json(value: Any) -> Any:
+    """A deep copy of a JSON value; a JSON round trip is several times faster than copy.deepcopy."""
+    return msgspec.json.decode(msgspec.json.encode(value))

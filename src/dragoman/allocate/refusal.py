@@ -1,0 +1,446 @@
+"""Why can claims not be allocated? One closed union of facts; sentences are made elsewhere (`explain.text`).
+
+Every refusal has a stable `code`, the claim as "namespace/name", and the request as "r" or "r/subrequest". Those
+of `PodWide` hold wherever the pod would go (allocation.md section 4); the others concern the node they name.
+Devices are named by `DeviceId`, amounts are exact.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+import msgspec
+
+from dragoman.snapshot.usage import DeviceId, Holder
+from dragoman.values.quantity import Quantity
+
+
+class _Fact(msgspec.Struct, frozen=True, kw_only=True):
+    code: ClassVar[str] = ""
+
+
+# ---- the claim itself
+
+
+class FeatureOff(_Fact):
+    """The claim uses `field`, which needs a feature gate that is off."""
+
+    code = "FeatureOff"
+    claim: str
+    request: str
+    feature: str
+    field: str
+
+
+class UnsupportedRequest(_Fact):
+    """A request with neither exactly nor firstAvailable."""
+
+    code = "UnsupportedRequest"
+    claim: str
+    request: str
+
+
+class UnsupportedMode(_Fact):
+    """An allocationMode that is neither ExactCount nor All."""
+
+    code = "UnsupportedMode"
+    claim: str
+    request: str
+    mode: str
+
+
+class NoClass(_Fact):
+    """A request that names no class."""
+
+    code = "NoClass"
+    claim: str
+    request: str
+
+
+class MissingClass(_Fact):
+    """A DeviceClass that does not exist; `near` names existing classes with similar names."""
+
+    code = "MissingClass"
+    claim: str
+    request: str
+    class_name: str
+    near: tuple[str, ...] = ()
+
+
+class UnsupportedSelector(_Fact):
+    """A selector without a CEL expression. class_name is set where the class has it, empty for the request."""
+
+    code = "UnsupportedSelector"
+    claim: str
+    request: str
+    class_name: str
+    index: int
+
+
+class SelectorInvalid(_Fact):
+    """A selector (or derived attribute, if `derived` names one) that does not compile."""
+
+    code = "SelectorInvalid"
+    claim: str
+    request: str
+    class_name: str
+    index: int
+    text: str
+    error: str
+    derived: str = ""
+
+
+class EmptyConstraint(_Fact):
+    """A constraint with neither matchAttribute nor distinctAttribute."""
+
+    code = "EmptyConstraint"
+    claim: str
+    index: int
+
+
+class TooManyDevices(_Fact):
+    """More devices in one claim than an allocation can hold; node is set where All makes it depend on the node."""
+
+    code = "TooManyDevices"
+    claim: str
+    count: int
+    limit: int
+    node: str = ""
+
+
+# ---- devices and pools of a node
+
+
+class SelectorError(_Fact):
+    """A selector that fails on a device at run time, e.g. reads an attribute that is not there.
+
+    `attribute` (or capacity) is "domain/name" where one is missing; then `lacking` of `seen` devices lack it.
+    """
+
+    code = "SelectorError"
+    claim: str
+    request: str
+    class_name: str
+    index: int
+    text: str
+    device: DeviceId
+    error: str
+    attribute: str = ""
+    lacking: int = 0
+    seen: int = 0
+    node: str = ""
+    derived: str = ""
+
+
+class PoolIncomplete(_Fact):
+    """All mode meets a pool of which `have` of `want` slices exist at its newest generation."""
+
+    code = "PoolIncomplete"
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    generation: int
+    have: int
+    want: int
+    node: str = ""
+
+
+class PoolInvalid(_Fact):
+    """A pool that contradicts itself. what: "duplicate device", "duplicate counter set", "unknown counter set",
+    "unknown counter"; names says which. claim and request are set where All mode met it."""
+
+    code = "PoolInvalid"
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    what: str
+    names: tuple[str, ...]
+    node: str = ""
+
+
+class AllConstraint(_Fact):
+    """All mode: this device breaks a constraint of the claim, so that not all can be given."""
+
+    code = "AllConstraint"
+    claim: str
+    request: str
+    device: DeviceId
+    index: int
+    attribute: str
+    node: str = ""
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """How many devices of the node each step took away from a request, in the order of the steps.
+
+    seen: devices of usable pools. Then: bad_pool (not counted in seen), selector, lacking (a capacity name that
+    was asked for is not there), gated (a gate that is off forbids the device), held (of those that match), capacity,
+    counters, groups (compatibility groups), taint. usable is what remains; constraints come on top.
+    """
+
+    seen: int = 0
+    bad_pool: int = 0
+    selector: int = 0
+    lacking: int = 0
+    gated: int = 0
+    held: int = 0
+    capacity: int = 0
+    counters: int = 0
+    groups: int = 0
+    taint: int = 0
+    usable: int = 0
+
+    @property
+    def matched(self) -> int:
+        """Devices that pass the selectors (and capacity names and gates), held or not."""
+        return self.seen - self.selector - self.lacking - self.gated
+
+
+class TooFew(_Fact):
+    """Fewer usable devices for one request than it wants; wanted 0 means all (and there is none)."""
+
+    code = "TooFew"
+    claim: str
+    request: str
+    class_name: str
+    wanted: int
+    dropped: Dropped
+    node: str = ""
+
+
+class SelectorFalse(_Fact):
+    """A selector that is false for a device; attributes are the values it read."""
+
+    code = "SelectorFalse"
+    claim: str
+    request: str
+    class_name: str
+    index: int
+    text: str
+    device: DeviceId
+    attributes: tuple[tuple[str, str], ...] = ()
+    node: str = ""
+
+
+class Held(_Fact):
+    """A matching device that others hold."""
+
+    code = "Held"
+    claim: str
+    request: str
+    device: DeviceId
+    holders: tuple[Holder, ...]
+    node: str = ""
+
+
+class Tainted(_Fact):
+    """A matching device with a taint that the request does not tolerate."""
+
+    code = "Tainted"
+    claim: str
+    request: str
+    device: DeviceId
+    key: str
+    value: str
+    effect: str
+    rule: str = ""
+    node: str = ""
+
+
+class CounterShort(_Fact):
+    """A device draws on a counter with too little left; frozen: the pool is overdrawn on this counter."""
+
+    code = "CounterShort"
+    claim: str
+    request: str
+    device: DeviceId
+    counter_set: str
+    counter: str
+    have: Quantity
+    want: Quantity
+    frozen: bool = False
+    node: str = ""
+
+
+class GroupsDiffer(_Fact):
+    """A device's compatibility groups exclude it next to the present consumers of a counter set (KEP-5963)."""
+
+    code = "GroupsDiffer"
+    claim: str
+    request: str
+    device: DeviceId
+    counter_set: str
+    groups: tuple[str, ...]
+    present: tuple[str, ...]
+    node: str = ""
+
+
+class CapacityShort(_Fact):
+    """A device has too little of a capacity left."""
+
+    code = "CapacityShort"
+    claim: str
+    request: str
+    device: DeviceId
+    capacity: str
+    have: Quantity
+    want: Quantity
+    total: Quantity
+    node: str = ""
+
+
+class CapacityUnfit(_Fact):
+    """A capacity's request policy allows no such amount."""
+
+    code = "CapacityUnfit"
+    claim: str
+    request: str
+    device: DeviceId
+    capacity: str
+    want: Quantity
+    rule: str
+    node: str = ""
+
+
+class CapacityMissing(_Fact):
+    """A device does not have a capacity of the name that was asked for."""
+
+    code = "CapacityMissing"
+    claim: str
+    request: str
+    device: DeviceId
+    capacity: str
+    node: str = ""
+
+
+class DeviceGated(_Fact):
+    """A device that cannot be used because a feature gate is off."""
+
+    code = "DeviceGated"
+    claim: str
+    request: str
+    device: DeviceId
+    feature: str
+    node: str = ""
+
+
+class ConstraintUnmet(_Fact):
+    """No choice meets a constraint. kind: match or distinct. values: (value, how many usable devices have it);
+    missing: usable devices without the attribute. wanted: devices that the constraint spans."""
+
+    code = "ConstraintUnmet"
+    claim: str
+    index: int
+    kind: str
+    attribute: str
+    requests: tuple[str, ...]
+    wanted: int
+    values: tuple[tuple[str, int], ...]
+    missing: int
+    node: str = ""
+
+
+class Contended(_Fact):
+    """Requests that fit alone but not together: they want `wanted` devices, of which only `have` can be given."""
+
+    code = "Contended"
+    requests: tuple[tuple[str, str], ...]
+    wanted: int
+    have: int
+    node: str = ""
+
+
+class NoCombination(_Fact):
+    """The search is exhausted: there is no combination on this node, and no simpler reason was found."""
+
+    code = "NoCombination"
+    claims: tuple[str, ...]
+    steps: int
+    node: str = ""
+
+
+class GaveUp(_Fact):
+    """Not decided within the limit of search steps. This is not a no."""
+
+    code = "GaveUp"
+    claims: tuple[str, ...]
+    steps: int
+    node: str = ""
+
+
+class Elsewhere(_Fact):
+    """A claim of the unit is (or was just) allocated where this node cannot reach it."""
+
+    code = "Elsewhere"
+    claim: str
+    node: str
+
+
+class UnknownNode(_Fact):
+    """The node does not exist."""
+
+    code = "UnknownNode"
+    node: str
+
+
+class SelectorTerms(_Fact):
+    """A device's node selector has several terms, which an allocation cannot express."""
+
+    code = "SelectorTerms"
+    claim: str
+    device: DeviceId
+    terms: int
+    node: str = ""
+
+
+PodWide: TypeAlias = (
+    FeatureOff
+    | UnsupportedRequest
+    | UnsupportedMode
+    | NoClass
+    | MissingClass
+    | UnsupportedSelector
+    | SelectorInvalid
+    | EmptyConstraint
+    | TooManyDevices
+)
+NodeLocal: TypeAlias = (
+    SelectorError
+    | PoolIncomplete
+    | PoolInvalid
+    | AllConstraint
+    | TooManyDevices
+    | TooFew
+    | SelectorFalse
+    | Held
+    | Tainted
+    | CounterShort
+    | GroupsDiffer
+    | CapacityShort
+    | CapacityUnfit
+    | CapacityMissing
+    | DeviceGated
+    | ConstraintUnmet
+    | Contended
+    | NoCombination
+    | GaveUp
+    | Elsewhere
+    | UnknownNode
+    | SelectorTerms
+)
+Refusal: TypeAlias = PodWide | NodeLocal
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """A "no" (or GaveUp): the reasons, the decisive one first. pod_wide: no node can help."""
+
+    reasons: tuple[Refusal, ...]
+    pod_wide: bool = False
+    steps: int = 0
+
+    @property
+    def gave_up(self) -> bool:
+        """Not decided: try again with more steps; starts no preemption and no hint."""
+        return any(isinstance(reason, GaveUp) for reason in self.reasons)

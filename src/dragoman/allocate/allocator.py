@@ -44,6 +44,9 @@ class Options(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
 
 
+OPTIONS = Options()
+
+
 class Chosen(msgspec.Struct, frozen=True):
     """Which alternative of a firstAvailable request was chosen: index counts from 0 (for scoring: 8 - index)."""
 
@@ -80,7 +83,7 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 def allocate(
-    snapshot: Snapshot, asks: Sequence[Ask], options: Options = Options(), *, share_id: Callable[[], str]
+    snapshot: Snapshot, asks: Sequence[Ask], options: Options = OPTIONS, *, share_id: Callable[[], str]
 ) -> Allocation | Refusals:
     """Devices for all asks together, or why not; one ledger spans all of them (a gang is several asks).
 
@@ -93,7 +96,7 @@ def allocate(
 def survey(
     snapshot: Snapshot,
     claims: Sequence[ResourceClaim],
-    options: Options = Options(),
+    options: Options = OPTIONS,
     *,
     nodes: Iterable[str] | None = None,
 ) -> Survey | Refusals:
@@ -104,7 +107,7 @@ def survey(
     raise NotImplementedError
 
 
-def story(snapshot: Snapshot, ask: Ask, options: Options = Options()) -> Refusals:
+def story(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> Refusals:
     """All facts about why an ask is refused on its node: every request, every device that matches or nearly does.
 
     Slower than `allocate`, for when somebody asks. Empty reasons: it is not refused.

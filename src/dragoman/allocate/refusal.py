@@ -22,7 +22,7 @@ class _Fact(msgspec.Struct, frozen=True, kw_only=True):
 # ---- the claim itself
 
 
-class FeatureOff(_Fact):
+class FeatureOff(_Fact, frozen=True, kw_only=True):
     """The claim uses `field`, which needs a feature gate that is off."""
 
     code = "FeatureOff"
@@ -32,7 +32,7 @@ class FeatureOff(_Fact):
     field: str
 
 
-class UnsupportedRequest(_Fact):
+class UnsupportedRequest(_Fact, frozen=True, kw_only=True):
     """A request with neither exactly nor firstAvailable."""
 
     code = "UnsupportedRequest"
@@ -40,7 +40,7 @@ class UnsupportedRequest(_Fact):
     request: str
 
 
-class UnsupportedMode(_Fact):
+class UnsupportedMode(_Fact, frozen=True, kw_only=True):
     """An allocationMode that is neither ExactCount nor All."""
 
     code = "UnsupportedMode"
@@ -49,7 +49,7 @@ class UnsupportedMode(_Fact):
     mode: str
 
 
-class NoClass(_Fact):
+class NoClass(_Fact, frozen=True, kw_only=True):
     """A request that names no class."""
 
     code = "NoClass"
@@ -57,7 +57,7 @@ class NoClass(_Fact):
     request: str
 
 
-class MissingClass(_Fact):
+class MissingClass(_Fact, frozen=True, kw_only=True):
     """A DeviceClass that does not exist; `near` names existing classes with similar names."""
 
     code = "MissingClass"
@@ -67,7 +67,7 @@ class MissingClass(_Fact):
     near: tuple[str, ...] = ()
 
 
-class UnsupportedSelector(_Fact):
+class UnsupportedSelector(_Fact, frozen=True, kw_only=True):
     """A selector without a CEL expression. class_name is set where the class has it, empty for the request."""
 
     code = "UnsupportedSelector"
@@ -77,7 +77,7 @@ class UnsupportedSelector(_Fact):
     index: int
 
 
-class SelectorInvalid(_Fact):
+class SelectorInvalid(_Fact, frozen=True, kw_only=True):
     """A selector (or derived attribute, if `derived` names one) that does not compile."""
 
     code = "SelectorInvalid"
@@ -90,7 +90,7 @@ class SelectorInvalid(_Fact):
     derived: str = ""
 
 
-class EmptyConstraint(_Fact):
+class EmptyConstraint(_Fact, frozen=True, kw_only=True):
     """A constraint with neither matchAttribute nor distinctAttribute."""
 
     code = "EmptyConstraint"
@@ -98,7 +98,7 @@ class EmptyConstraint(_Fact):
     index: int
 
 
-class TooManyDevices(_Fact):
+class TooManyDevices(_Fact, frozen=True, kw_only=True):
     """More devices in one claim than an allocation can hold; node is set where All makes it depend on the node."""
 
     code = "TooManyDevices"
@@ -111,7 +111,7 @@ class TooManyDevices(_Fact):
 # ---- devices and pools of a node
 
 
-class SelectorError(_Fact):
+class SelectorError(_Fact, frozen=True, kw_only=True):
     """A selector that fails on a device at run time, e.g. reads an attribute that is not there.
 
     `attribute` (or capacity) is "domain/name" where one is missing; then `lacking` of `seen` devices lack it.
@@ -132,7 +132,7 @@ class SelectorError(_Fact):
     derived: str = ""
 
 
-class PoolIncomplete(_Fact):
+class PoolIncomplete(_Fact, frozen=True, kw_only=True):
     """All mode meets a pool of which `have` of `want` slices exist at its newest generation."""
 
     code = "PoolIncomplete"
@@ -146,7 +146,7 @@ class PoolIncomplete(_Fact):
     node: str = ""
 
 
-class PoolInvalid(_Fact):
+class PoolInvalid(_Fact, frozen=True, kw_only=True):
     """A pool that contradicts itself. what: "duplicate device", "duplicate counter set", "unknown counter set",
     "unknown counter"; names says which. claim and request are set where All mode met it."""
 
@@ -160,7 +160,7 @@ class PoolInvalid(_Fact):
     node: str = ""
 
 
-class AllConstraint(_Fact):
+class AllConstraint(_Fact, frozen=True, kw_only=True):
     """All mode: this device breaks a constraint of the claim, so that not all can be given."""
 
     code = "AllConstraint"
@@ -198,7 +198,7 @@ class Dropped(msgspec.Struct, frozen=True):
         return self.seen - self.selector - self.lacking - self.gated
 
 
-class TooFew(_Fact):
+class TooFew(_Fact, frozen=True, kw_only=True):
     """Fewer usable devices for one request than it wants; wanted 0 means all (and there is none)."""
 
     code = "TooFew"
@@ -210,7 +210,7 @@ class TooFew(_Fact):
     node: str = ""
 
 
-class SelectorFalse(_Fact):
+class SelectorFalse(_Fact, frozen=True, kw_only=True):
     """A selector that is false for a device; attributes are the values it read."""
 
     code = "SelectorFalse"
@@ -224,7 +224,7 @@ class SelectorFalse(_Fact):
     node: str = ""
 
 
-class Held(_Fact):
+class Held(_Fact, frozen=True, kw_only=True):
     """A matching device that others hold."""
 
     code = "Held"
@@ -235,7 +235,7 @@ class Held(_Fact):
     node: str = ""
 
 
-class Tainted(_Fact):
+class Tainted(_Fact, frozen=True, kw_only=True):
     """A matching device with a taint that the request does not tolerate."""
 
     code = "Tainted"
@@ -249,7 +249,7 @@ class Tainted(_Fact):
     node: str = ""
 
 
-class CounterShort(_Fact):
+class CounterShort(_Fact, frozen=True, kw_only=True):
     """A device draws on a counter with too little left; frozen: the pool is overdrawn on this counter."""
 
     code = "CounterShort"
@@ -264,7 +264,7 @@ class CounterShort(_Fact):
     node: str = ""
 
 
-class GroupsDiffer(_Fact):
+class GroupsDiffer(_Fact, frozen=True, kw_only=True):
     """A device's compatibility groups exclude it next to the present consumers of a counter set (KEP-5963)."""
 
     code = "GroupsDiffer"
@@ -277,7 +277,7 @@ class GroupsDiffer(_Fact):
     node: str = ""
 
 
-class CapacityShort(_Fact):
+class CapacityShort(_Fact, frozen=True, kw_only=True):
     """A device has too little of a capacity left."""
 
     code = "CapacityShort"
@@ -291,7 +291,7 @@ class CapacityShort(_Fact):
     node: str = ""
 
 
-class CapacityUnfit(_Fact):
+class CapacityUnfit(_Fact, frozen=True, kw_only=True):
     """A capacity's request policy allows no such amount."""
 
     code = "CapacityUnfit"
@@ -304,7 +304,7 @@ class CapacityUnfit(_Fact):
     node: str = ""
 
 
-class CapacityMissing(_Fact):
+class CapacityMissing(_Fact, frozen=True, kw_only=True):
     """A device does not have a capacity of the name that was asked for."""
 
     code = "CapacityMissing"
@@ -315,7 +315,7 @@ class CapacityMissing(_Fact):
     node: str = ""
 
 
-class DeviceGated(_Fact):
+class DeviceGated(_Fact, frozen=True, kw_only=True):
     """A device that cannot be used because a feature gate is off."""
 
     code = "DeviceGated"
@@ -326,7 +326,7 @@ class DeviceGated(_Fact):
     node: str = ""
 
 
-class ConstraintUnmet(_Fact):
+class ConstraintUnmet(_Fact, frozen=True, kw_only=True):
     """No choice meets a constraint. kind: match or distinct. values: (value, how many usable devices have it);
     missing: usable devices without the attribute. wanted: devices that the constraint spans."""
 
@@ -342,7 +342,7 @@ class ConstraintUnmet(_Fact):
     node: str = ""
 
 
-class Contended(_Fact):
+class Contended(_Fact, frozen=True, kw_only=True):
     """Requests that fit alone but not together: they want `wanted` devices, of which only `have` can be given."""
 
     code = "Contended"
@@ -352,7 +352,7 @@ class Contended(_Fact):
     node: str = ""
 
 
-class NoCombination(_Fact):
+class NoCombination(_Fact, frozen=True, kw_only=True):
     """The search is exhausted: there is no combination on this node, and no simpler reason was found."""
 
     code = "NoCombination"
@@ -361,7 +361,7 @@ class NoCombination(_Fact):
     node: str = ""
 
 
-class GaveUp(_Fact):
+class GaveUp(_Fact, frozen=True, kw_only=True):
     """Not decided within the limit of search steps. This is not a no."""
 
     code = "GaveUp"
@@ -370,7 +370,7 @@ class GaveUp(_Fact):
     node: str = ""
 
 
-class Elsewhere(_Fact):
+class Elsewhere(_Fact, frozen=True, kw_only=True):
     """A claim of the unit is (or was just) allocated where this node cannot reach it."""
 
     code = "Elsewhere"
@@ -378,14 +378,14 @@ class Elsewhere(_Fact):
     node: str
 
 
-class UnknownNode(_Fact):
+class UnknownNode(_Fact, frozen=True, kw_only=True):
     """The node does not exist."""
 
     code = "UnknownNode"
     node: str
 
 
-class SelectorTerms(_Fact):
+class SelectorTerms(_Fact, frozen=True, kw_only=True):
     """A device's node selector has several terms, which an allocation cannot express."""
 
     code = "SelectorTerms"

@@ -1,0 +1,294 @@
+"""What does /openapi/v3 say? An index, and a document a group and version with paths and schemas.
+
+Made from the table of kinds and the schema facts, on first request and kept as bytes. kubectl decides from the PATCH
+operations' fieldValidation parameter that the server checks fields, maps resources to kinds by
+x-kubernetes-group-version-kind of the paths (`explain`) and finds merge keys in the schemas (`apply`). Never serves
+OpenAPI v2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from email.utils import formatdate
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.api.kinds import KINDS, Kind
+from dragoman.apiserver.openapi_texts import describe
+from dragoman.apiserver.shape import definition_names, definitions
+
+_SCHEMAS = "#/components/schemas/"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_DELETE_OPTIONS = f"{_META}DeleteOptions"
+_STATUS = f"{_META}Status"
+_YEAR_S = 365 * 24 * 3600
+
+# Subresource -> (methods, group, version, kind of its body); the kind of the resource where None.
+_SUBRESOURCES: dict[str, tuple[tuple[str, ...], tuple[str, str, str] | None]] = {
+    "status": (("get", "put", "patch"), None),
+    "scale": (("get", "put", "patch"), ("autoscaling", "v1", "Scale")),
+    "finalize": (("put",), None),
+    "ephemeralcontainers": (("get", "put", "patch"), None),
+    "resize": (("get", "put", "patch"), None),
+    "binding": (("post",), ("", "v1", "Binding")),
+    "eviction": (("post",), ("policy", "v1", "Eviction")),
+    "token": (("post",), ("authentication.k8s.io", "v1", "TokenRequest")),
+    "log": (("get",), None),
+}
+# Kinds that are asked for, not stored: group, version, kind, resource, namespaced.
+REVIEWS = (
+    ("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", False),
+    ("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False),
+    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False),
+    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", False),
+    ("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", False),
+    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", True),
+)
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A body of JSON and the hash it is known by (also its ETag)."""
+
+    body: bytes
+    hash: str
+
+
+def index(kinds: tuple[Kind, ...] = KINDS) -> dict[str, Any]:
+    """GET /openapi/v3: where the document of each group and version is."""
+    return {
+        "paths": {
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={_hash_of(path, kinds)}"} for path in _paths(kinds)
+        }
+    }
+
+
+def document(group_version: str, kinds: tuple[Kind, ...] = KINDS) -> Document | None:
+    """GET /openapi/v3/PATH, or None if nothing is served there.
+
+    group_version: `api/v1` or `apis/apps/v1` as in the index; `v1` and `apps/v1` are taken too.
+    """
+    path = group_version.strip("/")
+    if not path.startswith(("api/", "apis/")):
+        path = f"apis/{path}" if "/" in path else f"api/{path}"
+    return _document(path, kinds) if path in _paths(kinds) else None
+
+
+def caching_headers(found: Document, asked_hash: str, now: float) -> dict[str, str]:
+    """Response headers of a document. With the right `?hash=` it may be kept for ever, else it must be asked again.
+
+    now: epoch seconds. (kubectl keeps documents on disk by these headers.)
+    """
+    headers = {"ETag": f'"{found.hash}"', "Vary": "Accept"}
+    if asked_hash == found.hash:
+        headers |= {"Cache-Control": "public, immutable", "Expires": formatdate(now + _YEAR_S, usegmt=True)}
+    else:
+        headers["Cache-Control"] = "no-cache, private"
+    return headers
+
+
+@lru_cache(8)
+def _paths(kinds: tuple[Kind, ...]) -> dict[str, tuple[str, str]]:
+    """Path in the index -> (group, version), sorted."""
+    found = {(kind.group, version) for kind in kinds for version in kind.versions}
+    found |= {(group, version) for group, version, *_ in REVIEWS}
+    return {
+        f"apis/{group}/{version}" if group else f"api/{version}": (group, version) for group, version in sorted(found)
+    }
+
+
+@cache
+def _facts_hash() -> bytes:
+    packed = files("dragoman.apiserver.facts").joinpath("schemas.json.gz").read_bytes()
+    return hashlib.sha256(packed).digest()
+
+
+@lru_cache(256)
+def _hash_of(path: str, kinds: tuple[Kind, ...]) -> str:
+    """Known without making the document: it depends on facts, kinds and this release only."""
+    group, version = _paths(kinds)[path]
+    ours = [kind for kind in kinds if kind.group == group and version in kind.versions]
+    text = msgspec.json.encode((__version__, group, version, ours))
+    return hashlib.sha256(_facts_hash() + text).hexdigest().upper()
+
+
+@lru_cache(64)
+def _document(path: str, kinds: tuple[Kind, ...]) -> Document:
+    group, version = _paths(kinds)[path]
+    paths: dict[str, Any] = {}
+    wanted = {_DELETE_OPTIONS, _STATUS, f"{_META}WatchEvent"}
+    for kind in kinds:
+        if kind.group == group and version in kind.versions:
+            paths |= _kind_paths(kind, version, wanted)
+    for review_group, review_version, name, resource, namespaced in REVIEWS:
+        if (review_group, review_version) == (group, version):
+            gvk = (review_group, review_version, name)
+            wanted |= _names([gvk])
+            where = f"/{path}/namespaces/{{namespace}}/{resource}" if namespaced else f"/{path}/{resource}"
+            paths[where] = {"post": _operation("post", "create", gvk, gvk), **_parameters(namespaced, name=False)}
+    body = {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.37.0"},
+        "paths": paths,
+        "components": {"schemas": _components(wanted)},
+    }
+    return Document(msgspec.json.encode(body), _hash_of(path, kinds))
+
+
+# ---- paths
+
+
+def _kind_paths(kind: Kind, version: str, wanted: set[str]) -> dict[str, Any]:
+    gvk = (kind.group, version, kind.kind)
+    wanted |= _names([gvk, (kind.group, version, f"{kind.kind}List")])
+    base = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
+    listing = _operation("get", "list", gvk, (kind.group, version, f"{kind.kind}List"))
+    collection = {
+        "get": listing,
+        "post": _operation("post", "post", gvk, gvk),
+        "delete": _operation("delete", "deletecollection", gvk, None),
+        **_parameters(kind.namespaced, name=False),
+    }
+    one = {
+        "get": _operation("get", "get", gvk, gvk),
+        "put": _operation("put", "put", gvk, gvk),
+        "patch": _operation("patch", "patch", gvk, gvk),
+        "delete": _operation("delete", "delete", gvk, None),
+        **_parameters(kind.namespaced, name=True),
+    }
+    scope = f"{base}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"{base}/{kind.plural}"
+    paths: dict[str, Any] = {scope: collection, f"{scope}/{{name}}": one}
+    if kind.namespaced:
+        paths[f"{base}/{kind.plural}"] = {"get": listing}
+    for subresource in kind.subresources:
+        methods, body = _SUBRESOURCES.get(subresource, (("get",), None))
+        body_gvk = body or gvk
+        wanted |= _names([body_gvk])
+        paths[f"{scope}/{{name}}/{subresource}"] = {
+            **{method: _operation(method, _ACTIONS[method], body_gvk, body_gvk) for method in methods},
+            **_parameters(kind.namespaced, name=True),
+        }
+    return paths
+
+
+_ACTIONS = {"get": "get", "put": "put", "patch": "patch", "post": "post", "delete": "delete"}
+_WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
+_PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+_LIST_PARAMETERS = {
+    "allowWatchBookmarks": "boolean",
+    "continue": "string",
+    "fieldSelector": "string",
+    "labelSelector": "string",
+    "limit": "integer",
+    "resourceVersion": "string",
+    "resourceVersionMatch": "string",
+    "sendInitialEvents": "boolean",
+    "timeoutSeconds": "integer",
+    "watch": "boolean",
+}
+
+
+def _operation(
+    method: str, action: str, gvk: tuple[str, str, str], body: tuple[str, str, str] | None
+) -> dict[str, Any]:
+    group, version, kind = gvk
+    out: dict[str, Any] = {
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
+        "responses": {"200": {"description": "OK", "content": _content(_name(body) if body else _STATUS)}},
+    }
+    if action in ("list", "deletecollection"):
+        out["parameters"] = [_query(name, type_) for name, type_ in _LIST_PARAMETERS.items()]
+    if method in ("post", "put", "patch"):
+        names = [*_WRITE_PARAMETERS, "force"] if method == "patch" else _WRITE_PARAMETERS
+        out["parameters"] = [_query(name, "boolean" if name == "force" else "string") for name in names]
+        content = {mime: {"schema": {"type": "object"}} for mime in _PATCH_TYPES} if method == "patch" else None
+        out["requestBody"] = {"required": True, "content": content or _content(_name(body) if body else "")}
+    if method == "delete":
+        out["requestBody"] = {"content": _content(_DELETE_OPTIONS)}
+    return out
+
+
+def _content(definition: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"$ref": _SCHEMAS + definition} if definition else {"type": "object"}
+    return {"application/json": {"schema": schema}}
+
+
+def _query(name: str, type_: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": {"type": type_, "uniqueItems": True}}
+
+
+def _parameters(namespaced: bool, *, name: bool) -> dict[str, Any]:
+    names = (["namespace"] if namespaced else []) + (["name"] if name else [])
+    path = [{"name": entry, "in": "path", "required": True, "schema": {"type": "string"}} for entry in names]
+    return {"parameters": path} if path else {}
+
+
+# ---- schemas
+
+
+def _name(gvk: tuple[str, str, str]) -> str:
+    return definition_names().get(gvk, "")
+
+
+def _names(gvks: Iterable[tuple[str, str, str]]) -> set[str]:
+    return {name for name in map(_name, gvks) if name}
+
+
+def _components(wanted: set[str]) -> dict[str, Any]:
+    """The wanted definitions and all they refer to, by name."""
+    out: dict[str, Any] = {}
+    pending = sorted(wanted, reverse=True)
+    while pending:
+        name = pending.pop()
+        if name not in out:
+            referred: set[str] = set()
+            out[name] = _component(name, referred)
+            pending.extend(sorted(referred - out.keys(), reverse=True))
+    return dict(sorted(out.items()))
+
+
+def _component(name: str, referred: set[str]) -> dict[str, Any]:
+    schema = _schema(definitions()[name], referred)
+    text = describe(name, "")
+    if text:
+        schema["description"] = text
+    for member, entry in schema.get("properties", {}).items():
+        text = describe(name, member)
+        if text:
+            _add_text(schema["properties"], member, entry, text)
+    return schema
+
+
+def _add_text(properties: dict[str, Any], member: str, entry: dict[str, Any], text: str) -> None:
+    # A reference has no room for siblings in OpenAPI 3.0.
+    properties[member] = {"allOf": [entry], "description": text} if "$ref" in entry else {**entry, "description": text}
+
+
+def _schema(schema: dict[str, Any], referred: set[str]) -> dict[str, Any]:
+    if schema.get("x-dragoman-form") == "quantity":
+        return {"oneOf": [{"type": "string"}, {"type": "number"}]}
+    if schema.get("format") == "int-or-string":
+        return {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
+    out: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            out[key] = {name: _schema(member, referred) for name, member in value.items()}
+        elif key in ("items", "additionalProperties"):
+            out[key] = _schema(value, referred)
+        elif key != "$ref":
+            out[key] = value
+    if "$ref" in schema:
+        referred.add(schema["$ref"])
+        reference = {"$ref": _SCHEMAS + schema["$ref"]}
+        return {**out, "allOf": [reference]} if out else reference
+    return out

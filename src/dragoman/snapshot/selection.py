@@ -1,0 +1,50 @@
+"""Does a node selector select this node? Core v1 NodeSelector semantics; never looks at anything but the node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dragoman.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+
+
+def selects(selector: NodeSelector, node: Node) -> bool:
+    """Whether one of the terms matches; a selector without terms matches nothing."""
+    return any(term_matches(term, node) for term in selector.node_selector_terms)
+
+
+def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether all requirements hold; a term without any matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {"metadata.name": node.metadata.name}
+    return all(requirement_holds(r, node.metadata.labels) for r in term.match_expressions) and all(
+        requirement_holds(r, fields) for r in term.match_fields
+    )
+
+
+def requirement_holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """One requirement over labels (or fields); unknown operators never hold."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return value is not None and _compares(requirement, value)
+        case _:
+            return False
+
+
+def _compares(requirement: NodeSelectorRequirement, value: str) -> bool:
+    if len(requirement.values) != 1:
+        return False
+    try:
+        have, limit = int(value), int(requirement.values[0])
+    except ValueError:
+        return False
+    return have > limit if requirement.operator == "Gt" else have < limit

@@ -1,0 +1,178 @@
+"""May this write happen, and what does the cluster add to it? Admission that looks at other objects.
+
+Namespace life cycle, service accounts, priorities, the admin-access label, and the judgement of `api.validate`.
+What concerns only the object itself stands in its strategy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.apiserver.request import Write
+from dragoman.apiserver.status import Object, Refused, forbidden, not_found
+from dragoman.apiserver.store import Record, Selection
+from dragoman.apiserver.strategies.base import Cause, dig
+
+if TYPE_CHECKING:
+    from dragoman.apiserver.registry import Registry
+
+NAMESPACE = BY_NAME["Namespace"]
+SERVICE_ACCOUNT = BY_NAME["ServiceAccount"]
+CONFIG_MAP = BY_NAME["ConfigMap"]
+PRIORITY_CLASS = BY_NAME["PriorityClass"]
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+ADMIN_LABEL = "resource.kubernetes.io/admin-access"
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_BOOT = Write(manager="dragoman-apiserver")
+
+
+def bootstrap(registry: Registry) -> None:
+    """Make the namespaces, service accounts and priority classes that every cluster has, where absent."""
+    for name in NAMESPACES:
+        if registry.find(NAMESPACE, name) is None:
+            registry.create(NAMESPACE, {"metadata": {"name": name}}, write=_BOOT)
+    for name, value in SYSTEM_PRIORITIES.items():
+        if registry.find(PRIORITY_CLASS, name) is None:
+            what = "Used for system critical pods that must run in the cluster"
+            body: Object = {"metadata": {"name": name}, "value": value, "description": what}
+            registry.create(PRIORITY_CLASS, body, write=_BOOT)
+
+
+def create(registry: Registry, kind: Kind, obj: Object, write: Write) -> None:
+    """Admit a new object, adding what the cluster decides. Raises 403 and 404."""
+    namespace = obj["metadata"].get("namespace", "")
+    if kind.namespaced:
+        _namespace_accepts(registry, kind, obj["metadata"]["name"], namespace)
+    if kind.kind == "Pod":
+        _service_account(registry, obj, namespace)
+        _priority(registry, kind, obj)
+    elif kind.kind == "PodGroup":
+        _priority(registry, kind, obj)
+    elif kind.kind in ("ResourceClaim", "ResourceClaimTemplate"):
+        _admin_access(registry, kind, obj, namespace)
+
+
+def _namespace_accepts(registry: Registry, kind: Kind, name: str, namespace: str) -> None:
+    record = registry.find(NAMESPACE, namespace)
+    if record is None:
+        raise not_found(NAMESPACE, namespace)
+    if record.fields.get("status.phase") == "Terminating":
+        refused = forbidden(
+            kind,
+            name,
+            f"unable to create new content in namespace {namespace} because it is being terminated",
+        )
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        if refused.details is not None:
+            refused.details["causes"] = [cause]
+        raise refused
+
+
+def _service_account(registry: Registry, pod: Object, namespace: str) -> None:
+    spec = pod["spec"]
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    if registry.find(SERVICE_ACCOUNT, name, namespace) is None:
+        raise forbidden(
+            BY_NAME["Pod"],
+            pod["metadata"]["name"],
+            f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found',
+        )
+
+
+def _priority(registry: Registry, kind: Kind, obj: Object) -> None:
+    spec = obj["spec"]
+    name = spec.get("priorityClassName") or ""
+    found = registry.find(PRIORITY_CLASS, name) if name else None
+    if name and found is None:
+        raise forbidden(kind, obj["metadata"]["name"], f"no PriorityClass with name {name} was found")
+    chosen = found.decode() if found else _default_priority(registry)
+    value = chosen["value"] if chosen else 0
+    policy = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    sent = spec.get("priority")
+    if sent is not None and sent != value:
+        raise forbidden(
+            kind,
+            obj["metadata"]["name"],
+            f"the integer value of priority ({sent}) must not be provided in pod spec; priority admission controller "
+            f"computed {value} from the given PriorityClass name",
+        )
+    if chosen and not name:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
+    spec["priority"] = value
+    if kind.kind == "Pod" or "preemptionPolicy" not in spec:
+        spec.setdefault("preemptionPolicy", policy)
+
+
+def _default_priority(registry: Registry) -> Object | None:
+    chosen: Object | None = None
+    for record in registry.store.select(PRIORITY_CLASS):
+        if b'"globalDefault":true' not in record.body:
+            continue
+        obj = record.decode()
+        if chosen is None or obj["value"] < chosen["value"]:
+            chosen = obj
+    return chosen
+
+
+def _admin_access(registry: Registry, kind: Kind, obj: Object, namespace: str) -> None:
+    """controllers.md: requests with adminAccess need the namespace's label (KEP-5018)."""
+    inner = ("spec", "spec") if kind.kind == "ResourceClaimTemplate" else ("spec",)
+    requests: list[Any] = dig(obj, *inner, "devices", "requests") or []
+    if not isinstance(requests, list):
+        return
+    at = [index for index, request in enumerate(requests) if dig(request, "exactly", "adminAccess")]
+    if not at:
+        return
+    record = registry.find(NAMESPACE, namespace)
+    if record is None or record.labels.get(ADMIN_LABEL) != "true":
+        path = ".".join(inner) + f".devices.requests[{at[0]}].adminAccess"
+        raise Refused(
+            403,
+            "Forbidden",
+            f'{kind.plural}.{kind.group} "{obj["metadata"]["name"]}" is forbidden: {path}: Forbidden: admin access to '
+            f"devices requires the `{ADMIN_LABEL}: true` label on the containing namespace",
+            {"name": obj["metadata"]["name"], "group": kind.group, "kind": kind.plural},
+        )
+
+
+def update(registry: Registry, kind: Kind, new: Object, old: Object, subresource: str, write: Write) -> None:
+    """Admit a change. Raises 403."""
+
+
+def validate_create(kind: Kind, obj: Object) -> list[Cause]:
+    """The judgement of api.validate on a new object."""
+    return []
+
+
+def validate_update(kind: Kind, new: Object, old: Object, subresource: str) -> list[Cause]:
+    """The judgement of api.validate on a change."""
+    return []
+
+
+def created(registry: Registry, kind: Kind, record: Record) -> None:
+    """What follows at once from a new object: a namespace gets its default service account and root certificate."""
+    if kind.kind != "Namespace":
+        return
+    registry.create(SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, record.name, _BOOT)
+    body: Object = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": registry.ca_text}}
+    registry.create(CONFIG_MAP, body, record.name, _BOOT)
+
+
+def deleted(registry: Registry, kind: Kind, record: Record) -> None:
+    """What follows at once from a deletion."""
+    if kind.kind == "Pod":
+        registry.logs.forget(record.uid)
+
+
+def is_empty(registry: Registry, namespace: str) -> bool:
+    """Whether a namespace holds nothing any more."""
+    selection = Selection(namespace)
+    return not any(
+        next(iter(shelf.select(selection)), None) for shelf in registry.store.shelves() if shelf.kind.namespaced
+    )

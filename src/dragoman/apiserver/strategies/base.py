@@ -1,0 +1,69 @@
+"""What may a kind do differently? The hooks that the generic registry calls, with what most kinds need as default.
+
+A strategy changes the object it is given in place and refuses by raising Refused; it never writes to the store.
+Hooks see stored versions without apiVersion and kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.apiserver.request import DeleteWish, Write
+from dragoman.apiserver.status import Object
+
+if TYPE_CHECKING:
+    from dragoman.apiserver.registry import Registry
+
+# What a status write may never change (metav1.ResetObjectMetaForStatus).
+STATUS_KEEPS = ("labels", "annotations", "finalizers", "ownerReferences")
+# (reason of the cause, text, field path)
+Cause = tuple[str, str, str]
+
+
+class Strategy:
+    """The default: status is isolated, spec changes bump generation if the kind keeps one."""
+
+    keeps_generation = False
+    create_on_update = False
+    returns_deleted = False
+    has_status = True
+    status_changes_metadata = False
+    immutable_spec = False
+
+    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+        """Set what the server sets; returns warnings. Status is already gone."""
+        return []
+
+    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+        """Restore what this kind of write may not change; generic rules were applied."""
+        return []
+
+    def check_create(self, registry: Registry, obj: Object) -> list[Cause]:
+        """What is wrong with a new object, beyond api.validate."""
+        return []
+
+    def check_update(self, registry: Registry, new: Object, old: Object, subresource: str) -> list[Cause]:
+        """What is wrong with a change, beyond api.validate."""
+        return []
+
+    def before_delete(self, registry: Registry, obj: Object, wish: DeleteWish) -> None:
+        """Refuse a deletion."""
+
+    def grace_s(self, obj: Object, wish: DeleteWish) -> int | None:
+        """Seconds that a deletion waits for whoever runs the object; None: deletion is at once."""
+        return None
+
+    def is_finalized(self, obj: Object) -> bool:
+        """Whether nothing outside metadata.finalizers holds back the removal."""
+        return True
+
+
+class Plain(Strategy):
+    """A kind without status or with nothing special."""
+
+
+def dig(obj: Any, *path: str) -> Any:
+    """The value at a path of keys, or None."""
+    for part in path:
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj

@@ -1,0 +1,139 @@
+"""What do the core kinds other than pods need? Namespaces, nodes, events, secrets, services, leases."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+
+from dragoman.apiserver.request import DeleteWish, Write
+from dragoman.api.kinds import BY_NAME
+from dragoman.apiserver.status import Object, forbidden
+from dragoman.apiserver.strategies.base import Cause, Strategy, dig
+
+if TYPE_CHECKING:
+    from dragoman.apiserver.registry import Registry
+
+IMMORTAL = ("default", "kube-system", "kube-public")
+
+
+class NamespaceStrategy(Strategy):
+    """Two sets of finalizers; deletion turns the phase to Terminating."""
+
+    returns_deleted = True
+
+    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+        """Every namespace starts active, held by the content controller's finalizer."""
+        labels = obj["metadata"].setdefault("labels", {})
+        labels["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+        finalizers = dig(obj, "spec", "finalizers") or []
+        obj["spec"] = {"finalizers": [*finalizers, *([] if "kubernetes" in finalizers else ["kubernetes"])]}
+        obj["status"] = {"phase": "Active"}
+        return []
+
+    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+        """spec.finalizers change through /finalize only."""
+        if subresource != "finalize":
+            new["spec"] = old.get("spec", {})
+        else:
+            new["status"] = old.get("status", {})
+        new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"]["name"]
+        return []
+
+    def before_delete(self, registry: Registry, obj: Object, wish: DeleteWish) -> None:
+        """Some namespaces stay; others begin to terminate."""
+        if obj["metadata"]["name"] in IMMORTAL:
+            raise forbidden(BY_NAME["Namespace"], obj["metadata"]["name"], "this namespace may not be deleted")
+        obj.setdefault("status", {})["phase"] = "Terminating"
+
+    def is_finalized(self, obj: Object) -> bool:
+        """Whether the namespace's own finalizers are worked off."""
+        return not dig(obj, "spec", "finalizers")
+
+
+class NodeStrategy(Strategy):
+    """Kubelets may label through the status."""
+
+    status_changes_metadata = True
+
+    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+        """A node keeps the status it is created with, as upstream's kubelet registers itself."""
+        return []
+
+    has_status = False
+
+
+class EventStrategy(Strategy):
+    """Events have no status, and live for an hour."""
+
+    create_on_update = True
+    TTL_S = 3600
+
+
+class LeaseStrategy(Strategy):
+    """Leases may be created by PUT."""
+
+    create_on_update = True
+
+
+class SecretStrategy(Strategy):
+    """stringData is write-only."""
+
+    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+        """Fold stringData into data."""
+        _fold(obj)
+        return []
+
+    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+        """Fold stringData into data."""
+        _fold(new)
+        return []
+
+    def check_create(self, registry: Registry, obj: Object) -> list[Cause]:
+        """data holds base64."""
+        for key, value in (obj.get("data") or {}).items():
+            try:
+                base64.b64decode(value, validate=True)
+            except (binascii.Error, ValueError, TypeError):
+                return [("FieldValueInvalid", "Invalid value: must be base64", f"data[{key}]")]
+        return []
+
+    def check_update(self, registry: Registry, new: Object, old: Object, subresource: str) -> list[Cause]:
+        """An immutable secret stays, the type always does."""
+        if new.get("type") != old.get("type"):
+            return [("FieldValueInvalid", f'Invalid value: "{new.get("type")}": field is immutable', "type")]
+        if old.get("immutable") and (new.get("data") != old.get("data") or not new.get("immutable")):
+            return [("FieldValueForbidden", "Forbidden: field is immutable when `immutable` is set", "data")]
+        return self.check_create(registry, new)
+
+
+def _fold(obj: Object) -> None:
+    plain = obj.pop("stringData", None)
+    if plain:
+        data = obj.setdefault("data", {})
+        for key, value in plain.items():
+            data[key] = base64.b64encode(str(value).encode()).decode()
+
+
+class ServiceStrategy(Strategy):
+    """Services get an address of the cluster's range, which nothing routes to."""
+
+    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+        """Assign a cluster IP."""
+        spec = obj.setdefault("spec", {})
+        if spec.get("type", "ClusterIP") != "ExternalName":
+            address = spec.get("clusterIP") or registry.free_cluster_ip()
+            spec["clusterIP"] = address
+            spec.setdefault("clusterIPs", [address])
+            spec.setdefault("ipFamilies", ["IPv4"])
+            spec.setdefault("ipFamilyPolicy", "SingleStack")
+        obj.setdefault("status", {"loadBalancer": {}})
+        return []
+
+    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+        """Keep the addresses where the writer leaves them out."""
+        spec, before = new.get("spec") or {}, old.get("spec") or {}
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if field in before and not spec.get(field):
+                spec[field] = before[field]
+        return []

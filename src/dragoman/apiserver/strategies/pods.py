@@ -1,0 +1,146 @@
+"""What is special about pods? Phase and quality of service on creation, what may change later, graceful deletion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.apiserver.request import DeleteWish, Write
+from dragoman.apiserver.status import Object
+from dragoman.apiserver.strategies.base import Cause, Strategy, dig
+
+if TYPE_CHECKING:
+    from dragoman.apiserver.registry import Registry
+
+FINISHED = ("Succeeded", "Failed")
+TOLERATED_S = 300
+_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_MAY_CHANGE = (
+    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
+    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+class PodStrategy(Strategy):
+    """Pods."""
+
+    keeps_generation = True
+    returns_deleted = True
+    status_changes_metadata = True
+
+    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+        """Pending, with its class of service and the usual tolerations for lost nodes."""
+        spec = obj.setdefault("spec", {})
+        status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
+        if spec.get("schedulingGates"):
+            status["conditions"] = [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                    "lastTransitionTime": registry.now_text(),
+                }
+            ]
+        obj["status"] = status
+        _tolerate_lost_nodes(spec)
+        return []
+
+    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+        """Each subresource changes its own part."""
+        if subresource == "status":
+            new["status"].setdefault("qosClass", dig(old, "status", "qosClass") or "BestEffort")
+        elif subresource == "ephemeralcontainers":
+            ephemeral = dig(new, "spec", "ephemeralContainers")
+            new["spec"] = {**old["spec"]}
+            if ephemeral is not None:
+                new["spec"]["ephemeralContainers"] = ephemeral
+            new["status"] = old["status"]
+        return []
+
+    def check_update(self, registry: Registry, new: Object, old: Object, subresource: str) -> list[Cause]:
+        """A pod's spec hardly changes once it exists."""
+        if new["spec"] == old["spec"] or subresource in ("status", "binding"):
+            return []
+        if subresource == "ephemeralcontainers":
+            return _only_added(new["spec"], old["spec"])
+        return _spec_change(new["spec"], old["spec"])
+
+    def grace_s(self, obj: Object, wish: DeleteWish) -> int | None:
+        """Nobody waits for a pod that no node runs."""
+        spec = obj.get("spec") or {}
+        if not spec.get("nodeName") or dig(obj, "status", "phase") in FINISHED:
+            return 0
+        grace = wish.grace_s if wish.grace_s is not None else spec.get("terminationGracePeriodSeconds", 30)
+        return 1 if grace < 0 else int(grace)
+
+
+def _tolerate_lost_nodes(spec: Object) -> None:
+    tolerations = spec.get("tolerations") or []
+    for key in _LOST:
+        if not any(_covers(toleration, key) for toleration in tolerations):
+            tolerations = [
+                *tolerations,
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_S},
+            ]
+    spec["tolerations"] = tolerations
+
+
+def _covers(toleration: Any, key: str) -> bool:
+    if not isinstance(toleration, dict):
+        return False
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def qos_class(spec: Object) -> str:
+    """Guaranteed, Burstable or BestEffort (core/v1 PodQOSClass)."""
+    containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+    asks = False
+    guaranteed = True
+    for container in containers:
+        requests, limits = dig(container, "resources", "requests") or {}, dig(container, "resources", "limits") or {}
+        for resource in ("cpu", "memory"):
+            if resource in requests or resource in limits:
+                asks = True
+            if resource not in limits or requests.get(resource, limits[resource]) != limits[resource]:
+                guaranteed = False
+    if not asks:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _only_added(new: Object, old: Object) -> list[Cause]:
+    kept = {c.get("name"): c for c in new.get("ephemeralContainers") or []}
+    for container in old.get("ephemeralContainers") or []:
+        if kept.get(container.get("name")) != container:
+            text = "Forbidden: existing ephemeral containers may not be changed or removed"
+            return [("FieldValueForbidden", text, "spec.ephemeralContainers")]
+    return []
+
+
+def _spec_change(new: Object, old: Object) -> list[Cause]:
+    mutable = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
+    if old.get("schedulingGates"):
+        mutable |= {"nodeSelector", "affinity"}
+    for field in (new.keys() | old.keys()) - mutable:
+        before, after = old.get(field), new.get(field)
+        if before == after:
+            continue
+        if field in ("containers", "initContainers") and _without_images(before) == _without_images(after):
+            continue
+        return [("FieldValueForbidden", _MAY_CHANGE, "spec")]
+    after = new.get("tolerations") or []
+    if any(toleration not in after for toleration in old.get("tolerations") or []):
+        return [("FieldValueForbidden", _MAY_CHANGE, "spec")]
+    gates = old.get("schedulingGates") or []
+    if any(gate not in gates for gate in new.get("schedulingGates") or []):
+        text = "Forbidden: only deletion is allowed, but found new scheduling gate"
+        return [("FieldValueForbidden", text, "spec.schedulingGates")]
+    grace, grace_before = new.get("terminationGracePeriodSeconds"), old.get("terminationGracePeriodSeconds")
+    if grace != grace_before and not (grace == 1 and (grace_before or 0) < 0):
+        return [("FieldValueForbidden", _MAY_CHANGE, "spec")]
+    return []
+
+
+def _without_images(containers: Any) -> list[Object]:
+    return [{k: v for k, v in c.items() if k != "image"} for c in containers or [] if isinstance(c, dict)]

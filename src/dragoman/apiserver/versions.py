@@ -1,0 +1,93 @@
+"""How do bytes and dicts of one API version become those of another? The registry's side of api.convert.
+
+Stored objects are in the preferred version, without apiVersion and kind. Versions that differ only in name are
+rendered by splicing a prefix before the stored bytes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dragoman.api import convert, defaults
+from dragoman.api.kinds import Kind
+from dragoman.apiserver.patch import copy_json
+from dragoman.apiserver.status import Object, bad_request
+from dragoman.errors import Invalid
+
+_prefixes: dict[tuple[str, str, str], bytes] = {}
+_RESHAPED = {("resource.k8s.io", "v1beta1")}
+
+
+def type_text(kind: Kind, version: str) -> Object:
+    """apiVersion and kind."""
+    return {"apiVersion": kind.version_text(version or kind.versions[0]), "kind": kind.kind}
+
+
+def prefix(kind: Kind, version: str) -> bytes:
+    """`{"apiVersion":...,"kind":...,` to put before stored bytes without their first brace."""
+    key = (kind.group, kind.plural, version)
+    text = _prefixes.get(key)
+    if text is None:
+        text = _prefixes[key] = msgspec.json.encode(type_text(kind, version))[:-1] + b","
+    return text
+
+
+def render(kind: Kind, version: str, body: bytes) -> bytes:
+    """Stored bytes as a whole object of a version."""
+    return prefix(kind, version) + reshape(kind, version, body)[1:]
+
+
+def reshape(kind: Kind, version: str, body: bytes) -> bytes:
+    """Stored bytes as an object of a version, still without apiVersion and kind (list items)."""
+    if (kind.group, version) not in _RESHAPED:
+        return body
+    return msgspec.json.encode(from_stored(kind, version, msgspec.json.decode(body)))
+
+
+def from_stored(kind: Kind, version: str, obj: Object) -> Object:
+    """A stored dict as a dict of a version, without apiVersion and kind."""
+    if not version or (kind.group, version) not in _RESHAPED:
+        return obj
+    return convert.from_stored(kind.kind, version, obj)
+
+
+def config_to_stored(kind: Kind, version: str, obj: Object) -> Object:
+    """A partial object (an apply configuration) in the stored version: not defaulted. The input is not changed."""
+    out: Object = strip_nulls(copy_json(obj))
+    if version and version != kind.versions[0]:
+        out = convert.to_stored(kind.kind, version, out)
+    out.pop("apiVersion", None)
+    out.pop("kind", None)
+    return out
+
+
+def to_stored(kind: Kind, version: str, obj: Object, now: datetime) -> Object:
+    """A sent dict in the stored version, defaulted, without nulls, apiVersion and kind; the input is not changed."""
+    version = version or kind.versions[0]
+    try:
+        out = strip_nulls(defaults.apply(kind.kind, version, obj, now))
+        if version != kind.versions[0]:
+            out = convert.to_stored(kind.kind, version, out)
+    except Invalid as wrong:
+        raise bad_request(str(wrong)) from wrong
+    out.pop("apiVersion", None)
+    out.pop("kind", None)
+    return out
+
+
+def strip_nulls(value: Any) -> Any:
+    """Drop null members of objects, in place: for the API null is absent."""
+    if isinstance(value, dict):
+        for key in [key for key, inner in value.items() if inner is None]:
+            del value[key]
+        for inner in value.values():
+            if isinstance(inner, dict | list):
+                strip_nulls(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            if isinstance(inner, dict | list):
+                strip_nulls(inner)
+    return value

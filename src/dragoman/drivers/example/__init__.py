@@ -1,0 +1,5 @@
+"""The example driver, `gpu.example.com`: made-up GPUs that every lab can have."""
+
+from dragoman.drivers.example.driver import DEVICE_CLASS, DRIVER, ExampleDriver
+
+__all__ = ["DEVICE_CLASS", "DRIVER", "ExampleDriver"]

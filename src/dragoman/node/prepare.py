@@ -1,0 +1,266 @@
+"""How does a claim become usable on this node, and stop being so, whatever crashes in between?
+
+    absent --Begin--> PrepareStarted --DriverReady--> PrepareCompleted --Undo--> UnprepareStarted --Undone--> absent
+                            |                                                      ^
+                            `--DriverFailed, or a crash--> RollbackStarted --Undo--+
+                                                                 `--Undone--> absent
+
+The state is on disk before and after the driver touches hardware, so every crash is resumed or rolled back. It is the
+last line of defence against two claims on one device. It never talks to the API server and knows no sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from dragoman.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
+from dragoman.errors import DragomanError, Invalid, Retry, Stale
+from dragoman.node import cdi
+from dragoman.node.checkpoint import Checkpoint, Record, State
+from dragoman.node.driver import (
+    ClaimRef,
+    ClaimToPrepare,
+    DeviceFacts,
+    DeviceSetup,
+    Driver,
+    HeldDevice,
+    PreparedClaim,
+    PreparedDevice,
+    Setup,
+)
+
+T = TypeVar("T")
+Results: TypeAlias = tuple[DeviceRequestAllocationResult, ...]
+
+
+class Step(StrEnum):
+    """What happens to a claim."""
+
+    BEGIN = "Begin"
+    READY = "DriverReady"
+    FAILED = "DriverFailed"
+    UNDO = "Undo"
+    UNDONE = "Undone"
+
+
+STEPS: dict[tuple[State | None, Step], State | None] = {
+    (None, Step.BEGIN): State.STARTED,
+    (State.STARTED, Step.READY): State.READY,
+    (State.STARTED, Step.FAILED): State.ROLLBACK,
+    (State.STARTED, Step.UNDO): State.UNDOING,
+    (State.ROLLBACK, Step.FAILED): State.ROLLBACK,
+    (State.ROLLBACK, Step.UNDO): State.UNDOING,
+    (State.ROLLBACK, Step.UNDONE): None,
+    (State.READY, Step.UNDO): State.UNDOING,
+    (State.UNDOING, Step.UNDO): State.UNDOING,
+    (State.UNDOING, Step.UNDONE): None,
+}
+"""None is a claim without a record. What is not in the table cannot happen; Begin in other states never steps: a
+completed claim is answered from its record, an interrupted one is first rolled back to None."""
+
+
+async def settle(method: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
+    """The result of a driver's method: awaited if it is a coroutine, else run in a thread because it may block."""
+    if inspect.iscoroutinefunction(method):
+        result: T = await method(*arguments)
+        return result
+    answer = await asyncio.to_thread(method, *arguments)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+class Preparer:
+    """Steps claims through the table. Its methods must not overlap; `plugin` sees to that."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        checkpoint: Checkpoint,
+        cdi_dir: Path,
+        published: Callable[[str, str], Device | None] = lambda pool, device: None,
+    ) -> None:
+        """`published(pool, device)` is what the driver publishes of a device, for metadata files."""
+        self.published = published
+        self.driver = driver
+        self.checkpoint = checkpoint
+        self.cdi_dir = cdi_dir
+
+    async def prepare(self, ref: ClaimRef, claim: ResourceClaim) -> tuple[PreparedDevice, ...]:
+        """The claim's devices, usable now. `claim` is as the API server has it, allocated.
+
+        Raises Retry (a device is still prepared for another claim, or the claim is just being unprepared), Stale (a
+        late call for a claim that was unprepared), or what the driver raised.
+        """
+        record = self.checkpoint.claims.get(ref.uid)
+        if record and record.state is State.READY:
+            self._write_cdi(record)
+            return record.devices
+        if record:
+            await self.finish(record)
+        results, wanted = self._of_this_driver(claim)
+        consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
+        self._refuse_late(ref, claim, consumers)
+        self._refuse_conflict(ref, wanted)
+        started = Record(ref.namespace, ref.name, ref.uid, _next(None, Step.BEGIN), wanted, consumers)
+        self.checkpoint.put(started)
+        try:
+            setup = await settle(self.driver.prepare, self._work(ref, claim, results))
+            ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
+            self._write_cdi(ready)
+        except Exception:
+            await self._undo(self.checkpoint.claims[ref.uid], Step.FAILED)
+            raise
+        self.checkpoint.put(ready)
+        return ready.devices
+
+    async def unprepare(self, ref: ClaimRef) -> PreparedClaim | None:
+        """Undo whatever was done for the claim; None when nothing is known of it. Raises what the driver raised."""
+        record = self.checkpoint.claims.get(ref.uid)
+        if record is None:
+            cdi.claim_path(self.cdi_dir, self.driver.name, ref.uid).unlink(missing_ok=True)
+            return None
+        return await self._undo(record, Step.UNDO)
+
+    def unfinished(self) -> list[Record]:
+        """Claims that a crash, or a failed roll back, left between two states."""
+        return [record for record in self.checkpoint.claims.values() if record.state is not State.READY]
+
+    async def finish(self, record: Record) -> None:
+        """Roll an interrupted preparation back, complete an interrupted unpreparation. Raises as the driver."""
+        await self._undo(record, Step.UNDO if record.state is State.UNDOING else Step.FAILED)
+
+    def sweep_cdi(self) -> None:
+        """Write missing CDI files of prepared claims, remove those of claims unknown here."""
+        known = set()
+        for record in self.checkpoint.claims.values():
+            known.add(cdi.claim_path(self.cdi_dir, self.driver.name, record.uid))
+            if record.state is State.READY:
+                self._write_cdi(record)
+        for path in self.cdi_dir.glob(cdi.claim_path(Path(), self.driver.name, "*").name):
+            if path not in known:
+                path.unlink(missing_ok=True)
+
+    # ---- steps
+
+    async def _undo(self, record: Record, step: Step) -> PreparedClaim:
+        # One that fails leaves its state: the devices stay held, and the next call or the sweep tries again. Only what
+        # the kubelet unprepared is remembered as gone, not what was rolled back.
+        undoing = msgspec.structs.replace(record, state=_next(record.state, step))
+        if undoing != record:
+            self.checkpoint.put(undoing)
+        prepared = record.as_prepared()
+        await settle(self.driver.unprepare, prepared)
+        cdi.claim_path(self.cdi_dir, self.driver.name, record.uid).unlink(missing_ok=True)
+        assert STEPS[undoing.state, Step.UNDONE] is None
+        self.checkpoint.drop(record.uid, remember=undoing.state is State.UNDOING)
+        return prepared
+
+    def _of_this_driver(self, claim: ResourceClaim) -> tuple[Results, tuple[HeldDevice, ...]]:
+        allocation = claim.status.allocation
+        results = tuple(r for r in allocation.devices.results if r.driver == self.driver.name) if allocation else ()
+        wanted = {
+            HeldDevice(result.pool, result.device, result.share_id, bool(result.admin_access)): None
+            for result in results
+        }
+        return results, tuple(wanted)
+
+    def _refuse_late(self, ref: ClaimRef, claim: ResourceClaim, consumers: tuple[str, ...]) -> None:
+        # A claim may be prepared again for a new consumer. The same pods as before never come back after an unprepare,
+        # since the kubelet unprepares when a pod has ended; groups and other consumers stay while their pods change.
+        before = self.checkpoint.gone.get(ref.uid)
+        only_pods = all(c.resource == "pods" and not c.api_group for c in claim.status.reserved_for)
+        if before is not None and only_pods and before == consumers:
+            raise Stale(
+                f"claim {ref} ({ref.uid}) was unprepared and is reserved for nobody new since: "
+                "this call comes too late, or must be repeated once the reservation has changed"
+            )
+
+    def _refuse_conflict(self, ref: ClaimRef, wanted: tuple[HeldDevice, ...]) -> None:
+        for other in self.checkpoint.claims.values():
+            if other.uid == ref.uid:
+                continue
+            for held in other.held:
+                if any(held.collides(device) for device in wanted):
+                    raise Retry(
+                        f"device {held.pool}/{held.device} is still prepared for claim {other.ref} ({other.uid}): "
+                        f"claim {ref} ({ref.uid}) has to wait until that is unprepared"
+                    )
+
+    def _work(self, ref: ClaimRef, claim: ResourceClaim, results: Results) -> ClaimToPrepare:
+        allocation = claim.status.allocation
+        config = tuple(
+            entry
+            for entry in (allocation.devices.config if allocation else ())
+            if entry.opaque and entry.opaque.driver == self.driver.name
+        )
+
+        def remember(state: Any) -> None:
+            record = self.checkpoint.claims[ref.uid]
+            self.checkpoint.put(msgspec.structs.replace(record, driver_state=state))
+
+        return ClaimToPrepare(ref, results, config, claim, remember)
+
+    def _ready(self, record: Record, setup: Setup, results: Results) -> Record:
+        kind = cdi.claim_kind(self.driver.name)
+        devices: list[PreparedDevice] = []
+        specs: list[cdi.Device] = []
+        facts: list[DeviceFacts] = []
+        for made in setup.devices:
+            given = [r for r in results if (r.pool, r.device) == (made.pool, made.device)]
+            given = [r for r in given if made.share_id in (None, r.share_id)]
+            if not given:
+                raise Invalid(
+                    f"driver {self.driver.name}",
+                    f"prepared {made.pool}/{made.device}, which claim {record.ref} was not given",
+                )
+            requests = made.requests or tuple(r.request for r in given)
+            ids = made.cdi_ids
+            if made.edits != cdi.NO_EDITS or not ids:
+                name = f"{record.uid}-{made.device}"
+                # Two pools may have a device of one name.
+                if any(spec.name == name for spec in specs):
+                    name = f"{record.uid}-{len(specs)}-{made.device}"
+                # CDI wants every device to edit something; a variable that says nothing new is the least.
+                edits = made.edits if made.edits != cdi.NO_EDITS else cdi.Edits(env=(f"DRA_DRIVER={self.driver.name}",))
+                specs.append(cdi.Device(name, container_edits=edits))
+                ids = (cdi.qualified(kind, name), *ids)
+            tops = tuple(dict.fromkeys(request.partition("/")[0] for request in requests))
+            share = next((r.share_id for r in given if r.share_id), None)
+            facts += [self._facts(request, made) for request in requests]
+            devices.append(PreparedDevice(tops, made.pool, made.device, ids, share))
+        return msgspec.structs.replace(
+            record,
+            state=_next(record.state, Step.READY),
+            devices=tuple(devices),
+            cdi=tuple(specs),
+            common=setup.edits,
+            facts=tuple(facts),
+        )
+
+    def _facts(self, request: str, made: DeviceSetup) -> DeviceFacts:
+        published = self.published(made.pool, made.device)
+        attributes = made.attributes if made.attributes is not None else published.attributes if published else {}
+        return DeviceFacts(request, made.pool, made.device, attributes, made.network_data)
+
+    def _write_cdi(self, record: Record) -> None:
+        if record.cdi:
+            spec = cdi.made(cdi.claim_kind(self.driver.name), record.cdi, record.common)
+            path = cdi.claim_path(self.cdi_dir, self.driver.name, record.uid)
+            cdi.write(path, spec, durable=self.checkpoint.durable)
+
+
+def _next(state: State | None, step: Step) -> State:
+    following = STEPS.get((state, step))
+    assert following is not None, f"no step {step} from {state}"
+    return following
+
+
+def describe(error: BaseException) -> str:
+    """An error as the kubelet shall show it."""
+    return str(error) if isinstance(error, DragomanError) else f"{type(error).__name__}: {error}"

@@ -130,12 +130,12 @@ def _request_name(containers: tuple[Container, ...], number: int, resource: str)
     return f"container-{number}-request-{place}"
 
 
-def special_claim(pod: Pod, requests: tuple[DeviceRequest, ...]) -> ResourceClaim:
-    """The claim as it will be created; its name is provisional, generateName makes the real one."""
+def special_claim(pod: Pod, requests: tuple[DeviceRequest, ...], name: str = SPECIAL_NAME) -> ResourceClaim:
+    """The claim as it will be created. While nodes are compared it has a provisional name."""
     meta = pod.metadata
     return ResourceClaim(
         metadata=ObjectMeta(
-            name=SPECIAL_NAME,
+            name=name,
             namespace=meta.namespace,
             uid=f"{SPECIAL_NAME}{meta.uid}",
             generate_name=f"{meta.name}-extended-resources-",

@@ -30,6 +30,7 @@ from dragoman.schedule.refusal import (
     TooLittle,
     TooManyPods,
 )
+from dragoman.snapshot.selection import selects
 from dragoman.values.quantity import BINARY_SI, DECIMAL_SI, Quantity
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -117,9 +118,9 @@ def _affinity_reason(spec: PodSpec, node: Node) -> AffinityMismatch | None:
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None or affinity.required is None:
         return None
-    terms = affinity.required.node_selector_terms
-    if any(term_matches(term, node) for term in terms):
+    if selects(affinity.required, node):
         return None
+    terms = affinity.required.node_selector_terms
     return AffinityMismatch(" or ".join(_term_text(term) for term in terms) or "no term")
 
 
@@ -148,46 +149,7 @@ def untolerated_soft(spec: PodSpec, node: Node) -> int:
     )
 
 
-# ---- node selector terms
-
-
-def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
-    """Whether all requirements hold; a term without any matches nothing."""
-    if not term.match_expressions and not term.match_fields:
-        return False
-    labels = node.metadata.labels
-    fields = {"metadata.name": node.metadata.name}
-    return all(requirement_holds(r, labels) for r in term.match_expressions) and all(
-        requirement_holds(r, fields) for r in term.match_fields
-    )
-
-
-def requirement_holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """One requirement over labels; unknown operators never hold."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return _compares(requirement, value)
-        case _:
-            return False
-
-
-def _compares(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    if value is None or len(requirement.values) != 1:
-        return False
-    try:
-        have, limit = int(value), int(requirement.values[0])
-    except ValueError:
-        return False
-    return have > limit if requirement.operator == "Gt" else have < limit
+# ---- texts of requirements
 
 
 def _term_text(term: NodeSelectorTerm) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dragoman.api.core import Node, PodSpec
-from dragoman.schedule.filter import term_matches, untolerated_soft
+from dragoman.schedule.filter import untolerated_soft
 from dragoman.schedule.needs import Amounts
+from dragoman.snapshot.selection import term_matches
 from dragoman.values.quantity import Quantity
 
 # Weights of kube-scheduler's default profile.

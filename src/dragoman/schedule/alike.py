@@ -1,0 +1,171 @@
+"""Which nodes can node checks and scores not tell apart? Groups of them, kept as changes come in.
+
+A decision then costs what the number of groups is, not that of nodes. This is a memory beside the snapshot: it
+follows one line of snapshots and starts anew when shown another, so that it can be slow but never wrong. Never
+judges a node, never looks at devices.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from immutables import Map
+
+from dragoman.api.core import Node
+from dragoman.schedule.filter import Sight
+from dragoman.snapshot.change import Change, Gone, Put, Snapshot
+from dragoman.values.quantity import Quantity
+
+MAX_SIGHTS = 32
+_NOTHING: Map[str, int] = Map()
+
+
+class NodeGroup:
+    """Alike nodes. `node` is one of them, `used` what pods asked of each. Compare by identity."""
+
+    __slots__ = ("_heap", "key", "members", "node", "used")
+
+    def __init__(self, key: Any, node: Node, used: Map[str, int]) -> None:
+        self.key = key
+        self.node = node
+        self.used = used
+        self.members: set[str] = set()
+        self._heap: list[str] = []
+
+    @property
+    def allocatable(self) -> Mapping[str, Quantity] | None:
+        """What each node has; None: room for everything."""
+        return self.node.status.allocatable
+
+    def first(self) -> str:
+        """The smallest name."""
+        while self._heap[0] not in self.members:
+            heapq.heappop(self._heap)
+        return self._heap[0]
+
+    def first_of(self, names: Sequence[str]) -> str | None:
+        """The smallest member among sorted names; None if there is none."""
+        members = self.members
+        if len(names) > 2 * len(members):
+            wanted = members.intersection(names)
+            return min(wanted) if wanted else None
+        for name in names:
+            if name in members:
+                return name
+        return None
+
+    def add(self, name: str) -> None:
+        """One more member."""
+        self.members.add(name)
+        heapq.heappush(self._heap, name)
+        if len(self._heap) > 2 * len(self.members) + 64:
+            self._heap = sorted(self.members)
+
+
+def lone(node: Node, used: Map[str, int]) -> NodeGroup:
+    """A group of one node, for questions about named nodes."""
+    group = NodeGroup(None, node, used)
+    group.add(node.metadata.name)
+    return group
+
+
+class _Partition:
+    """All nodes in groups, for pods with one sight."""
+
+    def __init__(self, sight: Sight) -> None:
+        self.sight = sight
+        self.groups: dict[Any, NodeGroup] = {}
+        self._of: dict[str, NodeGroup] = {}
+
+    def place(self, name: str, node: Node | None, body: int, used: Map[str, int]) -> None:
+        old = self._of.get(name)
+        key = None
+        if node is not None:
+            key = (body, used, self.sight.look(node))
+            if old is not None and old.key == key:
+                return
+        if old is not None:
+            old.members.discard(name)
+            del self._of[name]
+            if not old.members:
+                del self.groups[old.key]
+        if node is not None:
+            group = self.groups.get(key)
+            if group is None:
+                group = self.groups[key] = NodeGroup(key, node, used)
+            group.add(name)
+            self._of[name] = group
+
+
+class Alike:
+    """The groups of all nodes, for each sight that was asked for."""
+
+    def __init__(self) -> None:
+        self._seen: Snapshot | None = None
+        self._partitions: dict[Sight, _Partition] = {}
+        self._bodies: dict[Any, int] = {}
+        self._body_of: dict[str, tuple[Node, int]] = {}
+
+    def follow(self, before: Snapshot, changes: Iterable[Change], after: Snapshot) -> None:
+        """Tells that `after` is `before` with these changes. Without it the next question starts anew."""
+        if self._seen is not before:
+            return
+        self._seen = after
+        names: dict[str, None] = {}
+        for change in changes:
+            for name in _touched(before, change):
+                names[name] = None
+        for name in names:
+            self._place(after, name)
+
+    def groups(self, snapshot: Snapshot, sight: Sight) -> Iterable[NodeGroup]:
+        """Groups of nodes that are alike for pods with that sight."""
+        if self._seen is not snapshot:
+            self.__init__()  # type: ignore[misc]
+            self._seen = snapshot
+        partition = self._partitions.pop(sight, None)
+        if partition is None:
+            if len(self._partitions) >= MAX_SIGHTS:
+                self._partitions.pop(next(iter(self._partitions)))
+            partition = _Partition(sight)
+            for name, node in snapshot.nodes.items():
+                partition.place(name, node, self._body(name, node), snapshot.requested.get(name, _NOTHING))
+        self._partitions[sight] = partition
+        return partition.groups.values()
+
+    def _place(self, snapshot: Snapshot, name: str) -> None:
+        node = snapshot.nodes.get(name)
+        used = snapshot.requested.get(name, _NOTHING)
+        body = self._body(name, node) if node is not None else 0
+        if node is None:
+            self._body_of.pop(name, None)
+        for partition in self._partitions.values():
+            partition.place(name, node, body, used)
+
+    def _body(self, name: str, node: Node) -> int:
+        """A number for what the node offers, equal for equal allocatable."""
+        known = self._body_of.get(name)
+        if known is not None and known[0] is node:
+            return known[1]
+        offered = node.status.allocatable
+        key = None if offered is None else tuple(sorted((k, v.nanos) for k, v in offered.items()))
+        body = self._bodies.setdefault(key, len(self._bodies))
+        self._body_of[name] = (node, body)
+        return body
+
+
+def _touched(before: Snapshot, change: Change) -> tuple[str, ...]:
+    if change.kind == "Node":
+        return (change.name if isinstance(change, Gone) else change.object.metadata.name,)
+    if change.kind != "Pod":
+        return ()
+    if isinstance(change, Put):
+        meta = change.object.metadata
+        key, new = (meta.namespace, meta.name), change.object.spec.node_name
+    else:
+        key, new = (change.namespace, change.name), ""
+    old = before.pods.get(key)
+    was = old.spec.node_name if old is not None else ""
+    return tuple(name for name in dict.fromkeys((was, new)) if name)

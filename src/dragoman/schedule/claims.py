@@ -1,0 +1,164 @@
+"""Which claims does a pod use, in what state, and may it be scheduled with them at all?
+
+Reads pod, claims, templates and classes; answers with the claims in the order of spec.resourceClaims or with the
+first reason against (upstream's PreEnqueue and PreFilter). Never looks at nodes or devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from dragoman.api.core import Pod, PodResourceClaim
+from dragoman.api.gates import Gates
+from dragoman.api.meta import OwnerReference
+from dragoman.api.resource import ConsumerReference, ResourceClaim
+from dragoman.schedule.refusal import (
+    ClaimDeleting,
+    ClaimFull,
+    ClaimInFlight,
+    ClaimMissing,
+    ClaimNotCreated,
+    ClaimNotOwned,
+    ClaimUnknown,
+    ClassMissing,
+    FeatureOff,
+    PodReason,
+    RequestUnknown,
+)
+from dragoman.snapshot.change import Key, Snapshot
+
+MAX_CONSUMERS = 256  # ResourceClaimReservedForMaxSize of the API
+GROUP_API = "scheduling.k8s.io"
+GROUP_PLURAL = "podgroups"
+
+
+class PodClaim(msgspec.Struct, frozen=True):
+    """An entry of spec.resourceClaims with its claim, and who is to stand in reservedFor."""
+
+    entry: str
+    claim: ResourceClaim
+    consumer: ConsumerReference
+    reserved: bool
+
+    @property
+    def allocated(self) -> bool:
+        """Devices are chosen already."""
+        return self.claim.status.allocation is not None
+
+    @property
+    def key(self) -> Key:
+        """Key in the snapshot."""
+        return self.claim.metadata.namespace, self.claim.metadata.name
+
+
+def claims_of(
+    snapshot: Snapshot, pod: Pod, gates: Gates, in_flight: Collection[Key] = ()
+) -> tuple[PodClaim, ...] | PodReason:
+    """The pod's claims, each once. in_flight: claims that another decision is being written for."""
+    found: dict[Key, PodClaim] = {}
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name is None and entry.name in made and made[entry.name] is None:
+            continue  # deliberately without a claim
+        claim = _resolve(snapshot, pod, entry, made)
+        if not isinstance(claim, ResourceClaim):
+            return claim
+        used = PodClaim(entry.name, claim, *_consumer(pod, claim))
+        found.setdefault(used.key, used)
+    for used in found.values():
+        reason = _usable(snapshot, used, gates, in_flight)
+        if reason is not None:
+            return reason
+    return tuple(found.values())
+
+
+def group_name(pod: Pod) -> str:
+    """The PodGroup the pod names, "" if none."""
+    group = pod.spec.scheduling_group
+    return (group.pod_group_name or "") if group is not None else ""
+
+
+def owned_by(owner: OwnerReference | None, pod: Pod) -> bool:
+    """Whether a claim's controller is the pod or its group; without uids the name decides (bare objects)."""
+    if owner is None:
+        return False
+    if owner.kind == "PodGroup" and owner.api_version.startswith(f"{GROUP_API}/"):
+        return owner.name == group_name(pod) != ""
+    return owner.kind == "Pod" and same(owner.uid, owner.name, pod)
+
+
+def same(uid: str, name: str, pod: Pod) -> bool:
+    """Whether uid and name mean this very pod."""
+    if uid and pod.metadata.uid:
+        return uid == pod.metadata.uid
+    return name == pod.metadata.name
+
+
+def _resolve(
+    snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, made: dict[str, str | None]
+) -> ResourceClaim | PodReason:
+    namespace = pod.metadata.namespace
+    if entry.resource_claim_name is not None:
+        name: str | None = entry.resource_claim_name
+    elif entry.resource_claim_template_name is not None:
+        name = made.get(entry.name)
+        if name is None:
+            template = entry.resource_claim_template_name
+            return ClaimNotCreated(entry.name, template, (namespace, template) in snapshot.templates)
+    else:
+        return ClaimUnknown(entry.name)
+    assert name is not None
+    claim = snapshot.claims.get((namespace, name))
+    if claim is None:
+        return ClaimMissing(entry.name, name)
+    if claim.metadata.deletion_timestamp is not None:
+        return ClaimDeleting(name)
+    if entry.resource_claim_name is None and not owned_by(claim.metadata.controller, pod):
+        return ClaimNotOwned(entry.name, name)
+    return claim
+
+
+def _consumer(pod: Pod, claim: ResourceClaim) -> tuple[ConsumerReference, bool]:
+    group = group_name(pod)
+    owner = claim.metadata.controller
+    if group and owner is not None and owner.kind == "PodGroup" and owner.name == group:
+        consumer = ConsumerReference(api_group=GROUP_API, resource=GROUP_PLURAL, name=group, uid=owner.uid)
+        return consumer, any(
+            (entry.api_group, entry.resource, entry.name) == (GROUP_API, GROUP_PLURAL, group)
+            for entry in claim.status.reserved_for
+        )
+    consumer = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+    return consumer, any(
+        not entry.api_group and entry.resource == "pods" and same(entry.uid, entry.name, pod)
+        for entry in claim.status.reserved_for
+    )
+
+
+def _usable(snapshot: Snapshot, used: PodClaim, gates: Gates, in_flight: Collection[Key]) -> PodReason | None:
+    claim = used.claim
+    name = claim.metadata.name
+    if used.key in in_flight:
+        return ClaimInFlight(name)
+    consumers = len(claim.status.reserved_for)
+    if not used.reserved and consumers >= MAX_CONSUMERS:
+        return ClaimFull(name, consumers, MAX_CONSUMERS)
+    return None if used.allocated else _classes_known(snapshot, claim, gates)
+
+
+def _classes_known(snapshot: Snapshot, claim: ResourceClaim, gates: Gates) -> PodReason | None:
+    name = claim.metadata.name
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            wanted = [(request.name, request.exactly.device_class_name)]
+        elif request.first_available:
+            if not gates.on("DRAPrioritizedList"):
+                return FeatureOff("DRAPrioritizedList", f"claim {name}, request {request.name}")
+            wanted = [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
+        else:
+            return RequestUnknown(name, request.name)
+        for path, device_class in wanted:
+            if device_class not in snapshot.classes:
+                return ClassMissing(name, path, device_class)
+    return None

@@ -1,0 +1,246 @@
+"""What was decided for a unit, as a value: effects in order, waits, refusals; and how to take a part of it back.
+
+Builds the writes of a placement (claim finalizer, allocation with reservation, pod status, binding), each with its
+precondition. Effects on one object carry the version that the snapshot had: the one who commits puts in the version
+that its own earlier effect of the same decision made. Never chooses anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman.allocate.refusal import Refusal
+from dragoman.api import codec
+from dragoman.api.core import Pod, PodExtendedResourceClaimStatus
+from dragoman.api.kinds import kind_of
+from dragoman.api.meta import Ref, format_time
+from dragoman.api.resource import FINALIZER, AllocationResult, ConsumerReference, ResourceClaim
+from dragoman.effects import Bind, Create, Delete, Effect, Patch
+from dragoman.schedule.claims import PodClaim
+from dragoman.schedule.extended import Special
+from dragoman.schedule.queue import Topic, UnitKey
+from dragoman.schedule.refusal import ScheduleReason
+from dragoman.snapshot.change import Change, Gone, Key, Put
+
+AnyReason: TypeAlias = ScheduleReason | Refusal
+NewId: TypeAlias = Callable[[], str]
+
+
+class NodesRefused(msgspec.Struct, frozen=True):
+    """Nodes that refuse a pod for the same reasons, sorted by name."""
+
+    nodes: tuple[str, ...]
+    reasons: tuple[AnyReason, ...]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a pod has no place. reasons: what no node can help; nodes: the others, total of them in the cluster.
+
+    released: one of its own idle claims is given up so that it can be allocated anew. gave_up: not decided.
+    """
+
+    pod: Key
+    uid: str
+    reasons: tuple[AnyReason, ...] = ()
+    nodes: tuple[NodesRefused, ...] = ()
+    total: int = 0
+    released: str = ""
+    gave_up: bool = False
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where a pod goes and what its claims get. allocations: (claim key, result) of those allocated now."""
+
+    pod: Key
+    uid: str
+    node: str
+    allocations: tuple[tuple[Key, AllocationResult], ...] = ()
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A placed pod waits until the devices' binding conditions hold, at most until the deadline."""
+
+    pod: Key
+    node: str
+    claims: tuple[Key, ...]
+    deadline: datetime | None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The outcome for a unit on one snapshot (of that version).
+
+    effects: to be written in order. assumed: the same as changes, for the snapshot to show at once. topics: what
+    may help a refused or waiting unit. written: claims that the effects write. lost: the unit had its place and has
+    it no longer; decide it from the start.
+    """
+
+    unit: UnitKey
+    version: int
+    effects: tuple[Effect, ...] = ()
+    assumed: tuple[Change, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    topics: frozenset[Topic] = frozenset()
+    written: tuple[Key, ...] = ()
+    lost: bool = False
+
+    @property
+    def gave_up(self) -> bool:
+        """The search was not finished: try again with more steps."""
+        return any(refused.gave_up for refused in self.refused)
+
+
+# ---- writes
+
+
+def claim_ref(claim: ResourceClaim) -> Ref:
+    """The claim, this incarnation."""
+    meta = claim.metadata
+    return Ref("ResourceClaim", meta.namespace, meta.name, meta.uid)
+
+
+def pod_ref(pod: Pod) -> Ref:
+    """The pod, this incarnation."""
+    meta = pod.metadata
+    return Ref("Pod", meta.namespace, meta.name, meta.uid)
+
+
+def claim_writes(
+    claim: ResourceClaim, consumer: ConsumerReference, allocation: AllocationResult | None, now: datetime
+) -> tuple[tuple[Effect, ...], ResourceClaim]:
+    """The writes that allocate (unless allocation is None) and reserve a claim, and the claim as it is then."""
+    effects: list[Effect] = []
+    meta, status = claim.metadata, claim.status
+    change: dict[str, object] = {}
+    if allocation is not None:
+        allocation = msgspec.structs.replace(allocation, allocation_timestamp=format_time(now))
+        change["allocation"] = codec.to_json(allocation)
+        status = msgspec.structs.replace(status, allocation=allocation)
+        if FINALIZER not in meta.finalizers:
+            finalizers = (*meta.finalizers, FINALIZER)
+            patch = {"metadata": {"finalizers": list(finalizers)}}
+            effects.append(Patch(claim_ref(claim), patch, resource_version=meta.resource_version))
+            meta = msgspec.structs.replace(meta, finalizers=finalizers)
+    status = msgspec.structs.replace(status, reserved_for=(*status.reserved_for, consumer))
+    change["reservedFor"] = [codec.to_json(entry) for entry in status.reserved_for]
+    effects.append(
+        Patch(
+            claim_ref(claim),
+            {"status": change},
+            subresource="status",
+            resource_version=claim.metadata.resource_version,
+        )
+    )
+    return tuple(effects), msgspec.structs.replace(claim, metadata=meta, status=status)
+
+
+def release_writes(claim: ResourceClaim) -> tuple[tuple[Effect, ...], ResourceClaim]:
+    """The write that gives up a claim's devices and reservations, and the claim as it is then."""
+    patch = Patch(
+        claim_ref(claim),
+        {"status": {"allocation": None, "reservedFor": None, "devices": None}},
+        subresource="status",
+        resource_version=claim.metadata.resource_version,
+    )
+    status = msgspec.structs.replace(claim.status, allocation=None, reserved_for=(), devices=())
+    return (patch,), msgspec.structs.replace(claim, status=status)
+
+
+def special_writes(
+    pod: Pod, claim: ResourceClaim, special: Special, allocation: AllocationResult, now: datetime
+) -> tuple[tuple[Effect, ...], ResourceClaim, Pod]:
+    """The writes that create, allocate and record a special claim (its name is final), and both objects then."""
+    kind = kind_of("ResourceClaim")
+    made = msgspec.structs.replace(
+        claim, metadata=msgspec.structs.replace(claim.metadata, finalizers=(FINALIZER,), uid="")
+    )
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, **codec.to_json(made)}
+    consumer = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+    writes, allocated = claim_writes(made, consumer, allocation, now)
+    status = PodExtendedResourceClaimStatus(claim.metadata.name, special.mappings)
+    record = Patch(
+        pod_ref(pod),
+        {"status": {"extendedResourceClaimStatus": codec.to_json(status)}},
+        subresource="status",
+    )
+    shown = msgspec.structs.replace(
+        pod, status=msgspec.structs.replace(pod.status, extended_resource_claim_status=status)
+    )
+    return (Create(body), *writes, record), allocated, shown
+
+
+def remove_special_writes(pod: Pod, claim: ResourceClaim) -> tuple[tuple[Effect, ...], tuple[Change, ...]]:
+    """The writes that remove a special claim of an attempt that was not finished, and the changes they make."""
+    released, _ = release_writes(claim)
+    ref = claim_ref(claim)
+    open_up = Patch(ref, {"metadata": {"finalizers": None}}, resource_version=claim.metadata.resource_version)
+    effects: list[Effect] = [*released, open_up, Delete(ref)]
+    changes: list[Change] = [Gone("ResourceClaim", ref.namespace, ref.name)]
+    if pod.status.extended_resource_claim_status is not None:
+        effects.append(Patch(pod_ref(pod), {"status": {"extendedResourceClaimStatus": None}}, subresource="status"))
+        status = msgspec.structs.replace(pod.status, extended_resource_claim_status=None)
+        changes.append(Put("Pod", msgspec.structs.replace(pod, status=status)))
+    return tuple(effects), tuple(changes)
+
+
+def bound(pod: Pod, node: str) -> Pod:
+    """The pod as it is when it is bound."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+
+
+def bind_write(pod: Pod, node: str) -> Bind:
+    """The binding."""
+    return Bind(pod_ref(pod), node)
+
+
+def pod_claim_writes(
+    used: PodClaim, allocation: AllocationResult | None, now: datetime
+) -> tuple[tuple[Effect, ...], tuple[Put, ...]]:
+    """Writes and assumed changes for one claim of a pod; nothing if it is reserved already."""
+    if used.reserved and used.allocated:
+        return (), ()
+    effects, claim = claim_writes(used.claim, used.consumer, allocation, now)
+    return effects, (Put("ResourceClaim", claim),)
+
+
+# ---- taking back
+
+
+def undo(decision: Decision, failed_at: int) -> tuple[Effect, ...]:
+    """What takes back the effects before the one that failed (an index of decision.effects), last one first.
+
+    A new allocation is given up, an added reservation removed, a created claim deleted. Versions are those the
+    written effects made: an object that somebody changed since stays as it is, which is safe, only less tidy.
+    """
+    written = decision.effects[:failed_at]
+    created = {_created_name(effect) for effect in written if isinstance(effect, Create)}
+    back: list[Effect] = []
+    for effect in reversed(written):
+        if isinstance(effect, Create):
+            meta = effect.body["metadata"]
+            ref = Ref(effect.body["kind"], meta["namespace"], meta["name"])
+            back += [Patch(ref, {"metadata": {"finalizers": None}}), Delete(ref)]
+        elif isinstance(effect, Patch) and effect.ref.kind == "ResourceClaim" and effect.subresource == "status":
+            if (effect.ref.namespace, effect.ref.name) not in created:
+                back.append(_take_back(effect))
+        elif isinstance(effect, Patch) and effect.ref.kind == "Pod":
+            back.append(Patch(effect.ref, {"status": dict.fromkeys(effect.patch["status"])}, subresource="status"))
+    return tuple(back)
+
+
+def _created_name(effect: Create) -> Key:
+    return effect.body["metadata"]["namespace"], effect.body["metadata"]["name"]
+
+
+def _take_back(effect: Patch) -> Patch:
+    change = effect.patch["status"]
+    if "allocation" in change:
+        back: dict[str, object] = {"allocation": None, "reservedFor": None}
+    else:
+        back = {"reservedFor": change["reservedFor"][:-1] or None}
+    return Patch(effect.ref, {"status": back}, subresource="status", resource_version=effect.resource_version)

@@ -1,0 +1,257 @@
+"""Where can one pod go, and with which devices? Node checks, devices and scores brought together.
+
+Uses `schedule.alike` for what nodes are and `allocate.survey` for devices, each handling alike nodes once. Gives the
+best place or the reasons node by node. Never writes and never looks at the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+from immutables import Map
+
+from dragoman.allocate.allocator import NodeClass, Options, survey
+from dragoman.allocate.refusal import Refusals
+from dragoman.api.core import Node
+from dragoman.api.resource import AllocationResult, ResourceClaim
+from dragoman.schedule.alike import Alike, NodeGroup, lone
+from dragoman.schedule.decision import AnyReason, NodesRefused
+from dragoman.schedule.extended import Special, served_by_devices, special_claim, special_requests
+from dragoman.schedule.filter import room_reasons, static_reason
+from dragoman.schedule.refusal import AffinityMismatch, ClaimElsewhere, NodeReason, NoNodes
+from dragoman.schedule.score import Raw, alternative_score, room_score, static_scores, totals
+from dragoman.schedule.wish import Wish
+from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.selection import selects
+
+MAX_SHAPES = 256
+_NOTHING: Map[str, int] = Map()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A yes: the node, results for the claims to allocate (the special one last), and what the special one asks."""
+
+    node: str
+    results: tuple[AllocationResult, ...] = ()
+    special: Special | None = None
+
+
+class NoPlace(msgspec.Struct, frozen=True):
+    """A no, or not decided. reasons hold for every node."""
+
+    reasons: tuple[AnyReason, ...] = ()
+    nodes: tuple[NodesRefused, ...] = ()
+    gave_up: bool = False
+
+
+class _Verdict(NamedTuple):
+    """Of node checks on one group: reasons, or the scores so far and which resources devices serve."""
+
+    reasons: tuple[NodeReason, ...]
+    raw: Raw
+    served: tuple[str, ...]
+
+
+class Memory:
+    """What earlier decisions found out about nodes, for one line of snapshots; leaving it out changes no answer."""
+
+    def __init__(self) -> None:
+        self.alike = Alike()
+        self._verdicts: dict[bytes, dict[NodeGroup, _Verdict]] = {}
+
+    def verdicts(self, shape: bytes, groups: int) -> dict[NodeGroup, _Verdict]:
+        """Verdicts on groups, for pods of that shape; forgets what outgrew its use."""
+        known = self._verdicts.pop(shape, None)
+        if known is None or len(known) > 4 * groups + 64:
+            known = {}
+        if len(self._verdicts) >= MAX_SHAPES:
+            self._verdicts.pop(next(iter(self._verdicts)))
+        self._verdicts[shape] = known
+        return known
+
+
+class _Search(NamedTuple):
+    """The question that one pod asks."""
+
+    snapshot: Snapshot
+    wish: Wish
+    options: Options
+    by_resource: dict[str, str]
+
+
+class _Option(NamedTuple):
+    """Nodes that can take the pod and are alike in every score; name is the smallest of them."""
+
+    raw: Raw
+    name: str
+    devices: NodeClass | None
+    special: Special | None
+
+
+def find_place(
+    snapshot: Snapshot,
+    wish: Wish,
+    options: Options,
+    by_resource: dict[str, str],
+    memory: Memory,
+    share_id: Callable[[], str],
+) -> Place | NoPlace:
+    """The best node for a pod by upstream's scores, ties by name."""
+    search = _Search(snapshot, wish, options, by_resource)
+    if not snapshot.nodes:
+        return NoPlace((NoNodes(),))
+    judged = _judge(search, memory)
+    fitting = [(group, verdict) for group, verdict in judged if not verdict.reasons]
+    found: list[_Option] = []
+    refused: list[NodesRefused] = []
+    gave_up = False
+    for served in dict.fromkeys(verdict.served for _, verdict in fitting):
+        some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
+        answer = _with_devices(search, served, some)
+        if isinstance(answer, Refusals):
+            if answer.pod_wide or len(some) == len(judged):
+                return NoPlace(tuple(answer.reasons), gave_up=answer.gave_up)
+            refused += [NodesRefused(tuple(sorted(group.members)), answer.reasons) for group, _ in some]
+            continue
+        found += answer.options
+        refused += answer.refused
+        gave_up = gave_up or answer.gave_up
+    if found:
+        best = _best(found)
+        results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
+        return Place(best.name, results, best.special)
+    return NoPlace((), tuple(_refused_by_checks(search, judged)) + tuple(refused), gave_up)
+
+
+def _best(found: list[_Option]) -> _Option:
+    if len(found) == 1:
+        return found[0]
+    scores = totals([option.raw for option in found])
+    return min(zip(scores, found, strict=True), key=lambda pair: (-pair[0], pair[1].name))[1]
+
+
+# ---- node checks
+
+
+def _judge(search: _Search, memory: Memory) -> list[tuple[NodeGroup, _Verdict]]:
+    wish = search.wish
+    if wish.pinned is not None:
+        nodes = [search.snapshot.nodes[name] for name in wish.pinned if name in search.snapshot.nodes]
+        used = search.snapshot.requested
+        groups: Iterable[NodeGroup] = [lone(node, used.get(node.metadata.name, _NOTHING)) for node in nodes]
+        return [(group, _verdict(search, group)) for group in groups]
+    all_groups = tuple(memory.alike.groups(search.snapshot, wish.sight))
+    known = memory.verdicts(wish.shape, len(all_groups))
+    judged = []
+    for group in all_groups:
+        verdict = known.get(group)
+        if verdict is None:
+            verdict = known[group] = _verdict(search, group)
+        judged.append((group, verdict))
+    return judged
+
+
+def _verdict(search: _Search, group: NodeGroup) -> _Verdict:
+    wish, node = search.wish, group.node
+    reason = static_reason(wish.pod.spec, node) or _reaches_claims(wish, node)
+    if reason is not None:
+        return _Verdict((reason,), Raw(0), ())
+    served = served_by_devices(wish.mapped, group.allocatable) if wish.mapped else ()
+    needs = wish.needs
+    if served:
+        needs = {name: nanos for name, nanos in needs.items() if name not in served}
+    reasons = room_reasons(needs, group.allocatable, group.used)
+    if reasons:
+        return _Verdict(tuple(reasons), Raw(0), ())
+    affinity, taints = static_scores(wish.pod.spec, node)
+    room = room_score(wish.needs, wish.extra, group.allocatable, group.used)
+    return _Verdict((), Raw(room, affinity, taints), served)
+
+
+def _reaches_claims(wish: Wish, node: Node) -> ClaimElsewhere | None:
+    for claim, selector in wish.selectors:
+        if not selects(selector, node):
+            return ClaimElsewhere(claim)
+    return None
+
+
+def _refused_by_checks(search: _Search, judged: list[tuple[NodeGroup, _Verdict]]) -> Iterable[NodesRefused]:
+    names: dict[tuple[NodeReason, ...], list[str]] = {}
+    for group, verdict in judged:
+        if verdict.reasons:
+            names.setdefault(verdict.reasons, []).extend(group.members)
+    pinned = search.wish.pinned
+    if pinned is not None:
+        others = [name for name in search.snapshot.nodes if name not in pinned]
+        if others:
+            names.setdefault((_why_pinned(search, others[0]),), []).extend(others)
+    for reasons, members in names.items():
+        yield NodesRefused(tuple(sorted(members)), reasons)
+
+
+def _why_pinned(search: _Search, other: str) -> NodeReason:
+    node = search.snapshot.nodes[other]
+    return _reaches_claims(search.wish, node) or AffinityMismatch(
+        f"metadata.name in ({', '.join(search.wish.pinned or ())})"
+    )
+
+
+# ---- devices
+
+
+class _Answer(NamedTuple):
+    options: list[_Option]
+    refused: list[NodesRefused]
+    gave_up: bool
+
+
+def _with_devices(
+    search: _Search, served: tuple[str, ...], some: list[tuple[NodeGroup, _Verdict]]
+) -> _Answer | Refusals:
+    """Groups that pass node checks, seen with devices. served: resources that devices provide there."""
+    wish = search.wish
+    claims: tuple[ResourceClaim, ...] = wish.to_allocate
+    special = None
+    if served:
+        special = special_requests(wish.pod.spec, served, search.by_resource)
+        claims = (*claims, special_claim(wish.pod, special.requests))
+    if not claims:
+        return _Answer([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
+    many = sum(len(group.members) for group, _ in some)
+    nodes = None
+    if 2 * many < len(search.snapshot.nodes):
+        nodes = sorted(name for group, _ in some for name in group.members)
+    answer = survey(search.snapshot, claims, search.options, nodes=nodes)
+    if isinstance(answer, Refusals):
+        return answer
+    options: list[_Option] = []
+    for devices in answer.classes:
+        if devices.fits:
+            liked = alternative_score([chosen.index for chosen in devices.chosen])
+            options += _options(devices, liked, some, special)
+    if options:
+        return _Answer(options, [], False)
+    allowed = frozenset(name for group, _ in some for name in group.members)
+    return _refused_by_devices(answer.classes, allowed)
+
+
+def _options(
+    devices: NodeClass, liked: int, some: list[tuple[NodeGroup, _Verdict]], special: Special | None
+) -> Iterable[_Option]:
+    for group, verdict in some:
+        name = group.first_of(devices.nodes)
+        if name is not None:
+            yield _Option(verdict.raw._replace(devices=liked), name, devices, special)
+
+
+def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -> _Answer:
+    refused: list[NodesRefused] = []
+    gave_up = False
+    for devices in classes:
+        names = tuple(name for name in devices.nodes if name in allowed)
+        if names and devices.refusals is not None:
+            refused.append(NodesRefused(names, devices.refusals.reasons))
+            gave_up = gave_up or devices.refusals.gave_up
+    return _Answer([], refused, gave_up)

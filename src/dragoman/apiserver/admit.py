@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dragoman.api import validate
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object, Refused, forbidden, not_found
@@ -147,12 +148,12 @@ def update(registry: Registry, kind: Kind, new: Object, old: Object, subresource
 
 def validate_create(kind: Kind, obj: Object) -> list[Cause]:
     """The judgement of api.validate on a new object."""
-    return []
+    return [(error.reason, error.body, error.path) for error in validate.create(kind.kind, obj)]
 
 
 def validate_update(kind: Kind, new: Object, old: Object, subresource: str) -> list[Cause]:
     """The judgement of api.validate on a change."""
-    return []
+    return [(error.reason, error.body, error.path) for error in validate.update(kind.kind, new, old, subresource)]
 
 
 def created(registry: Registry, kind: Kind, record: Record) -> None:

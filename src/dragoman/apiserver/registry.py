@@ -208,7 +208,7 @@ class Registry:
         version = write.version or kind.versions[0]
         live = from_stored(kind, version, record.decode())
         live = {"apiVersion": kind.version_text(version), "kind": kind.kind, **live}
-        patched = patched_by(type, live, patch, kind, version)
+        patched = patched_by(type, live, patch, (kind.group, version, kind.kind))
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise Refused(422, "Invalid", "the patch leaves no object behind")
         warnings = judge(patched, live) if judge else []
@@ -339,13 +339,13 @@ class Registry:
         return Page(records, self.store.version)
 
 
-def patched_by(type: str, live: Object, patch: Any, kind: Kind, version: str) -> Any:
+def patched_by(type: str, live: Object, patch: Any, gvk: tuple[str, str, str]) -> Any:
     """The object after a patch. Raises 400 for what is no patch, 422 for one that does not fit."""
     try:
         if type == "json":
             return json_patch(live, patch)
         if type == "strategic":
-            return strategic_patch(live, patch, (kind.group, version, kind.kind))
+            return strategic_patch(live, patch, gvk)
         return merge_patch(live, patch)
     except PatchFailed as failed:
         if failed.malformed:

@@ -1,0 +1,251 @@
+"""How does the API get onto a socket? The ASGI app, who may pass, and the server that runs it.
+
+Loopback by default, TLS with a CA of our own, a bearer token. Without a valid token every path but health and
+version is answered 401. What breaks inside becomes a 500 Status and one log line, never a dropped connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvicorn
+
+from dragoman.apiserver import subresources
+from dragoman.apiserver.handlers import Handlers
+from dragoman.apiserver.http import Reply, Request, Stream, parse
+from dragoman.apiserver.negotiate import form_of, to_yaml
+from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.request import ADMIN, User
+from dragoman.apiserver.status import Refused
+from dragoman.errors import DragomanError
+from dragoman.runtime import log
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+OPEN_PATHS = {"/version", "/healthz", "/livez", "/readyz"}
+BODY_BYTES = 3 * 1024 * 1024
+KEEP_ALIVE_S = 120
+_log = log.get("apiserver")
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What a client needs: where, the CA in PEM (empty without TLS) and a token."""
+
+    url: str
+    ca_pem: str
+    token: str
+
+
+class App:
+    """The ASGI application over a registry."""
+
+    def __init__(self, registry: Registry, token: str, *, minor: int = 37) -> None:
+        self.registry = registry
+        self.token = token
+        self.ready = True
+        self.handlers = Handlers(registry, minor=minor, whose=self.whose)
+
+    def whose(self, token: str) -> User | None:
+        """The user of a bearer token."""
+        if hmac.compare_digest(token.encode(), self.token.encode()):
+            return ADMIN
+        return subresources.user_of_token(self.registry, token)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: one request."""
+        if scope["type"] != "http":
+            await _refuse_socket(scope, receive, send)
+            return
+        request = parse(scope["method"], scope["raw_path"], scope["query_string"], scope["headers"])
+        try:
+            reply = await self._reply(request, receive)
+        except Refused as refused:
+            reply = _refusal(request, refused)
+        except DragomanError as error:
+            reply = _refusal(request, Refused(500, "InternalError", str(error)))
+        except Exception as error:
+            _log.error("request broke", exc=error, method=request.method, path=request.path)
+            text = f"Internal error occurred: {type(error).__name__}: this is a bug, see the server's log"
+            reply = _refusal(request, Refused(500, "InternalError", text))
+        if isinstance(reply, Stream):
+            await _stream(reply, receive, send)
+        else:
+            await _send(reply, send, head=request.method == "HEAD")
+
+    async def _reply(self, request: Request, receive: Receive) -> Reply | Stream:
+        if request.path in OPEN_PATHS or request.path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            return self._open(request)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        user = self.whose(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise Refused(401, "Unauthorized", "Unauthorized")
+        request.user = user
+        if request.method not in ("GET", "HEAD"):
+            request.body = await _body(receive)
+        reply = self.handlers.respond(request)
+        journal = self.registry.store.journal
+        if journal is not None and request.method not in ("GET", "HEAD"):
+            await journal.durable()
+        return reply
+
+    def _open(self, request: Request) -> Reply:
+        if request.path == "/version":
+            return self.handlers.respond(request)  # type: ignore[return-value]
+        if request.path.startswith("/readyz") and not self.ready:
+            return Reply(503, b"not ready", b"text/plain")
+        return Reply(200, b"ok", b"text/plain; charset=utf-8")
+
+
+async def _body(receive: Receive) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "BadRequest", "the client went away before the body was complete")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > BODY_BYTES:
+            raise Refused(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES}")
+        if not message.get("more_body"):
+            return b"".join((*chunks, chunk)) if chunks else chunk
+        chunks.append(chunk)
+
+
+def _refusal(request: Request, refused: Refused) -> Reply:
+    body = msgspec.json.encode(refused.body())
+    reply = Reply(refused.code, body)
+    try:
+        form = form_of(request.headers.get("accept", ""))
+        if form.media != "application/json":
+            reply = Reply(refused.code, to_yaml(body), form.content_type)
+    except Refused:
+        pass  # whatever the client wanted, it gets JSON
+    after = (refused.details or {}).get("retryAfterSeconds")
+    if after:
+        reply.headers = [(b"retry-after", str(after).encode())]
+    return reply
+
+
+async def _send(reply: Reply, send: Send, *, head: bool) -> None:
+    headers = list(reply.headers)
+    if reply.content_type is not None:
+        headers.append((b"content-type", reply.content_type))
+    if reply.status != 304:
+        headers.append((b"content-length", str(len(reply.body)).encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else reply.body})
+
+
+async def _stream(stream: Stream, receive: Receive, send: Send) -> None:
+    """Send chunks until they end or the client has gone."""
+    headers = [*stream.headers, (b"content-type", stream.content_type), (b"cache-control", b"no-cache, private")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    # An empty chunk makes the server write the head now: a watch may stay silent for long.
+    await send({"type": "http.response.body", "body": b"", "more_body": True})
+    try:
+        async with asyncio.TaskGroup() as group:
+            pump = group.create_task(_pump(stream, send), name="stream")
+            gone = group.create_task(_until_gone(receive, pump), name="stream: client gone")
+            pump.add_done_callback(lambda _: gone.cancel())
+    finally:
+        stream.release()
+
+
+async def _pump(stream: Stream, send: Send) -> None:
+    chunks = stream.chunks
+    try:
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    finally:
+        close = getattr(chunks, "aclose", None)
+        if close is not None:
+            with suppress(Exception):
+                await close()
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _until_gone(receive: Receive, pump: asyncio.Task[None]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    pump.cancel()
+
+
+async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Lifespan and WebSocket: there is no exec, attach or port-forward."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1003})
+
+
+class _Server(uvicorn.Server):
+    """uvicorn inside a loop of ours: signals are the daemon's business."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 takes any free one. Raises Denied's kin as OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(2048)
+    except OSError:
+        sock.close()
+        raise
+    sock.setblocking(False)
+    return sock
+
+
+@asynccontextmanager
+async def serving(app: App, sock: socket.socket, certificate: tuple[Path, Path] | None) -> AsyncIterator[None]:
+    """Serve while the body runs; certificate is (certificate file, key file), None means plain HTTP."""
+
+    def context(config: Any, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        made = make()
+        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        made.set_alpn_protocols(["http/1.1"])
+        return made
+
+    files: dict[str, Any] = {}
+    if certificate is not None:
+        files = {"ssl_certfile": certificate[0], "ssl_keyfile": certificate[1], "ssl_context_factory": context}
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=2,
+        **files,
+    )
+    server = _Server(config)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(server.serve(sockets=[sock]), name="apiserver")
+        try:
+            while not server.started and not task.done():
+                await asyncio.sleep(0)
+            yield
+        finally:
+            app.ready = False
+            app.handlers.streams.stop()
+            server.should_exit = True

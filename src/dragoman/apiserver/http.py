@@ -1,0 +1,79 @@
+"""What is a request and what a reply? The plain values between the ASGI app and the handlers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from dragoman.apiserver.request import ADMIN, User
+from dragoman.apiserver.status import Object, bad_request
+
+Headers = list[tuple[bytes, bytes]]
+_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+_FALSE = {"0", "f", "F", "FALSE", "false", "False", ""}
+
+
+class Request(msgspec.Struct):
+    """One HTTP request; header names are lower case."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes = b""
+    user: User = ADMIN
+
+    def flag(self, name: str) -> bool:
+        """A boolean of the query as Go reads it. Raises 400."""
+        text = self.query.get(name)
+        if text is None or text in _FALSE:
+            return False
+        if text in _TRUE:
+            return True
+        raise bad_request(f"query parameter {name}: {text!r} is no boolean")
+
+    def number(self, name: str) -> int | None:
+        """A whole number of the query. Raises 400."""
+        text = self.query.get(name)
+        if not text:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise bad_request(f"query parameter {name}: {text!r} is no whole number") from None
+
+
+def parse(method: str, raw_path: bytes, raw_query: bytes, raw_headers: list[tuple[bytes, bytes]]) -> Request:
+    """A request without its body; a trailing slash of the path does not count."""
+    path = unquote(raw_path.decode("latin-1")).rstrip("/") or "/"
+    query: dict[str, str] = {}
+    if raw_query:
+        for key, value in parse_qsl(raw_query.decode("latin-1"), keep_blank_values=True):
+            query.setdefault(key, value)
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw_headers}
+    return Request(method, path, query, headers)
+
+
+class Reply(msgspec.Struct):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    content_type: bytes | None = b"application/json"
+    headers: Headers = []
+
+
+class Stream(msgspec.Struct):
+    """An answer in chunks; `release` is called when it ends, however it ends."""
+
+    chunks: AsyncIterator[bytes]
+    release: Callable[[], None]
+    content_type: bytes = b"application/json"
+    headers: Headers = []
+
+
+def json_reply(obj: Object, status: int = 200, headers: Headers | None = None) -> Reply:
+    """A dict as JSON."""
+    return Reply(status, msgspec.json.encode(obj), headers=headers or [])

@@ -1,0 +1,109 @@
+"""In which form does a client want the answer, and what is in its body? Accept headers and request bodies.
+
+Answers are JSON (or YAML where that is all a client takes), possibly as a Table, as metadata only, or as aggregated
+discovery. Protobuf is read but never written.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import yaml
+
+from dragoman.apiserver import protobuf
+from dragoman.apiserver.status import Refused, bad_request
+from dragoman.errors import Invalid
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_FORMS = {
+    ("Table", "meta.k8s.io", "v1"),
+    ("PartialObjectMetadata", "meta.k8s.io", "v1"),
+    ("PartialObjectMetadataList", "meta.k8s.io", "v1"),
+    ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"),
+    ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1"),
+}
+
+
+class Form(msgspec.Struct, frozen=True):
+    """media is application/json or application/yaml; `kind` is "" or what the answer should be turned into."""
+
+    media: str = JSON
+    kind: str = ""
+    version: str = ""
+    content_type: bytes = b"application/json"
+
+
+PLAIN = Form()
+
+
+@lru_cache(512)
+def form_of(accept: str) -> Form:
+    """The first form of an Accept header that this server can answer with. Raises 406."""
+    for part in accept.split(",") if accept else ["*/*"]:
+        words = [word.strip() for word in part.split(";")]
+        media = words[0].lower()
+        if media in ("*/*", "application/*"):
+            return PLAIN
+        if media not in (JSON, YAML):
+            continue
+        params = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        kind = params.get("as", "")
+        if not kind:
+            return PLAIN if media == JSON else Form(YAML, content_type=b"application/yaml")
+        group, version = params.get("g", ""), params.get("v", "")
+        if (kind, group, version) in _FORMS:
+            content_type = f"{JSON};g={group};v={version};as={kind}".encode()
+            return Form(JSON, kind, version, content_type)
+    raise Refused(
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, application/yaml",
+    )
+
+
+def to_yaml(body: bytes) -> bytes:
+    """JSON bytes as YAML."""
+    text: str = yaml.dump(msgspec.json.decode(body), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text.encode()
+
+
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def decode(body: bytes, content_type: str) -> Any:
+    """A request body as plain JSON values. Raises 400 for what does not parse, 415 for an unknown media type."""
+    media = content_type.partition(";")[0].strip().lower()
+    if media == PROTOBUF or body[:4] == b"k8s\0":
+        try:
+            return protobuf.decode(body)
+        except Invalid as wrong:
+            raise bad_request(f"the protobuf body cannot be read: {wrong}") from wrong
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as wrong:
+        if media not in (YAML, "application/apply-patch+yaml"):
+            raise bad_request(f"the object provided is unrecognized (must be of type JSON): {wrong}") from wrong
+    try:
+        return yaml.load(body, Loader=_Loader)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as wrong:
+        raise bad_request(f"the body is neither JSON nor YAML: {wrong}") from wrong
+
+
+def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
+    """A request body that must be an object."""
+    media = content_type.partition(";")[0].strip().lower()
+    if media not in ("", JSON, YAML, PROTOBUF, "text/yaml", "application/x-www-form-urlencoded"):
+        raise Refused(
+            415,
+            "UnsupportedMediaType",
+            f"the body of the request was in an unknown format - accepted media types include: {JSON}, {YAML}, {PROTOBUF}",
+        )
+    obj = decode(body, content_type)
+    if not isinstance(obj, dict):
+        raise bad_request("the body must be an object")
+    return obj

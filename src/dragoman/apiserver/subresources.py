@@ -1,0 +1,259 @@
+"""What do the verbs below an object do? scale, binding, eviction, token, ephemeral containers.
+
+Each reads or changes the object it belongs to through the registry, so that all rules of writing hold.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.meta import format_time
+from dragoman.apiserver.request import DeleteWish, Outcome, User, Write
+from dragoman.apiserver.selectors import accepts, of_object, to_text
+from dragoman.apiserver.status import Object, bad_request, conflict, invalid, success, too_many
+from dragoman.apiserver.store import Record, Selection
+from dragoman.apiserver.strategies.base import dig
+from dragoman.apiserver.strategies.pods import FINISHED
+
+if TYPE_CHECKING:
+    from dragoman.apiserver.registry import Registry
+
+POD = BY_NAME["Pod"]
+BUDGET = BY_NAME["PodDisruptionBudget"]
+TOKEN_S = 3600
+
+
+# ---- scale
+
+
+def scale_of(record: Record) -> Object:
+    """autoscaling/v1 Scale of a workload."""
+    obj = record.decode()
+    meta = obj["metadata"]
+    kept = {f: meta[f] for f in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if f in meta}
+    selector = dig(obj, "spec", "selector")
+    if record.kind.kind == "ReplicationController":
+        selector = {"matchLabels": selector or {}}
+    status: Object = {"replicas": dig(obj, "status", "replicas") or 0}
+    if text := to_text(of_object(selector) or ()):
+        status["selector"] = text
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": kept,
+        "spec": {"replicas": dig(obj, "spec", "replicas") or 0},
+        "status": status,
+    }
+
+
+def set_scale(registry: Registry, record: Record, scale: Object, write: Write) -> Object:
+    """Change the number of replicas to that of a Scale; returns the new Scale. Raises 409, 422."""
+    replicas = dig(scale, "spec", "replicas")
+    replicas = 0 if replicas is None else replicas
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        text = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        raise invalid(BY_NAME[record.kind.kind], record.name, [("FieldValueInvalid", text, "spec.replicas")])
+    version = dig(scale, "metadata", "resourceVersion")
+    if version and version != str(record.version):
+        raise conflict(record.kind, record.name, "the object has been modified; please apply your changes to the "
+                       "latest version and try again")
+
+    def change(obj: Object) -> Object:
+        obj["spec"]["replicas"] = replicas
+        return obj
+
+    outcome = registry.change(record, change, subresource="scale", write=write)
+    if write.dry_run:
+        return {**scale, "spec": {"replicas": replicas}}
+    return scale_of(registry.get(outcome.kind, record.name, record.namespace))
+
+
+# ---- binding
+
+
+def bind(registry: Registry, name: str, namespace: str, binding: Object, write: Write) -> Object:
+    """Assign a pod to a node, once (core/v1 Binding). Raises 404, 409."""
+    node = dig(binding, "target", "name")
+    if not isinstance(node, str) or not node:
+        raise bad_request("binding: target.name must name a node")
+    if dig(binding, "target", "kind") not in (None, "", "Node"):
+        raise bad_request(f"binding: target.kind must be Node, got {dig(binding, 'target', 'kind')!r}")
+    record = registry.get(POD, name, namespace)
+    meta: Object = binding.get("metadata") or {}
+    uid = meta.get("uid")
+    if uid and uid != record.uid:
+        raise conflict(POD, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}")
+
+    def change(pod: Object) -> Object:
+        if "deletionTimestamp" in pod["metadata"]:
+            raise conflict(POD, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        if pod["spec"].get("nodeName"):
+            raise conflict(POD, name, f"pod {name} is already assigned to node {pod['spec']['nodeName']!r}")
+        if pod["spec"].get("schedulingGates"):
+            raise conflict(POD, name, f"pod {name} has non-empty .spec.schedulingGates")
+        pod["spec"]["nodeName"] = node
+        for field in ("annotations", "labels"):
+            if meta.get(field):
+                pod["metadata"].setdefault(field, {}).update(meta[field])
+        _scheduled(pod, registry.now_text())
+        return pod
+
+    registry.change(record, change, subresource="binding", write=write)
+    return success(code=201)
+
+
+def _scheduled(pod: Object, now: str) -> None:
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    known = next((c for c in conditions if c.get("type") == "PodScheduled"), None)
+    if known is None:
+        known = {"type": "PodScheduled"}
+        conditions.append(known)
+    if known.get("status") != "True":
+        known["lastTransitionTime"] = now
+    known["status"] = "True"
+    for field in ("reason", "message"):
+        known.pop(field, None)
+
+
+# ---- eviction
+
+
+def evict(registry: Registry, name: str, namespace: str, eviction: Object, wish: DeleteWish) -> Object:
+    """Delete a pod unless that breaks a disruption budget (policy/v1 Eviction). Raises 404, 409, 429.
+
+    Budgets are counted here, from the pods of this moment, not read from the budget's status.
+    """
+    record = registry.get(POD, name, namespace)
+    pod = record.decode()
+    if dig(pod, "status", "phase") not in (*FINISHED, "Pending") and "deletionTimestamp" not in pod["metadata"]:
+        for budget in registry.store.select(BUDGET, Selection(namespace)):
+            _respect(registry, budget, record)
+    registry.delete(POD, name, namespace, wish)
+    return success(code=201)
+
+
+def _respect(registry: Registry, budget: Record, evicted: Record) -> None:
+    spec = budget.decode().get("spec") or {}
+    selector = of_object(spec.get("selector"))
+    if selector is None or not accepts(selector, evicted.labels):
+        return
+    pods = [p for p in registry.store.select(POD, Selection(budget.namespace)) if accepts(selector, p.labels)]
+    expected = [p for p in pods if p.fields.get("status.phase") not in FINISHED]
+    healthy = sum(_is_healthy(p) for p in expected)
+    if spec.get("minAvailable") is not None:
+        needed = _share(spec["minAvailable"], len(expected))
+    elif spec.get("maxUnavailable") is not None:
+        needed = len(expected) - _share(spec["maxUnavailable"], len(expected))
+    else:
+        return
+    if not _is_healthy(evicted) and healthy >= needed:
+        return
+    if healthy - 1 < needed:
+        cause = {
+            "reason": "DisruptionBudget",
+            "message": f"The disruption budget {budget.name} needs {needed} healthy pods and has {healthy} currently",
+        }
+        raise too_many("Cannot evict pod as it would violate the pod's disruption budget.", causes=[cause])
+
+
+def _is_healthy(record: Record) -> bool:
+    pod = record.decode()
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    conditions = dig(pod, "status", "conditions") or []
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _share(value: Any, total: int) -> int:
+    """A count, or a percentage of the total rounded up."""
+    if isinstance(value, int):
+        return value
+    try:
+        return math.ceil(int(str(value).rstrip("%")) * total / 100)
+    except ValueError:
+        return 0
+
+
+# ---- tokens of service accounts
+
+
+def issue_token(registry: Registry, account: Record, request: Object) -> Object:
+    """authentication.k8s.io/v1 TokenRequest with its status: a token that this server accepts until it expires."""
+    spec = request.get("spec") or {}
+    seconds = spec.get("expirationSeconds") or TOKEN_S
+    expires = registry.clock.utc() + timedelta(seconds=seconds)
+    audiences = spec.get("audiences") or ["https://kubernetes.default.svc"]
+    payload = {
+        "sub": f"system:serviceaccount:{account.namespace}:{account.name}",
+        "uid": account.uid,
+        "aud": audiences,
+        "exp": int(expires.timestamp()),
+    }
+    return {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": account.name, "namespace": account.namespace, "creationTimestamp": registry.now_text()},
+        "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
+        "status": {"token": _sign(registry, payload), "expirationTimestamp": format_time(expires)},
+    }
+
+
+def _part(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _mac(registry: Registry, text: str) -> str:
+    return _part(hmac.new(registry.tokens_secret.encode(), text.encode(), hashlib.sha256).digest())
+
+
+def _sign(registry: Registry, payload: Object) -> str:
+    text = _part(b'{"alg":"HS256","typ":"JWT"}') + "." + _part(msgspec.json.encode(payload))
+    return f"{text}.{_mac(registry, text)}"
+
+
+def user_of_token(registry: Registry, token: str) -> User | None:
+    """Whose service account token this is; None for one that is not ours, expired, or of a deleted account."""
+    text, _, mac = token.rpartition(".")
+    if not text or not hmac.compare_digest(mac, _mac(registry, text)):
+        return None
+    try:
+        raw = text.split(".")[1]
+        payload = msgspec.json.decode(base64.urlsafe_b64decode(raw + "=" * (-len(raw) % 4)))
+    except (IndexError, ValueError):
+        return None
+    if payload["exp"] < registry.clock.now():
+        return None
+    _, _, namespace, name = payload["sub"].split(":")
+    account = registry.find(BY_NAME["ServiceAccount"], name, namespace)
+    if account is None or account.uid != payload["uid"]:
+        return None
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return User(payload["sub"], groups, account.uid)
+
+
+# ---- namespaces
+
+
+def finalize(registry: Registry, kind: Kind, name: str, body: Object, write: Write) -> Outcome:
+    """Replace spec.finalizers of a namespace; the last one gone, a terminating namespace goes."""
+    return registry.update(kind, body, name, subresource="finalize", write=write)
+
+
+def patched_scale(type: str, scale: Object, patch: Any) -> Object:
+    """A Scale after a patch of any type. Raises 400, 422."""
+    from dragoman.apiserver.registry import patched_by  # the registry knows patches; imported late, it knows us
+
+    if type == "apply":
+        type = "merge"
+    wanted = patched_by(type, scale, patch, ("autoscaling", "v1", "Scale"))
+    if not isinstance(wanted, dict):
+        raise bad_request("the patch leaves no Scale behind")
+    return wanted

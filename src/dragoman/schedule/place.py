@@ -111,10 +111,7 @@ def find_place(
         some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
         answer = _with_devices(search, served, some)
         if isinstance(answer, Refusals):
-            if answer.pod_wide or len(some) == len(judged):
-                return NoPlace(tuple(answer.reasons), gave_up=answer.gave_up)
-            refused += [NodesRefused(tuple(sorted(group.members)), answer.reasons) for group, _ in some]
-            continue
+            return NoPlace(tuple(answer.reasons), gave_up=answer.gave_up)
         found += answer.options
         refused += answer.refused
         gave_up = gave_up or answer.gave_up

@@ -1,0 +1,76 @@
+"""What do people hear of a decision? The events and the pod condition that go with it, as effects.
+
+Texts are `explain.text`'s, for readers of the pod's namespace only. Never decides.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dragoman.api.core import Pod
+from dragoman.api.meta import Ref, format_time
+from dragoman.effects import Effect, Emit, Patch
+from dragoman.explain.text import message
+from dragoman.schedule.decision import Placement, Refused, Wait
+from dragoman.schedule.refusal import Gated
+
+SCHEDULED = "PodScheduled"
+
+
+def refusal_effects(pod: Pod, refused: Refused, now: datetime, component: str) -> tuple[Effect, ...]:
+    """The pod's condition PodScheduled=False and, but for gates, a FailedScheduling event."""
+    text = message(refused, pod.metadata.namespace)
+    is_gated = bool(refused.reasons) and isinstance(refused.reasons[0], Gated)
+    condition = condition_effect(pod, "SchedulingGated" if is_gated else "Unschedulable", text, now)
+    if is_gated:
+        return condition
+    return (*condition, Emit(_about(refused), "Warning", "FailedScheduling", text, component, "Scheduling"))
+
+
+def condition_effect(pod: Pod, reason: str, text: str, now: datetime) -> tuple[Effect, ...]:
+    """PodScheduled=False with that reason; () if the pod says so already."""
+    known = next((c for c in pod.status.conditions if c.type == SCHEDULED), None)
+    if known is not None and (known.status, known.reason, known.message) == ("False", reason, text):
+        return ()
+    changed = format_time(now)
+    if known is not None and known.status == "False" and known.last_transition_time:
+        changed = known.last_transition_time
+    condition = {
+        "type": SCHEDULED,
+        "status": "False",
+        "reason": reason,
+        "message": text,
+        "lastTransitionTime": changed,
+    }
+    meta = pod.metadata
+    ref = Ref("Pod", meta.namespace, meta.name, meta.uid)
+    return (Patch(ref, {"status": {"conditions": [condition]}}, type="strategic", subresource="status"),)
+
+
+def error_effects(pod: Pod, error: str, now: datetime, component: str) -> tuple[Effect, ...]:
+    """A write of the decision failed for good: say so."""
+    meta = pod.metadata
+    about = Ref("Pod", meta.namespace, meta.name, meta.uid)
+    return (
+        *condition_effect(pod, "SchedulerError", error, now),
+        Emit(about, "Warning", "FailedScheduling", error, component, "Scheduling"),
+    )
+
+
+def placed_effect(placement: Placement, component: str) -> Emit:
+    """The pod has its node."""
+    namespace, name = placement.pod
+    text = f"Successfully assigned {namespace}/{name} to {placement.node}"
+    return Emit(Ref("Pod", namespace, name, placement.uid), "Normal", "Scheduled", text, component, "Binding")
+
+
+def wait_effect(wait: Wait, uid: str, component: str) -> Emit:
+    """The pod has its place and waits for its devices."""
+    namespace, name = wait.pod
+    text = f"waiting for binding conditions for device on node {wait.node}"
+    return Emit(Ref("Pod", namespace, name, uid), "Normal", "BindingConditionsPending", text, component, "Scheduling")
+
+
+def _about(refused: Refused) -> Ref:
+    namespace, name = refused.pod
+    return Ref("Pod", namespace, name, refused.uid)

@@ -35,19 +35,19 @@ class Log:
         """The same logger with fields that every message carries."""
         return Log(self._logger, {**self._fields, **fields})
 
-    def debug(self, message: str, **fields: Any) -> None:
+    def debug(self, message: str, /, **fields: Any) -> None:
         """For whoever looks for the cause of something."""
         self._log(logging.DEBUG, message, fields)
 
-    def info(self, message: str, **fields: Any) -> None:
+    def info(self, message: str, /, **fields: Any) -> None:
         """What a running system does."""
         self._log(logging.INFO, message, fields)
 
-    def warning(self, message: str, **fields: Any) -> None:
+    def warning(self, message: str, /, **fields: Any) -> None:
         """It went on, but somebody should know."""
         self._log(logging.WARNING, message, fields)
 
-    def error(self, message: str, *, exc: BaseException | None = None, **fields: Any) -> None:
+    def error(self, message: str, /, *, exc: BaseException | None = None, **fields: Any) -> None:
         """Something did not happen; `exc` adds its traceback."""
         self._log(logging.ERROR, message, fields, exc)
 
@@ -56,7 +56,7 @@ class Log:
             self._logger.log(level, message, extra={"fields": {**self._fields, **fields}}, exc_info=exc)
 
 
-def get(name: str, **fields: Any) -> Log:
+def get(name: str, /, **fields: Any) -> Log:
     """The logger of a part, such as `scheduler`."""
     return Log(logging.getLogger(f"{ROOT}.{name}"), fields)
 

@@ -89,6 +89,8 @@ async def supervised(
 
 def report(log: Log, error: BaseException, **fields: Any) -> None:
     """Log a failure: expected kinds in one line, anything else with its traceback."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
     if isinstance(error, Retry | Stale):
         log.info("trying again", error=str(error), **fields)
     elif isinstance(error, DragomanError):

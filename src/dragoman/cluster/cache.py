@@ -1,0 +1,222 @@
+"""What does the cluster look like, counting what we have just decided? Folds changes into the Snapshot.
+
+Assumed effects lie over what the watches say until the write is known there or given up. It never writes to the
+API and never decides.
+
+    cache = Cache(informers); cache.listen(lambda changes, before, after: ...)
+    assumption = cache.assume(decision.effects)
+    outcome = await committer.carry_out(decision.effects)
+    cache.confirm(assumption) if outcome.ok else cache.forget(assumption)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, assert_never
+
+import jsonpatch
+import msgspec
+
+from dragoman.api import codec
+from dragoman.api.meta import Ref
+from dragoman.cluster.watch import Informer, Informers, as_typed
+from dragoman.effects import Bind, Create, Delete, Effect, Emit, Evict, Patch
+from dragoman.snapshot.change import HELD, Change, Gone, Put, Snapshot, apply_all
+
+Listener: TypeAlias = Callable[[Sequence[Change], Snapshot, Snapshot], None]
+Fold: TypeAlias = Callable[[Any], Any]
+Address: TypeAlias = tuple[str, str, str]
+
+DECIDED_ON = (
+    "Node",
+    "Namespace",
+    "PriorityClass",
+    "DeviceClass",
+    "ResourceSlice",
+    "ResourceClaimTemplate",
+    "ResourceClaim",
+    "PodGroup",
+    "DeviceTaintRule",
+    "Pod",
+)
+"""The kinds that scheduling decisions read."""
+
+
+class _Overlay(msgspec.Struct, eq=False):
+    """A change of ours over one object. `seen` says that the watch shows it, `written` that the server took it."""
+
+    fold: Fold
+    seen: Callable[[Any], bool]
+    written: bool = False
+
+
+class Assumption:
+    """Effects that count as done until confirmed or forgotten."""
+
+    __slots__ = ("overlays",)
+
+    def __init__(self) -> None:
+        self.overlays: list[tuple[Address, _Overlay]] = []
+
+
+class Cache:
+    """The current Snapshot. `listen` to be told each step; read `snapshot` whenever deciding."""
+
+    def __init__(self, informers: Informers, kinds: Iterable[str] = DECIDED_ON) -> None:
+        self.snapshot = Snapshot.empty()
+        self._listeners: list[Listener] = []
+        self._overlays: dict[Address, list[_Overlay]] = {}
+        self._informers: dict[str, Informer] = {}
+        for kind in kinds:
+            assert kind in HELD, f"snapshots hold no {kind}"
+            self._informers[kind] = informers.follow(kind, self._receive)
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed once."""
+        for informer in self._informers.values():
+            await informer.synced()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call with (changes, snapshot before, snapshot after) after each step; must not raise. Returns how to end."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # ---- assuming
+
+    def assume(self, effects: Iterable[Effect]) -> Assumption:
+        """Let the snapshot show these effects from now on. Deletes, evictions and unnamed creations show later."""
+        assumption = Assumption()
+        for effect in effects:
+            found = _overlay(effect)
+            if found is not None:
+                address, overlay = found
+                if address[0] in self._informers:
+                    assumption.overlays.append((address, overlay))
+                    self._overlays.setdefault(address, []).append(overlay)
+        self._refresh(address for address, _ in assumption.overlays)
+        return assumption
+
+    def confirm(self, assumption: Assumption) -> None:
+        """All was written (and observed, as the committer does); bindings stay assumed until the watch shows them."""
+        for address, overlay in assumption.overlays:
+            overlay.written = True
+            base = self._base(address)
+            if base is not None and overlay.seen(base):
+                self._drop(address, overlay)
+        self._refresh(address for address, _ in assumption.overlays)
+
+    def forget(self, assumption: Assumption) -> None:
+        """It was not written, or not all of it: show what the server says."""
+        for address, overlay in assumption.overlays:
+            self._drop(address, overlay)
+        self._refresh(address for address, _ in assumption.overlays)
+
+    # ---- folding
+
+    def _receive(self, changes: Sequence[Change]) -> None:
+        if not self._overlays:
+            self._step(changes)
+            return
+        shown: list[Change] = []
+        for change in changes:
+            match change:
+                case Put(kind, value):
+                    address = (kind, value.metadata.namespace, value.metadata.name)
+                case Gone(kind, namespace, name):
+                    address = (kind, namespace, name)
+            overlays = self._overlays.get(address)
+            if overlays is None:
+                shown.append(change)
+            elif isinstance(change, Gone):
+                del self._overlays[address]
+                shown.append(change)
+            else:
+                for overlay in [o for o in overlays if o.written and o.seen(change.object)]:
+                    self._drop(address, overlay)
+                shown.append(Put(address[0], self._shown(address, change.object)))
+        self._step(shown)
+
+    def _refresh(self, addresses: Iterable[Address]) -> None:
+        changes: list[Change] = []
+        for address in dict.fromkeys(addresses):
+            value = self._shown(address, self._base(address))
+            changes.append(Gone(*address) if value is None else Put(address[0], value))
+        self._step(changes)
+
+    def _base(self, address: Address) -> Any:
+        return self._informers[address[0]].objects.get(address[1:])
+
+    def _shown(self, address: Address, value: Any) -> Any:
+        for overlay in self._overlays.get(address, ()):
+            value = overlay.fold(value)
+        return value
+
+    def _drop(self, address: Address, overlay: _Overlay) -> None:
+        rest = [other for other in self._overlays.get(address, ()) if other is not overlay]
+        if rest:
+            self._overlays[address] = rest
+        else:
+            self._overlays.pop(address, None)
+
+    def _step(self, changes: Sequence[Change]) -> None:
+        before = self.snapshot
+        self.snapshot = apply_all(before, changes)
+        if self.snapshot is not before:
+            for listener in tuple(self._listeners):
+                listener(changes, before, self.snapshot)
+
+
+def _address(ref: Ref) -> Address:
+    return ref.kind, ref.namespace, ref.name
+
+
+def _overlay(effect: Effect) -> tuple[Address, _Overlay] | None:
+    match effect:
+        case Create(body):
+            meta = body["metadata"]
+            if not meta.get("name"):
+                return None
+            made = as_typed(body["kind"], body)
+            address = (body["kind"], meta.get("namespace", ""), meta["name"])
+            return address, _Overlay(lambda value: made if value is None else value, lambda _: True)
+        case Patch():
+            return _address(effect.ref), _Overlay(_patched(effect), lambda _: True)
+        case Bind(pod, node):
+            return _address(pod), _Overlay(_bound(pod, node), lambda value: bool(value.spec.node_name))
+        case Delete() | Evict() | Emit():
+            return None
+        case _:
+            assert_never(effect)
+
+
+def _bound(ref: Ref, node: str) -> Fold:
+    def fold(pod: Any) -> Any:
+        if pod is None or (ref.uid and pod.metadata.uid != ref.uid):
+            return pod
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+
+    return fold
+
+
+def _patched(effect: Patch) -> Fold:
+    def fold(value: Any) -> Any:
+        if value is None or (effect.ref.uid and value.metadata.uid != effect.ref.uid):
+            return value
+        shape = codec.to_json(value)
+        change = jsonpatch.apply_patch if effect.type == "json" else merged
+        return codec.decode(type(value), change(shape, effect.patch))
+
+    return fold
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7396 merge patch. Apply patches of ours name whole lists, so they read the same way."""
+    if not isinstance(patch, dict):
+        return patch
+    out = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = merged(out.get(key), value)
+    return out

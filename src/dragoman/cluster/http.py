@@ -1,0 +1,343 @@
+"""How do we talk to an API server over HTTP? The Client protocol on aiohttp.
+
+Decides nothing about objects: it maps calls to requests, statuses to our errors, and versions that an older
+server serves to the ones we think in. Watches are split into lines here, since a line may be megabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from dragoman import __version__
+from dragoman.api import convert
+from dragoman.api.kinds import Kind
+from dragoman.cluster.client import Listed, Object, WatchEvent
+from dragoman.cluster.credentials import Credentials
+from dragoman.cluster.kubeconfig import Access
+from dragoman.errors import Bug, Denied, DragomanError, Invalid, NotFound, Retry, Stale
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+
+PAGE = 500
+REQUEST_TIMEOUT_S = 60.0
+WATCH_MIN_S = 300
+"""Watches end after 5 to 10 minutes, as client-go's do, so that servers can be drained."""
+CONTENT_TYPES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class HttpClient:
+    """One server, one identity, one pool of connections. `close()` it; see Client for the calls."""
+
+    def __init__(self, access: Access, clock: Clock, entropy: Entropy, *, manager: str = "dragoman") -> None:
+        self.access = access
+        self.manager = manager
+        self._entropy = entropy
+        self._credentials = Credentials(access, clock)
+        self._open: aiohttp.ClientSession | None = None
+        self._served: dict[str, str] = {}
+
+    # ---- requests
+
+    async def _session(self) -> aiohttp.ClientSession:
+        if self._open is None:
+            tls = await self._credentials.tls()
+            if self._open is None:
+                # Watches hold a connection each, so the pool itself is unlimited and small calls are few at a time.
+                connector = aiohttp.TCPConnector(ssl=tls, limit=0, limit_per_host=0, keepalive_timeout=60)
+                self._open = aiohttp.ClientSession(
+                    connector=connector,
+                    headers={
+                        "User-Agent": f"dragoman/{__version__}",
+                        "Accept": "application/json",
+                        "Accept-Encoding": "identity",
+                    },
+                    auto_decompress=True,
+                )
+        return self._open
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: aiohttp.ClientTimeout | None = None,
+    ) -> aiohttp.ClientResponse:
+        session = await self._session()
+        headers = await self._credentials.headers()
+        data = None
+        if body is not None:
+            headers["Content-Type"] = content_type
+            data = _encode(body)
+        access = self.access
+        try:
+            response = await session.request(
+                method,
+                access.server + path,
+                params={key: value for key, value in (query or {}).items() if value},
+                data=data,
+                headers=headers,
+                proxy=access.proxy_url or None,
+                server_hostname=access.tls_server_name or None,
+                timeout=timeout or aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
+            )
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise Denied(f"{access.server}: its certificate is not trusted: {error.certificate_error}") from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Retry(f"{access.server} does not answer: {error or type(error).__name__}") from None
+        if response.status >= 400:
+            if response.status == 401:
+                self._credentials.expire()
+            raise await _failure(response, f"{method} {path}")
+        return response
+
+    async def _call(self, method: str, path: str, **more: Any) -> Any:
+        response = await self._send(method, path, **more)
+        try:
+            return _decode(await response.read())
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Retry(f"{self.access.server}: the answer broke off: {error or type(error).__name__}") from None
+        except msgspec.DecodeError:
+            raise Retry(f"{self.access.server}: {method} {path} answered something that is not JSON") from None
+        finally:
+            response.release()
+
+    # ---- versions
+
+    async def version_of(self, kind: Kind) -> str:
+        """The version to use for a kind: the first of ours that the server serves. Raises NotFound."""
+        if len(kind.versions) == 1:
+            return kind.versions[0]
+        known = self._served.get(kind.kind)
+        if known is not None:
+            return known
+        group = await self._call("GET", f"/apis/{kind.group}")
+        offered = {entry["version"] for entry in group.get("versions", ())}
+        for version in kind.versions:
+            if version not in offered:
+                continue
+            resources = await self._call("GET", f"/apis/{kind.group}/{version}")
+            if any(entry["name"] == kind.plural for entry in resources.get("resources", ())):
+                self._served[kind.kind] = version
+                return version
+        raise NotFound(f"{self.access.server} serves no {kind.plural}.{kind.group} in {', '.join(kind.versions)}")
+
+    async def _at(self, kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> tuple[str, str]:
+        version = await self.version_of(kind)
+        return kind.path(namespace, name, subresource, version=version), version
+
+    async def server_version(self) -> Object:
+        """GET /version."""
+        answer: Object = await self._call("GET", "/version")
+        return answer
+
+    # ---- the protocol
+
+    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        """One object."""
+        path, version = await self._at(kind, namespace, name)
+        return _ours(kind, version, await self._call("GET", path))
+
+    async def list(
+        self, kind: Kind, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
+    ) -> Listed:
+        """All objects, in pages; the version is that of the first page's consistent read."""
+        path, version = await self._at(kind, namespace)
+        query = {"limit": str(PAGE), "fieldSelector": field_selector, "labelSelector": label_selector}
+        items: list[Object] = []
+        while True:
+            page = await self._call("GET", path, query=query)
+            meta = page.get("metadata") or {}
+            for item in page.get("items") or ():
+                item.setdefault("apiVersion", kind.version_text(version))
+                item.setdefault("kind", kind.kind)
+                items.append(_ours(kind, version, item))
+            if not meta.get("continue"):
+                return Listed(items, meta.get("resourceVersion", ""))
+            query["continue"] = meta["continue"]
+
+    async def watch(
+        self,
+        kind: Kind,
+        resource_version: str,
+        namespace: str = "",
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> AsyncIterator[WatchEvent]:
+        """Changes after that version, until the server ends the watch."""
+        path, version = await self._at(kind, namespace)
+        seconds = int(self._entropy.jitter(WATCH_MIN_S, 1.0))
+        response = await self._send(
+            "GET",
+            path,
+            query={
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": resource_version,
+                "timeoutSeconds": str(seconds),
+                "fieldSelector": field_selector,
+                "labelSelector": label_selector,
+            },
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=seconds + 15),
+        )
+        try:
+            async for line in _lines(response):
+                event = _decode(line, type=WatchEvent)
+                if event.type == "ERROR":
+                    raise _of_status(event.object, f"watch of {kind.plural}")
+                if event.type != "BOOKMARK":
+                    event.object = _ours(kind, version, event.object)
+                yield event
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Retry(f"watch of {kind.plural} broke off: {error or type(error).__name__}") from None
+        except msgspec.DecodeError as error:
+            raise Retry(f"watch of {kind.plural} sent something that is not an event: {error}") from None
+        finally:
+            response.close()
+
+    async def create(
+        self, kind: Kind, obj: Object, namespace: str = "", *, subresource: str = "", name: str = ""
+    ) -> Object:
+        """POST, also to a subresource of object `name`."""
+        namespace = namespace or (obj.get("metadata") or {}).get("namespace", "")
+        path, version = await self._at(kind, namespace, name if subresource else "", subresource)
+        body = obj if subresource else convert.from_stored(kind.kind, version, obj)
+        answer: Object = await self._call("POST", path, query={"fieldManager": self.manager}, body=body)
+        return answer if subresource else _ours(kind, version, answer)
+
+    async def replace(self, kind: Kind, obj: Object, *, subresource: str = "") -> Object:
+        """PUT."""
+        meta = obj["metadata"]
+        path, version = await self._at(kind, meta.get("namespace", ""), meta["name"], subresource)
+        body = convert.from_stored(kind.kind, version, obj)
+        return _ours(kind, version, await self._call("PUT", path, query={"fieldManager": self.manager}, body=body))
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        type: str = "merge",
+        subresource: str = "",
+        manager: str = "",
+        force: bool = False,
+    ) -> Object:
+        """PATCH; an apply patch gets apiVersion and kind if it has none."""
+        path, version = await self._at(kind, namespace, name, subresource)
+        if type == "apply":
+            patch = {"apiVersion": kind.api_version, "kind": kind.kind, **patch}
+        if isinstance(patch, dict):
+            patch = convert.from_stored(kind.kind, version, patch)
+        query = {"fieldManager": manager or self.manager, "force": "true" if force and type == "apply" else ""}
+        answer = await self._call("PATCH", path, query=query, body=patch, content_type=CONTENT_TYPES[type])
+        return _ours(kind, version, answer)
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """DELETE with DeleteOptions."""
+        path, _ = await self._at(kind, namespace, name)
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        guard = {"uid": uid, "resourceVersion": resource_version}
+        if guard := {key: value for key, value in guard.items() if value}:
+            options["preconditions"] = guard
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        if propagation:
+            options["propagationPolicy"] = propagation
+        await self._call("DELETE", path, body=options)
+
+    async def delete_collection(
+        self, kind: Kind, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
+    ) -> None:
+        """DELETE of all that match."""
+        path, _ = await self._at(kind, namespace)
+        await self._call("DELETE", path, query={"fieldSelector": field_selector, "labelSelector": label_selector})
+
+    async def close(self) -> None:
+        """Close the pool."""
+        if self._open is not None:
+            await self._open.close()
+            self._open = None
+
+
+def _ours(kind: Kind, version: str, obj: Object) -> Object:
+    return obj if version == kind.versions[0] else convert.to_stored(kind.kind, version, obj)
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    rest: list[bytes] = []
+    async for chunk in response.content.iter_any():
+        first, *more = chunk.split(b"\n")
+        rest.append(first)
+        for piece in more:
+            line = b"".join(rest)
+            rest = [piece]
+            if line.strip():
+                yield line
+    if (line := b"".join(rest)).strip():
+        yield line
+
+
+async def _failure(response: aiohttp.ClientResponse, request: str) -> DragomanError:
+    try:
+        raw = await response.read()
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        raw = b""
+    finally:
+        response.release()
+    try:
+        status = _decode(raw)
+    except msgspec.DecodeError:
+        status = None
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        text = raw.decode(errors="replace").strip()[:200]
+        status = {"code": response.status, "message": f"{request}: {text or response.reason}"}
+    status["code"] = response.status
+    after = response.headers.get("Retry-After", "")
+    return _of_status(status, request, after_s=float(after) if after.isdecimal() else None)
+
+
+def _of_status(status: Object, request: str, *, after_s: float | None = None) -> DragomanError:
+    """A Status as the error that says what a caller can do."""
+    code = status.get("code") or 500
+    message = str(status.get("message") or status.get("reason") or f"{request} failed with {code}")
+    if code in (409, 410):
+        return Stale(message)
+    if code == 404:
+        return NotFound(message)
+    if code in (401, 403):
+        return Denied(message)
+    if code == 429 or code >= 500:
+        details = status.get("details") or {}
+        return Retry(message, after_s=after_s or details.get("retryAfterSeconds"))
+    if code in (400, 405, 406, 413, 415, 422):
+        causes: list[Object] = (status.get("details") or {}).get("causes") or []
+        if len(causes) == 1 and causes[0].get("field"):
+            return Invalid(causes[0]["field"], causes[0].get("message") or message)
+        return Invalid("", message)
+    return Bug(f"{request}: unexpected status {code}: {message}")

@@ -1,0 +1,137 @@
+"""Who of several replicas acts? Leader election over a Lease, as client-go does it.
+
+Never acts itself: it runs the leader's work and ends it when the lease is lost. Time on the leader's own clock
+only; a holder that cannot renew steps down before others may take over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from dragoman.api.kinds import kind_of
+from dragoman.api.meta import format_micro_time
+from dragoman.cluster.client import Client, Object
+from dragoman.errors import DragomanError, NotFound, Retry, Stale
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
+from dragoman.runtime.tasks import Tasks
+
+LEASE = kind_of("Lease")
+
+
+class LeaseSettings(msgspec.Struct, frozen=True):
+    """Seconds as client-go's defaults: renew_s < deadline_s < duration_s must hold."""
+
+    name: str
+    namespace: str
+    identity: str
+    duration_s: int = 15
+    deadline_s: float = 10.0
+    renew_s: float = 2.0
+
+
+class Elector:
+    """One candidate."""
+
+    def __init__(self, client: Client, clock: Clock, entropy: Entropy, settings: LeaseSettings) -> None:
+        assert settings.renew_s < settings.deadline_s < settings.duration_s, "renew_s < deadline_s < duration_s"
+        self.is_leader = False
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+        self._settings = settings
+        self._log = get("lease", name=settings.name, identity=settings.identity)
+        self._seen: tuple[str, str] = ("", "")
+        self._seen_at_s = 0.0
+
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait to become leader, then run `lead`; raises Retry when the lease was lost (run it supervised)."""
+        while not await self._claim():
+            await self._clock.sleep(self._entropy.jitter(self._settings.renew_s))
+        self._log.info("leading")
+        self.is_leader = True
+        try:
+            async with Tasks("lease", self._clock, self._entropy) as tasks:
+                work = tasks.start("lead", lead())
+                renewals = tasks.start("renew", self._renew())
+                await asyncio.wait({work, renewals}, return_when=asyncio.FIRST_COMPLETED)
+                lost = not work.done()
+                tasks.stop()
+        finally:
+            self.is_leader = False
+            await self._release()
+        if lost:
+            raise Retry(f"lost the lease {self._settings.name}")
+
+    async def _renew(self) -> None:
+        """Returns once the lease could not be renewed in time."""
+        renewed_s = self._clock.monotonic()
+        while self._clock.monotonic() - renewed_s < self._settings.deadline_s:
+            await self._clock.sleep(self._settings.renew_s)
+            began_s = self._clock.monotonic()
+            try:
+                left_s = max(0.1, self._settings.deadline_s - (began_s - renewed_s))
+                if await self._clock.within(left_s, self._claim()):
+                    renewed_s = began_s
+                elif self._seen[0] != self._settings.identity:
+                    return
+            except TimeoutError:
+                return
+
+    async def _claim(self) -> bool:
+        """Take or renew the lease, if it is ours or nobody's or stale."""
+        try:
+            try:
+                lease = await self._client.get(LEASE, self._settings.name, self._settings.namespace)
+            except NotFound:
+                await self._client.create(LEASE, self._lease({}), self._settings.namespace)
+                return True
+            if not self._may_take(lease):
+                return False
+            await self._client.replace(LEASE, self._lease(lease))
+        except Stale:
+            return False
+        except DragomanError as error:
+            self._log.warning("lease not taken", error=str(error))
+            return False
+        return True
+
+    def _may_take(self, lease: Object) -> bool:
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        record = (holder, spec.get("renewTime") or "")
+        if record != self._seen:
+            self._seen = record
+            self._seen_at_s = self._clock.monotonic()
+        if holder in ("", self._settings.identity):
+            return True
+        duration_s = spec.get("leaseDurationSeconds") or self._settings.duration_s
+        return self._clock.monotonic() - self._seen_at_s >= duration_s
+
+    def _lease(self, old: Object) -> Object:
+        now = format_micro_time(self._clock.utc())
+        spec = dict(old.get("spec") or {})
+        if spec.get("holderIdentity") != self._settings.identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + bool(old)
+        spec |= {
+            "holderIdentity": self._settings.identity,
+            "leaseDurationSeconds": self._settings.duration_s,
+            "renewTime": now,
+        }
+        meta = old.get("metadata") or {"name": self._settings.name, "namespace": self._settings.namespace}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
+
+    async def _release(self) -> None:
+        try:
+            lease = await self._client.get(LEASE, self._settings.name, self._settings.namespace)
+            if (lease.get("spec") or {}).get("holderIdentity") == self._settings.identity:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._client.replace(LEASE, lease)
+        except DragomanError as error:
+            self._log.info("lease not released; it will expire", error=str(error))

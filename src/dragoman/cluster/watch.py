@@ -1,0 +1,279 @@
+"""What does the server have of one kind, from now on? Informers: list, watch, resume, list again.
+
+An informer keeps the objects of one kind and tells its consumers every change in order; any number of consumers
+share it. It never writes and never decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from dragoman.api import codec
+from dragoman.api.kinds import Kind, kind_of
+from dragoman.api.meta import ObjectMeta, Value
+from dragoman.cluster.client import Client, Object, WatchEvent
+from dragoman.errors import DragomanError, Invalid, NotFound, Stale
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
+from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.retry import Backoff
+from dragoman.runtime.tasks import Tasks, report
+from dragoman.snapshot.change import Change, Gone, Put
+
+Consumer: TypeAlias = Callable[[Sequence[Change]], None]
+Key: TypeAlias = tuple[str, str]
+
+BACKOFF = Backoff(initial_s=0.1, max_s=30.0, jitter=0.5)
+ABSENT_S = 300.0
+"""How long to wait before asking again for a kind that the server does not serve."""
+
+
+class Bare(Value, frozen=True):
+    """An object of a kind that no decision reads: its metadata only."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Informer:
+    """The objects of one kind, typed (`codec.TYPES`, else Bare, unless `type_` says more).
+
+    `objects` maps (namespace, name) to values. Consumers are called on the loop, one batch of changes at a time,
+    and must not raise.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+        type_: type[Value] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.kind = kind
+        self.objects: dict[Key, Any] = {}
+        self.resource_version = ""
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+        self._namespace = namespace
+        self._selectors = {"field_selector": field_selector, "label_selector": label_selector}
+        self._type: type[Value] = type_ or codec.TYPES.get(kind.kind, Bare)
+        self._consumers: list[Consumer] = []
+        self._synced = asyncio.Event()
+        self._log = get("watch", kind=kind.kind)
+        metrics = metrics or Metrics()
+        self._relists = metrics.counter(
+            "dragoman_informer_lists_total", "Full lists taken, the first included.", ["kind"]
+        ).labels(kind.kind)
+        self._events = metrics.counter(
+            "dragoman_informer_events_total", "Changes received by watches.", ["kind"]
+        ).labels(kind.kind)
+
+    # ---- consumers
+
+    def subscribe(self, consumer: Consumer) -> Callable[[], None]:
+        """Tell it what is known (one batch), then every change. The result ends that."""
+        if self.objects:
+            consumer([Put(self.kind.kind, value) for value in self.objects.values()])
+        self._consumers.append(consumer)
+        return lambda: self._consumers.remove(consumer)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the first list is in (or the server has no such kind)."""
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        """Wait for the first list."""
+        await self._synced.wait()
+
+    def _tell(self, changes: Sequence[Change]) -> None:
+        if changes:
+            for consumer in tuple(self._consumers):
+                consumer(changes)
+
+    # ---- following
+
+    async def run(self) -> None:
+        """Follow the server for ever; failures are waited out here. Run it supervised: after a bug it lists again."""
+        failures = 0
+        while True:
+            began = self._clock.monotonic()
+            try:
+                if not self.resource_version:
+                    await self._list()
+                    failures = 0
+                await self._watch()
+                failures = 0
+                if self._clock.monotonic() - began < 1.0:  # a server that ends watches at once is not asked in a loop
+                    await self._clock.sleep(self._entropy.jitter(0.2))
+            except Stale as error:
+                self._log.info("listing again", error=str(error))
+                self.resource_version = ""
+                await self._clock.sleep(self._entropy.jitter(0.05, 4.0))
+            except NotFound as error:
+                self._log.warning("the server has no such kind", error=str(error))
+                self._replace([], sys.maxsize)
+                self._synced.set()
+                await self._clock.sleep(ABSENT_S)
+            except DragomanError as error:
+                failures += 1
+                wait_s = BACKOFF.wait_s(failures, self._entropy)
+                report(self._log, error, wait_s=round(wait_s, 3))
+                await self._clock.sleep(wait_s)
+
+    async def _list(self) -> None:
+        listed = await self._client.list(self.kind, self._namespace, **self._selectors)
+        self._relists.inc()
+        self._replace(listed.items, _number(listed.resource_version))
+        self.resource_version = listed.resource_version
+        self._synced.set()
+
+    def _replace(self, items: Iterable[Object], list_version: int) -> None:
+        known = self.objects
+        found: dict[Key, Any] = {}
+        for item in items:
+            value = self._decode(item)
+            if value is not None:
+                found[_key(value)] = value
+        for key, value in known.items():
+            # Our own writes may be newer than a list that was under way.
+            if version_of(value) > (version_of(found[key]) if key in found else list_version):
+                found[key] = value
+        gone: list[Change] = [Gone(self.kind.kind, *key) for key in known if key not in found]
+        put = [Put(self.kind.kind, value) for key, value in found.items() if not _same(known.get(key), value)]
+        self.objects = found
+        self._tell([*gone, *put])
+
+    def observe(self, obj: Object) -> None:
+        """What a write of ours returned: known at once, before the watch says it."""
+        value = self._decode(obj)
+        if value is not None and _is_newer(value, self.objects.get(_key(value))):
+            self.objects[_key(value)] = value
+            self._tell([Put(self.kind.kind, value)])
+
+    async def _watch(self) -> None:
+        stream = self._client.watch(self.kind, self.resource_version, self._namespace, **self._selectors)
+        async for event in stream:
+            self._receive(event)
+
+    def _receive(self, event: WatchEvent) -> None:
+        if event.type == "BOOKMARK":
+            self.resource_version = event.object["metadata"]["resourceVersion"]
+            return
+        self._events.inc()
+        # Should a consumer break, the next run lists again instead of skipping the change.
+        version, self.resource_version = event.object["metadata"]["resourceVersion"], ""
+        value = self._decode(event.object)
+        if value is not None:
+            key = _key(value)
+            if not _is_newer(value, self.objects.get(key)):
+                pass  # a write of ours was observed before
+            elif event.type == "DELETED":
+                if self.objects.pop(key, None) is not None:
+                    self._tell([Gone(self.kind.kind, *key)])
+            else:
+                self.objects[key] = value
+                self._tell([Put(self.kind.kind, value)])
+        self.resource_version = version
+
+    def _decode(self, item: Object) -> Any:
+        try:
+            return codec.decode(self._type, item)
+        except Invalid as error:
+            # One unreadable object must not hide the others.
+            name = (item.get("metadata") or {}).get("name", "")
+            self._log.error("unreadable object left out", name=name, error=str(error))
+            return None
+
+
+class Informers:
+    """One informer for each kind that somebody asked for, run together.
+
+    async with Tasks(...) as tasks:
+        informers = Informers(client, clock, entropy); informers.follow("Pod", consumer); informers.start(tasks)
+    """
+
+    def __init__(self, client: Client, clock: Clock, entropy: Entropy, metrics: Metrics | None = None) -> None:
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+        self._metrics = metrics or Metrics()
+        self._informers: dict[str, Informer] = {}
+        self._tasks: Tasks | None = None
+
+    def of(self, kind: str, type_: type[Value] | None = None) -> Informer:
+        """The informer of a kind, made when first asked for; `type_` counts only then."""
+        informer = self._informers.get(kind)
+        if informer is None:
+            informer = Informer(
+                self._client, kind_of(kind), self._clock, self._entropy, type_=type_, metrics=self._metrics
+            )
+            self._informers[kind] = informer
+            if self._tasks is not None:
+                self._tasks.supervise(f"watch {kind}", informer.run)
+        return informer
+
+    def follow(self, kind: str, consumer: Consumer) -> Informer:
+        """Subscribe to a kind."""
+        informer = self.of(kind)
+        informer.subscribe(consumer)
+        return informer
+
+    def start(self, tasks: Tasks) -> None:
+        """Run all of them, and whoever joins later, as tasks of that group."""
+        assert self._tasks is None, "started twice"
+        self._tasks = tasks
+        for kind, informer in self._informers.items():
+            tasks.supervise(f"watch {kind}", informer.run)
+
+    def observe(self, kind: str, obj: Object) -> None:
+        """What a write of ours returned, for the informer of that kind if there is one."""
+        informer = self._informers.get(kind)
+        if informer is not None:
+            informer.observe(obj)
+
+    async def synced(self) -> None:
+        """Wait until every kind asked for was listed once."""
+        for informer in list(self._informers.values()):
+            await informer.synced()
+
+
+def _key(value: Any) -> Key:
+    meta: ObjectMeta = value.metadata
+    return meta.namespace, meta.name
+
+
+def _number(resource_version: str) -> int:
+    """Resource versions compare as integers (KEP-5504); anything else counts as older than all."""
+    return int(resource_version) if resource_version.isdecimal() else 0
+
+
+def version_of(value: Any) -> int:
+    """An object's resource version as a number."""
+    return _number(value.metadata.resource_version)
+
+
+def _is_newer(value: Any, known: Any) -> bool:
+    return known is None or version_of(value) == 0 or version_of(value) > version_of(known)
+
+
+def _same(old: Any, new: Any) -> bool:
+    if old is None:
+        return False
+    a, b = old.metadata, new.metadata
+    return bool(a.uid == b.uid and a.resource_version == b.resource_version and a.resource_version)
+
+
+def as_typed(kind: str, obj: Object) -> Any:
+    """The typed value of an object as informers of that kind deliver it. Raises Invalid."""
+    return codec.decode(codec.TYPES.get(kind, Bare), obj)

@@ -1,0 +1,295 @@
+"""Informers against a server that misbehaves, the cache over them, and the committer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.api.meta import Ref
+from dragoman.cluster.cache import Cache
+from dragoman.cluster.commit import Committer
+from dragoman.cluster.watch import Informer, Informers
+from dragoman.effects import Bind, Create, Delete, Emit, Patch
+from dragoman.errors import NotFound, Stale
+from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.tasks import Tasks
+from dragoman.snapshot.change import Gone, Put
+
+
+def pod(name: str, uid: str = "", **spec: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "default", **({"uid": uid} if uid else {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def claim(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+    }
+
+
+def named(changes: list[Any]) -> list[str]:
+    return [f"+{c.object.metadata.name}" if isinstance(c, Put) else f"-{c.name}" for c in changes]
+
+
+@pytest.mark.slow
+def test_an_informer_resumes_and_lists_again_when_it_must(run: Any) -> None:
+    async def body(t: Any) -> None:
+        metrics = Metrics()
+        informers = Informers(t.client, t.clock, t.entropy, metrics)
+        seen: list[Any] = []
+        t.server.put("pods", pod("a"))
+        informers.follow("Pod", seen.extend)
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await informers.synced()
+            assert named(seen) == ["+a"]
+            t.server.put("pods", pod("b"))
+            t.server.remove("pods", "default", "a")
+            await t.until(lambda: len(seen) == 3)
+            assert named(seen) == ["+a", "+b", "-a"]
+            # An ended watch goes on where it was: nothing twice, nothing missed.
+            t.server.drop_watches()
+            t.server.put("pods", pod("c"))
+            await t.until(lambda: len(seen) == 4)
+            assert named(seen)[3:] == ["+c"]
+            # Expired history: listed again, and only differences are told.
+            t.server.drop_watches()
+            t.server.put("pods", pod("d"))
+            t.server.remove("pods", "default", "b")
+            t.server.put("services", pod("not a pod"))
+            t.server.forget_history()
+            await t.until(lambda: len(seen) == 6)
+            assert named(seen)[4:] == ["-b", "+d"]
+            # A second consumer shares the watch and starts with what is known.
+            second: list[Any] = []
+            informers.follow("Pod", second.extend)
+            assert sorted(named(second)) == ["+c", "+d"]
+            assert 'dragoman_informer_lists_total{kind="Pod"} 2.0' in metrics.text().decode()
+            tasks.stop()
+
+    run(body)
+
+
+def test_bookmarks_move_the_place_to_resume_from(run: Any) -> None:
+    async def body(t: Any) -> None:
+        from dragoman.api.kinds import kind_of
+
+        informer = Informer(t.client, kind_of("Pod"), t.clock, t.entropy)
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            tasks.start("run", informer.run())
+            await informer.synced()
+            t.server.bookmark("pods")
+            await t.until(lambda: informer.resource_version == str(t.server.version))
+            tasks.stop()
+
+    run(body)
+
+
+def test_a_failing_server_is_waited_out(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        seen: list[Any] = []
+        t.server.put("pods", pod("a"))
+        for _ in range(3):
+            t.server.answers.append(lambda _: t.status(500, "InternalError", "down"))
+        informers.follow("Pod", seen.extend)
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            for failures in (1, 2, 3):
+                await t.until(lambda: len(t.server.requests) == failures and bool(t.clock._timers))  # noqa: B023
+                t.clock.advance(30)
+            await t.until(lambda: bool(seen))
+            tasks.stop()
+        assert named(seen) == ["+a"]
+
+    run(body)
+
+
+def test_a_kind_that_is_not_served_counts_as_empty(run: Any) -> None:
+    async def body(t: Any) -> None:
+        t.server.served["resource.k8s.io"] = []
+        informers = Informers(t.client, t.clock, t.entropy)
+        informers.of("ResourceClaim")
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await informers.synced()
+            tasks.stop()
+
+    run(body)
+
+
+def test_unreadable_objects_do_not_hide_the_others(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        t.server.put("pods", {"metadata": {"name": "bad"}, "spec": 5})
+        t.server.put("pods", pod("good"))
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.of("Pod")
+            informers.start(tasks)
+            await informers.synced()
+            assert [name for _, name in informers.of("Pod").objects] == ["good"]
+            tasks.stop()
+
+    run(body)
+
+
+def test_the_cache_shows_assumed_effects_until_the_watch_does(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        cache = Cache(informers, ["Pod", "ResourceClaim"])
+        steps: list[list[str]] = []
+        cache.listen(lambda changes, before, after: steps.append(named(list(changes))))
+        t.server.put("pods", pod("p", "uid-p"))
+        made = t.server.put("resourceclaims", claim("c"))
+        committer = Committer(t.client, t.clock, t.entropy, informers=informers)
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await cache.synced()
+            assert steps == [["+c"], ["+p"]] or steps == [["+p"], ["+c"]]
+            reserve = {"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}]}}
+            effects = [
+                Patch(Ref("ResourceClaim", "default", "c", made["metadata"]["uid"]), reserve, subresource="status"),
+                Bind(Ref("Pod", "default", "p", "uid-p"), "node-a"),
+            ]
+
+            def shown() -> tuple[int, str]:
+                snapshot = cache.snapshot
+                reserved = snapshot.claims["default", "c"].status.reserved_for
+                return len(reserved), snapshot.pods["default", "p"].spec.node_name
+
+            # Forgotten: as before.
+            assumption = cache.assume(effects)
+            assert shown() == (1, "node-a")
+            assert list(cache.snapshot.pods_by_node["node-a"]) == [("default", "p")]
+            cache.forget(assumption)
+            assert shown() == (0, "")
+            # Confirmed: stays, across the watch's confirmation too.
+            assumption = cache.assume(effects)
+            outcome = await committer.carry_out(effects)
+            assert outcome.ok
+            cache.confirm(assumption)
+            assert shown() == (1, "node-a")
+            await t.until(lambda: informers.of("Pod").objects["default", "p"].spec.node_name == "node-a")
+            assert shown() == (1, "node-a")
+            assert not cache._overlays
+            # What others write then shows.
+            t.server.put("resourceclaims", claim("c"))
+            await t.until(lambda: shown() == (0, "node-a"))
+            tasks.stop()
+
+    run(body)
+
+
+def test_an_assumption_ends_with_its_object(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        cache = Cache(informers, ["Pod"])
+        t.server.put("pods", pod("p", "uid-p"))
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await cache.synced()
+            cache.assume([Bind(Ref("Pod", "default", "p", "uid-p"), "node-a")])
+            t.server.remove("pods", "default", "p")
+            await t.until(lambda: not cache.snapshot.pods)
+            t.server.put("pods", pod("p", "uid-q"))
+            await t.until(lambda: bool(cache.snapshot.pods))
+            assert cache.snapshot.pods["default", "p"].spec.node_name == ""
+            tasks.stop()
+
+    run(body)
+
+
+def test_the_outcome_says_how_far_it_came(run: Any) -> None:
+    async def body(t: Any) -> None:
+        committer = Committer(t.client, t.clock, t.entropy)
+        made = t.server.put("pods", pod("p"))
+        ref = Ref("Pod", "default", "p", made["metadata"]["uid"])
+        effects = [
+            Patch(ref, {"metadata": {"labels": {"a": "b"}}}),
+            Patch(Ref("Pod", "default", "p", "another incarnation"), {"spec": {}}),
+            Delete(ref),
+        ]
+        outcome = await committer.carry_out(effects)
+        assert (outcome.failed_at, type(outcome.error), len(outcome.written)) == (1, Stale, 1)
+        assert ("pods", "default", "p") in t.server.objects
+        # Versions guard too.
+        now = t.server.objects["pods", "default", "p"]["metadata"]["resourceVersion"]
+        assert (await committer.carry_out([Patch(ref, {}, resource_version=now)])).ok
+        old = await committer.carry_out([Patch(ref, {}, resource_version="1")])
+        assert isinstance(old.error, Stale)
+        missing = await committer.carry_out([Patch(Ref("Pod", "default", "q"), {})])
+        assert isinstance(missing.error, NotFound)
+        # What is gone need not be deleted, and another incarnation must not be.
+        for gone in (Ref("Pod", "default", "q"), Ref("Pod", "default", "p", "another incarnation")):
+            assert (await committer.carry_out([Delete(gone)])).ok
+        assert ("pods", "default", "p") in t.server.objects
+        assert (await committer.carry_out([Delete(ref)])).ok
+        assert ("pods", "default", "p") not in t.server.objects
+
+    run(body)
+
+
+def test_what_was_created_is_known_at_once(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        cache = Cache(informers, ["ResourceClaim"])
+        committer = Committer(t.client, t.clock, t.entropy, informers=informers)
+        t.server.put("resourceclaims", claim("old"))
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await cache.synced()
+            body = claim("x")
+            body["metadata"] = {"generateName": "new-", "namespace": "default"}
+            await committer.carry_out([Create(body)])
+            assert ("default", "new-xxxxx") in cache.snapshot.claims
+            # and goes when the server says so
+            t.server.remove("resourceclaims", "default", "new-xxxxx")
+            await t.until(lambda: ("default", "new-xxxxx") not in cache.snapshot.claims)
+            tasks.stop()
+
+    run(body)
+
+
+def test_equal_events_are_counted_and_floods_are_stopped(run: Any) -> None:
+    async def body(t: Any) -> None:
+        metrics = Metrics()
+        committer = Committer(t.client, t.clock, t.entropy, metrics=metrics)
+
+        def emit(message: str, name: str = "p") -> Emit:
+            return Emit(Ref("Pod", "default", name, "u"), "Warning", "FailedScheduling", message, "dragoman-scheduler")
+
+        def events() -> list[dict[str, Any]]:
+            return [obj for (plural, _, _), obj in sorted(t.server.objects.items()) if plural == "events"]
+
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            tasks.start("events", committer.run())
+            await committer.carry_out([emit("no room")])
+            await t.until(lambda: len(events()) == 1)
+            await committer.carry_out([emit("no room")] * 3)
+            await t.until(lambda: events()[0]["count"] == 4)
+            event = events()[0]
+            assert event["involvedObject"] == {
+                "apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "default", "uid": "u",
+            }  # fmt: skip
+            assert (event["type"], event["reason"], event["message"]) == ("Warning", "FailedScheduling", "no room")
+            assert event["source"] == {"component": "dragoman-scheduler"}
+            # Ten different messages, then they are one.
+            await committer.carry_out([emit(f"message {n}") for n in range(15)])
+            await t.until(lambda: any(e["message"] == "(combined from similar events): message 14" for e in events()))
+            assert len(events()) == 11
+            # 25 for one object, then one in five minutes.
+            await committer.carry_out([emit("no room")] * 100)
+            await t.until(lambda: max(e["count"] for e in events()) == 12)
+            assert 'dragoman_events_lost_total{why="rate"} 94.0' in metrics.text().decode()
+            await committer.carry_out([emit("of another", "q")])
+            await t.until(lambda: any(e["message"] == "of another" for e in events()))
+            tasks.stop()
+
+    run(body)
+
+
+def test_gone_and_put_are_what_consumers_get() -> None:
+    assert named([Gone("Pod", "default", "a")]) == ["-a"]

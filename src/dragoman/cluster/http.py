@@ -74,10 +74,13 @@ class HttpClient:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "",
         timeout: aiohttp.ClientTimeout | None = None,
     ) -> aiohttp.ClientResponse:
         session = await self._session()
         headers = await self._credentials.headers()
+        if accept:
+            headers["Accept"] = accept
         data = None
         if body is not None:
             headers["Content-Type"] = content_type
@@ -143,6 +146,25 @@ class HttpClient:
         """GET /version."""
         answer: Object = await self._call("GET", "/version")
         return answer
+
+    async def table(
+        self, kind: Kind, namespace: str = "", name: str = "", *, field_selector: str = "", label_selector: str = ""
+    ) -> Object:
+        """The server's own table (meta.k8s.io/v1 Table) of one object, or of all that match."""
+        path, _ = await self._at(kind, namespace, name)
+        query = {"fieldSelector": field_selector, "labelSelector": label_selector}
+        accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+        answer: Object = await self._call("GET", path, query=query, accept=accept)
+        return answer
+
+    async def logs(self, name: str, namespace: str, container: str = "") -> str:
+        """What a container of a pod wrote so far."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+        response = await self._send("GET", path, query={"container": container}, accept="text/plain, */*")
+        try:
+            return (await response.read()).decode(errors="replace")
+        finally:
+            response.release()
 
     # ---- the protocol
 

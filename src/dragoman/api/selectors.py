@@ -1,0 +1,348 @@
+"""Does a device match a selector? The environment that Kubernetes gives to CEL expressions over devices.
+
+`compile_selector` makes a Selector of a text, once; `Selector.match` answers for a DeviceView, which
+`device_view` makes of a published device, once. Rules: KEP-4381, k8s.io/dynamic-resource-allocation/cel.
+Never decides what a failing selector means for a claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+
+from dragoman.api.resource import Device, DeviceAttribute
+from dragoman.cel import types as t
+from dragoman.cel.environment import TYPE_NAMES, Environment
+from dragoman.cel.expression import Expression, compile_expression
+from dragoman.cel.faults import EvalError, NoSuchKey, Refused
+from dragoman.cel.reads import Path, paths_read
+from dragoman.cel.stdlib.library import FUNCTIONS
+from dragoman.cel.stdlib.quantity import QUANTITY
+from dragoman.cel.stdlib.semver import SEMVER
+from dragoman.cel.types import Type
+from dragoman.cel.values import TYPE_OF, Value, type_name
+from dragoman.values.names import split_qualified
+from dragoman.values.quantity import Quantity
+from dragoman.values.semver import Semver
+
+EXPRESSION_MAX: Final = 10 * 1024
+"""Bytes of an expression (resource.k8s.io/v1 CELSelectorExpressionMaxLength)."""
+
+COST_MAX: Final = 1_000_000
+"""CELSelectorExpressionMaxCost, for the static estimate and at run time."""
+
+# ---- the device as expressions see it
+
+
+class Domains(dict[str, dict[str, Value]]):
+    """Domain to names to values; looking up an unknown domain gives an empty map, `in` does not."""
+
+    __slots__ = ()
+
+    def __missing__(self, domain: str) -> dict[str, Value]:
+        return _EMPTY
+
+
+_EMPTY: Final[dict[str, Value]] = {}
+
+
+class DeviceView:
+    """A device as expressions see it. `fault` is why no expression can be evaluated on it, or None.
+
+    Raised for the device as a whole, whether the expression reads the faulty attribute or not, as upstream does.
+    """
+
+    __slots__ = ("allow_multiple_allocations", "attributes", "capacity", "driver", "fault")
+
+    cel_fields: ClassVar[dict[str, str]] = {
+        "driver": "driver",
+        "attributes": "attributes",
+        "capacity": "capacity",
+        "allowMultipleAllocations": "allow_multiple_allocations",
+    }
+
+    def __init__(
+        self,
+        driver: str,
+        attributes: Domains,
+        capacity: Domains,
+        *,
+        allow_multiple_allocations: bool = False,
+        fault: str | None = None,
+    ) -> None:
+        self.driver = driver
+        self.attributes = attributes
+        self.capacity = capacity
+        self.allow_multiple_allocations = allow_multiple_allocations
+        self.fault = fault
+
+
+def device_view(device: Device, driver: str) -> DeviceView:
+    """Makes the view of a device that a driver published; names without a domain are in the driver's."""
+    attributes = Domains()
+    capacity = Domains()
+    fault: str | None = None
+    for key, attribute in device.attributes.items():
+        domain, name = split_qualified(key, driver)
+        try:
+            attributes.setdefault(domain, {})[name] = attribute_value(attribute)
+        except ValueError as error:
+            fault = fault or f"attribute {key}: {error}"
+    for key, amount in device.capacity.items():
+        domain, name = split_qualified(key, driver)
+        capacity.setdefault(domain, {})[name] = amount.value or _ZERO
+    return DeviceView(
+        driver,
+        attributes,
+        capacity,
+        allow_multiple_allocations=bool(device.allow_multiple_allocations),
+        fault=fault,
+    )
+
+
+_ZERO: Final = Quantity(0)
+
+
+def attribute_value(attribute: DeviceAttribute) -> Value:
+    """The one value of an attribute: int, bool, str, Semver or a tuple of them. Raises ValueError."""
+    if attribute.ints is not None:
+        return attribute.ints
+    if attribute.bools is not None:
+        return attribute.bools
+    if attribute.strings is not None:
+        return attribute.strings
+    if attribute.versions is not None:
+        return tuple(_version(text) for text in attribute.versions)
+    if attribute.int_ is not None:
+        return attribute.int_
+    if attribute.bool_ is not None:
+        return attribute.bool_
+    if attribute.string is not None:
+        return attribute.string
+    if attribute.version is not None:
+        return _version(attribute.version)
+    raise ValueError("unsupported attribute value")
+
+
+def _version(text: str) -> Semver:
+    try:
+        return Semver.parse(text)
+    except ValueError as error:
+        raise ValueError(f"parse semantic version: {error}") from None
+
+
+# ---- environments
+
+_DEVICE: Final = t.struct("kubernetes.DRADevice")
+TYPE_OF[DeviceView] = _DEVICE
+TYPE_OF[Domains] = t.map_of(t.STRING, t.DYN)
+
+
+class Mode(msgspec.Struct, frozen=True):
+    """Which environment: `new` honours the gates and is for objects that are written, stored has everything."""
+
+    new: bool = False
+    list_attributes: bool = True
+    consumable_capacity: bool = True
+
+
+STORED: Final = Mode()
+
+
+@lru_cache(maxsize=8)
+def environment(mode: Mode) -> Environment:
+    """The environment of a mode: the variable `device` and Kubernetes' functions."""
+    lists = not mode.new or mode.list_attributes
+    shares = not mode.new or mode.consumable_capacity
+    attribute = t.DYN if lists else t.ANY
+    fields: dict[str, Type] = {
+        "driver": t.STRING,
+        "attributes": t.map_of(t.STRING, t.map_of(t.STRING, attribute)),
+        "capacity": t.map_of(t.STRING, t.map_of(t.STRING, QUANTITY)),
+    }
+    if shares:
+        fields["allowMultipleAllocations"] = t.BOOL
+    functions = FUNCTIONS if lists else {name: found for name, found in FUNCTIONS.items() if name != "includes"}
+    return Environment(
+        variables={"device": _DEVICE},
+        functions=functions,
+        type_names={**TYPE_NAMES, "kubernetes.Quantity": QUANTITY, "kubernetes.Semver": SEMVER},
+        fields={_DEVICE.name: fields},
+    )
+
+
+# ---- outcomes
+
+
+class SelectorInvalid(msgspec.Struct, frozen=True):
+    """The text is no selector. message has position and caret where there are any; line and column count from 1.
+
+    kind: length, syntax, compile, result or cost.
+    """
+
+    expression: str
+    kind: str
+    message: str
+    line: int = 0
+    column: int = 0
+
+
+class SelectorFailed(msgspec.Struct, frozen=True):
+    """A selector could not be evaluated on a device.
+
+    attribute is what the device lacks, if that is the cause: `domain/name` as far as the expression tells the domain.
+    near is a name that it has and that looks alike, written the same way.
+    """
+
+    expression: str
+    message: str
+    line: int = 0
+    column: int = 0
+    attribute: str | None = None
+    near: str | None = None
+
+
+Answer: TypeAlias = bool | SelectorFailed
+
+
+class Reads(msgspec.Struct, frozen=True):
+    """What a selector can read of a device.
+
+    attributes and capacity hold (domain, name) pairs, name None for everything in the domain; None for all domains.
+    """
+
+    driver: bool
+    allow_multiple_allocations: bool
+    attributes: frozenset[tuple[str, str | None]] | None
+    capacity: frozenset[tuple[str, str | None]] | None
+
+    def key(self, view: DeviceView) -> tuple[object, ...]:
+        """Equal for two devices if the selector cannot tell them apart. Hashable."""
+        if view.fault is not None:
+            return (view.fault,)
+        return (
+            view.driver if self.driver else None,
+            view.allow_multiple_allocations if self.allow_multiple_allocations else None,
+            _tuple_of(view.attributes, self.attributes),
+            _tuple_of(view.capacity, self.capacity),
+        )
+
+
+def _tuple_of(domains: Domains, wanted: frozenset[tuple[str, str | None]] | None) -> tuple[object, ...]:
+    if wanted is None:
+        return tuple((domain, _all_of(values)) for domain, values in sorted(domains.items()))
+    if not wanted:
+        return ()
+    return tuple(
+        _all_of(domains[domain]) if name is None else _told_apart(domains[domain].get(name, _ABSENT))
+        for domain, name in sorted(wanted, key=str)
+    )
+
+
+_ABSENT: Final = object()
+
+
+def _all_of(values: dict[str, Value]) -> tuple[object, ...]:
+    return tuple((name, _told_apart(value)) for name, value in sorted(values.items()))
+
+
+def _told_apart(value: Value) -> object:
+    """The value with its kind: Python takes True for 1, expressions do not."""
+    kind = value.__class__
+    if kind is tuple:
+        return (kind, value, tuple(element.__class__ for element in value))
+    return (kind, value, value.as_int64() is None) if kind is Quantity else (kind, value)
+
+
+def _reads(paths: frozenset[Path]) -> Reads:
+    whole = () in paths
+    return Reads(
+        driver=whole or ("driver",) in paths,
+        allow_multiple_allocations=whole or ("allowMultipleAllocations",) in paths,
+        attributes=None if whole else _pairs("attributes", paths),
+        capacity=None if whole else _pairs("capacity", paths),
+    )
+
+
+def _pairs(field: str, paths: frozenset[Path]) -> frozenset[tuple[str, str | None]] | None:
+    if (field,) in paths:
+        return None
+    return frozenset((p[1], p[2] if len(p) > 2 else None) for p in paths if p[0] == field)
+
+
+class Selector:
+    """A compiled selector: `reads` says what it can read, `type` its static type."""
+
+    __slots__ = ("_places", "_run", "expression", "reads", "type")
+
+    def __init__(self, compiled: Expression) -> None:
+        self.expression = compiled.text
+        self.type = compiled.type
+        self._run: Callable[[DeviceView], Value] = compiled.program
+        paths, self._places = paths_read(compiled.tree, "device")
+        self.reads = _reads(paths)
+
+    def match(self, view: DeviceView) -> Answer:
+        """True or false, or why there is no answer."""
+        found = self.value(view)
+        if found is True or found is False:
+            return bool(found)
+        if isinstance(found, SelectorFailed):
+            return found
+        return SelectorFailed(self.expression, f"CEL result of type {type_name(found)} could not be converted to bool")
+
+    def value(self, view: DeviceView) -> Value:
+        """What the expression evaluates to, as a value of `dragoman.cel.values`, or a SelectorFailed."""
+        if view.fault is not None:
+            return SelectorFailed(self.expression, view.fault)
+        try:
+            return self._run(view)
+        except EvalError as error:
+            return self._failed(error)
+        except RecursionError:
+            return SelectorFailed(self.expression, "expression is nested too deeply")
+
+    def _failed(self, error: EvalError) -> SelectorFailed:
+        line, column = position(self.expression, error.offset)
+        if not isinstance(error, NoSuchKey):
+            return SelectorFailed(self.expression, error.message, line, column)
+        path = self._places.get(error.offset, ())
+        name = f"{path[1]}/{path[2]}" if len(path) == 3 else error.key
+        near = _near(error.key, error.known)
+        if near and len(path) == 3:
+            near = f"{path[1]}/{near}"
+        return SelectorFailed(self.expression, error.message, line, column, attribute=name, near=near)
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    """Line and column of an offset, both from 1; zeros if there is none."""
+    if offset < 0:
+        return 0, 0
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+def _near(name: str, known: tuple[str, ...]) -> str | None:
+    """A known name that somebody may have meant."""
+    found = get_close_matches(name.lower(), [key.lower() for key in known], n=1, cutoff=0.7)
+    return next((key for key in known if found and key.lower() == found[0]), None)
+
+
+@lru_cache(maxsize=4096)
+def compile_selector(expression: str, mode: Mode = STORED) -> Selector | SelectorInvalid:
+    """The selector of a text, cached. With mode.new the length and the worst-case cost are judged too."""
+    try:
+        compiled = compile_expression(expression, environment(mode))
+    except Refused as refused:
+        issue = refused.issues[0]
+        line, column = position(expression, issue.offset)
+        kind = "syntax" if issue.message.startswith("Syntax error") else "compile"
+        return SelectorInvalid(expression, kind, f"compilation failed: {refused}", line, column)
+    if compiled.type != t.BOOL and not t.is_dyn(compiled.type):
+        what = f"must evaluate to bool or the unknown type, not {t.show(compiled.type)}"
+        return SelectorInvalid(expression, "result", what)
+    return Selector(compiled)

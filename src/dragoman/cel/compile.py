@@ -1,0 +1,850 @@
+"""How does a checked tree become something that runs fast? One Python closure for each node.
+
+Closures instead of generated source, since CPython refuses deeply nested source. Constant parts are evaluated once,
+attribute paths and comparisons with constants have closures of their own, chains of `&&` are flat. Never counts
+cost: `meter` does, for the few expressions whose cost is not known to be small beforehand.
+
+A closure takes the frame, a list with one slot for each variable, and returns a value or raises EvalError.
+"""
+
+from __future__ import annotations
+
+import operator as python
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Final
+
+from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, MapLit, Node, Select
+from dragoman.cel.environment import Environment
+from dragoman.cel.faults import EvalError, NoSuchKey, NoSuchOverload
+from dragoman.cel.functions import Overload, Run, dispatch
+from dragoman.cel.stdlib.operators import greater, greater_equal, index, less, less_equal
+from dragoman.cel.stdlib.optionals import index_optional
+from dragoman.cel.types import Type, is_dyn_or_error
+from dragoman.cel.values import NONE, TYPE_OF, Optional, Value, equal, map_key, map_keys, type_name
+
+Frame = list[Value]
+Code = Callable[[Frame], Value]
+
+_UNSET: Final = object()
+
+
+class Program:
+    """A compiled expression: call it with the values of the environment's variables, in that order."""
+
+    __slots__ = ("code", "slots", "variables")
+
+    def __init__(self, code: Code, variables: int, slots: int) -> None:
+        self.code = code
+        self.variables = variables
+        self.slots = [None] * (slots - variables)
+
+    def __call__(self, *values: Value) -> Value:
+        return self.code([*values, *self.slots])
+
+
+def compile_program(node: Node, environment: Environment) -> Program:
+    """Closures for a tree that `check` has annotated."""
+    compiler = _Compiler(environment)
+    code = compiler.code(node)
+    return Program(code, len(environment.variables), compiler.slots)
+
+
+def selected(operand: Value, field: str, offset: int) -> Value:
+    """operand.field at run time, where nothing is known about the operand."""
+    if isinstance(operand, dict):
+        try:
+            return operand[field]
+        except KeyError:
+            raise missing(operand, field, offset) from None
+    if operand.__class__ is Optional:
+        if not operand.present:
+            return NONE
+        return select_optional(operand.value, field)
+    if TYPE_OF[operand.__class__].kind == "struct" and hasattr(operand, "cel_fields") and field in operand.cel_fields:
+        return getattr(operand, operand.cel_fields[field])
+    raise NoSuchOverload(f"no such overload: {type_name(operand)}.{field}", offset)
+
+
+def select_optional(operand: Value, field: str) -> Value:
+    """operand.?field."""
+    if isinstance(operand, dict):
+        try:
+            return Optional(operand[field])
+        except KeyError:
+            return NONE
+    if operand.__class__ is Optional:
+        return select_optional(operand.value, field) if operand.present else NONE
+    if hasattr(operand, "cel_fields"):
+        found = operand.cel_fields.get(field)
+        return NONE if found is None else Optional(getattr(operand, found))
+    raise NoSuchOverload
+
+
+def present(operand: Value, field: str) -> bool:
+    """has(operand.field)."""
+    if isinstance(operand, dict):
+        return field in operand or hasattr(operand, "__missing__")
+    if operand.__class__ is Optional:
+        return operand.present and present(operand.value, field)
+    if hasattr(operand, "cel_fields"):
+        return field in operand.cel_fields
+    raise NoSuchOverload
+
+
+def missing(entries: dict[Value, Value], field: str, offset: int) -> NoSuchKey:
+    """The error for a key that is not there."""
+    return NoSuchKey(field, offset, tuple(key for key in entries if key.__class__ is str))
+
+
+def iterated(value: Value) -> Iterable[Value]:
+    """What a loop over the value yields, one variable."""
+    if value.__class__ is tuple:
+        found: tuple[Value, ...] = value
+        return found
+    if isinstance(value, dict):
+        return map_keys(value)
+    raise EvalError(f"got '{_go_name(value)}', expected iterable type")
+
+
+def iterated_pairs(value: Value) -> Iterable[tuple[Value, Value]]:
+    """What a loop over the value yields, two variables."""
+    if value.__class__ is tuple:
+        return enumerate(value)
+    if isinstance(value, dict):
+        return zip(map_keys(value), value.values(), strict=True)
+    raise EvalError(f"unsupported comprehension range type: {_go_name(value)}")
+
+
+_GO_NAMES: Final = {
+    "bool": "types.Bool",
+    "int": "types.Int",
+    "uint": "types.Uint",
+    "double": "types.Double",
+    "string": "types.String",
+    "bytes": "types.Bytes",
+    "null_type": "types.Null",
+    "google.protobuf.Timestamp": "types.Timestamp",
+    "google.protobuf.Duration": "types.Duration",
+    "optional_type": "*types.Optional",
+    "type": "*types.Type",
+    "kubernetes.Semver": "cel.Semver",
+    "kubernetes.Quantity": "cel.Quantity",
+}
+
+
+def _go_name(value: Value) -> str:
+    """The kind as cel-go's messages call it."""
+    return _GO_NAMES.get(type_name(value), type_name(value))
+
+
+def put_entry(entries: dict[Value, Value], key: Value, value: Value, *, optional: bool, offset: int) -> None:
+    """Adds an entry of a map literal."""
+    kept = map_key(key)
+    if optional:
+        if value.__class__ is not Optional:
+            raise EvalError(f"cannot initialize optional entry '{key}' from non-optional value", offset)
+        if not value.present:
+            entries.pop(kept, None)
+            return
+        value = value.value
+    entries[kept] = value
+
+
+def _raising(error: EvalError) -> Code:
+    def code(_: Frame) -> Value:
+        raise error
+
+    return code
+
+
+def _placed(error: EvalError, offset: int) -> EvalError:
+    """The error with a position, if it had none."""
+    if error.offset < 0:
+        error.offset = offset
+    return error
+
+
+def _placing(code: Code, offset: int) -> Code:
+    """The same, with a position for errors that have none."""
+
+    def placed(frame: Frame) -> Value:
+        try:
+            return code(frame)
+        except EvalError as error:
+            raise _placed(error, offset) from None
+
+    return placed
+
+
+def _attribute(operand: Code, field: str) -> Code:
+    """A field of an object type: an attribute of the Python object, found by the name that its class gives."""
+    get = attrgetter(field if field.islower() else _snake(field))
+
+    def code(frame: Frame) -> Value:
+        return get(operand(frame))
+
+    return code
+
+
+def _snake(field: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in field)
+
+
+def _entry(operand: Code, key: str, offset: int) -> Code:
+    """An entry of a map under a constant string."""
+
+    def code(frame: Frame) -> Value:
+        entries = operand(frame)
+        try:
+            return entries[key]
+        except KeyError:
+            raise missing(entries, key, offset) from None
+
+    return code
+
+
+def _called(run: Run, codes: list[Code], offset: int) -> Code:
+    """A call of a function on evaluated arguments."""
+    if len(codes) == 1:
+        (only,) = codes
+
+        def unary(frame: Frame) -> Value:
+            value = only(frame)
+            try:
+                return run(value)
+            except EvalError as error:
+                raise _placed(error, offset) from None
+
+        return unary
+    if len(codes) == 2:
+        left, right = codes
+
+        def binary(frame: Frame) -> Value:
+            one = left(frame)
+            two = right(frame)
+            try:
+                return run(one, two)
+            except EvalError as error:
+                raise _placed(error, offset) from None
+
+        return binary
+
+    def code(frame: Frame) -> Value:
+        values = [argument(frame) for argument in codes]
+        try:
+            return run(*values)
+        except EvalError as error:
+            raise _placed(error, offset) from None
+
+    return code
+
+
+def _is_safe(overloads: tuple[Overload, ...], node: Call) -> bool:
+    """Whether the static types make checks of the kinds at run time superfluous."""
+    if not node.overloads:
+        return False
+    operands = [operand.type for operand in node.operands()]
+    return all(
+        _is_certain(wanted, given)
+        for overload in overloads
+        for wanted, given in zip(overload.args, operands, strict=True)
+    )
+
+
+def _is_certain(wanted: Type, given: Type) -> bool:
+    return wanted.kind in ("dyn", "any", "param") or (not is_dyn_or_error(given) and given.kind != "null")
+
+
+def _all_of(codes: tuple[Code, ...], offset: int) -> Code:
+    """`&&`: false wins over errors, wherever it stands."""
+    if len(codes) == 2:
+        left, right = codes
+
+        def both(frame: Frame) -> Value:
+            try:
+                one = left(frame)
+            except EvalError as error:
+                if _is_false(right, frame):
+                    return False
+                raise error from None
+            if one is False:
+                return False
+            two = right(frame)
+            if two is False:
+                return False
+            if one is True and two is True:
+                return True
+            raise _no_logic("_&&_", offset)
+
+        return both
+
+    def code(frame: Frame) -> Value:
+        failed: EvalError | None = None
+        for term in codes:
+            try:
+                value = term(frame)
+            except EvalError as error:
+                failed = failed or error
+                continue
+            if value is False:
+                return False
+            if value is not True:
+                failed = failed or _no_logic("_&&_", offset)
+        if failed is not None:
+            raise failed
+        return True
+
+    return code
+
+
+def _is_false(code: Code, frame: Frame) -> bool:
+    try:
+        return code(frame) is False
+    except EvalError:
+        return False
+
+
+def _any_of(codes: tuple[Code, ...], offset: int) -> Code:
+    """`||`: true wins over errors, wherever it stands."""
+
+    def code(frame: Frame) -> Value:
+        failed: EvalError | None = None
+        for term in codes:
+            try:
+                value = term(frame)
+            except EvalError as error:
+                failed = failed or error
+                continue
+            if value is True:
+                return True
+            if value is not False:
+                failed = failed or _no_logic("_||_", offset)
+        if failed is not None:
+            raise failed
+        return False
+
+    return code
+
+
+def _no_logic(function: str, offset: int) -> NoSuchOverload:
+    return NoSuchOverload(f"no such overload: no matching overload for '{function}'", offset)
+
+
+def _equality(left: Code, right: Code, constant: Value, offset: int) -> Code:
+    """`==`; with a constant string, int or bool on the right it is one Python comparison."""
+    if constant.__class__ is str or constant.__class__ is int or constant.__class__ is bool:
+        kind = constant.__class__
+
+        def quick(frame: Frame) -> Value:
+            value = left(frame)
+            if value.__class__ is kind:
+                return value == constant
+            try:
+                return equal(value, constant)
+            except EvalError as error:
+                raise _placed(error, offset) from None
+
+        return quick
+    return _called(equal, [left, right], offset)
+
+
+_ORDERINGS: Final[dict[str, Callable[[Value, Value], bool]]] = {
+    "_<_": less,
+    "_<=_": less_equal,
+    "_>_": greater,
+    "_>=_": greater_equal,
+}
+_PYTHON_ORDERINGS: Final[dict[str, Callable[[Value, Value], bool]]] = {
+    "_<_": python.lt,
+    "_<=_": python.le,
+    "_>_": python.gt,
+    "_>=_": python.ge,
+}
+
+
+def _ordering(function: str, left: Code, right: Code, constants: dict[Code, Value], offset: int) -> Code:
+    """`<` and its like; with a constant int or string on the right it is one Python comparison."""
+    constant = constants.get(right, _UNSET)
+    run = _ORDERINGS[function]
+    if constant.__class__ is not int and constant.__class__ is not str:
+        return _called(run, [left, right], offset)
+    kind = constant.__class__
+    direct = _PYTHON_ORDERINGS[function]
+
+    def code(frame: Frame) -> Value:
+        value = left(frame)
+        if value.__class__ is kind:
+            return direct(value, constant)
+        try:
+            return run(value, constant)
+        except EvalError as error:
+            raise _placed(error, offset) from None
+
+    return code
+
+
+def _among(left: Code, among: frozenset[str]) -> Code:
+    """`in` with a constant list of strings."""
+
+    def code(frame: Frame) -> Value:
+        value = left(frame)
+        return value.__class__ is str and value in among
+
+    return code
+
+
+def _with_pairs(values: Value, frame: Frame, second: int) -> Iterable[Value]:
+    """The values of the first variable of a loop; the second one, if there is one, is put into its slot."""
+    return iterated(values) if second < 0 else _paired(values, frame, second)
+
+
+def _paired(values: Value, frame: Frame, second: int) -> Iterable[Value]:
+    for one, frame[second] in iterated_pairs(values):
+        yield one
+
+
+class _Compiler:
+    __slots__ = ("constants", "environment", "lazy", "scopes", "slots")
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.scopes: list[dict[str, int]] = [{name: slot for slot, name in enumerate(environment.variables)}]
+        self.slots = len(environment.variables)
+        self.constants: dict[Code, Value] = {}
+        self.lazy: dict[int, Code] = {}
+
+    def code(self, node: Node) -> Code:
+        match node:
+            case Const():
+                return self.constant(node.value)
+            case Ident():
+                return self.ident(node)
+            case Select():
+                return self.select(node)
+            case Call():
+                return self.call(node)
+            case ListLit():
+                return self.list_literal(node)
+            case MapLit():
+                return self.map_literal(node)
+            case Fold():
+                return _FOLDS.get(node.macro, _Compiler.fold)(self, node)
+        return _raising(EvalError(f"unknown type: {type(node).__name__}", node.offset))
+
+    def constant(self, value: Value) -> Code:
+        def code(_: Frame) -> Value:
+            return value
+
+        self.constants[code] = value
+        return code
+
+    def folded(self, run: Run, *codes: Code) -> Code | None:
+        """A constant if all arguments are, and computing it works."""
+        if not all(code in self.constants for code in codes):
+            return None
+        try:
+            return self.constant(run(*(self.constants[code] for code in codes)))
+        except EvalError:
+            return None
+
+    def slot(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+    # ---- names and fields
+
+    def ident(self, node: Ident) -> Code:
+        name = node.name
+        scopes = self.scopes[:1] if name.startswith(".") else self.scopes
+        for scope in reversed(scopes):
+            slot = scope.get(name.removeprefix("."))
+            if slot is not None:
+                return self.variable(slot)
+        return _raising(EvalError(f"no such attribute(s): {name}: undeclared reference", node.offset))
+
+    def variable(self, slot: int) -> Code:
+        init = self.lazy.get(slot)
+        if init is None:
+            return lambda frame: frame[slot]
+
+        def code(frame: Frame) -> Value:
+            value = frame[slot]
+            if value is _UNSET:
+                value = frame[slot] = init(frame)
+            return value
+
+        return code
+
+    def select(self, node: Select) -> Code:
+        operand = self.code(node.operand)
+        field, offset = node.field, node.offset
+        if node.test_only:
+            return self.presence(operand, field, offset)
+        kind = node.operand.type
+        if kind.kind == "struct":
+            return _attribute(operand, field)
+        if kind.kind == "map":
+            return _entry(operand, field, offset)
+
+        def code(frame: Frame) -> Value:
+            return selected(operand(frame), field, offset)
+
+        return code
+
+    def presence(self, operand: Code, field: str, offset: int) -> Code:
+        def code(frame: Frame) -> Value:
+            value = operand(frame)
+            if value.__class__ is dict:
+                return field in value
+            try:
+                return present(value, field)
+            except EvalError as error:
+                raise _placed(error, offset) from None
+
+        return code
+
+    # ---- calls
+
+    def call(self, node: Call) -> Code:
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node)
+        if node.target is not None and len(node.args) == 1 and node.function in ("or", "orValue"):
+            return self.optional_or(node)
+        codes = [self.code(operand) for operand in node.operands()]
+        run = self.run(node, len(codes))
+        if run is None:
+            return _raising(EvalError(f"unbound function: {node.function}: no such overload", node.offset))
+        return self.folded(run, *codes) or _called(run, codes, node.offset)
+
+    def run(self, node: Call, count: int) -> Run | None:
+        """What to run: directly where the static types leave no choice, by the kinds of values otherwise."""
+        declared = self.environment.functions.get(node.function, ())
+        is_member = node.target is not None
+        overloads = tuple(
+            overload
+            for overload in declared
+            if len(overload.args) == count
+            and overload.member == is_member
+            and (not node.overloads or overload.id in node.overloads)
+        )
+        if not overloads:
+            return None
+        runs = {overload.run for overload in overloads}
+        if len(runs) == 1 and _is_safe(overloads, node):
+            return overloads[0].run
+        return dispatch(overloads)
+
+    def optional_or(self, node: Call) -> Code:
+        assert node.target is not None
+        left, right = self.code(node.target), self.code(node.args[0])
+        offset = node.offset
+        unwrap = node.function == "orValue"
+
+        def code(frame: Frame) -> Value:
+            value = left(frame)
+            if value.__class__ is not Optional:
+                raise NoSuchOverload(offset=offset)
+            if value.present:
+                return value.value if unwrap else value
+            return right(frame)
+
+        return code
+
+    def conjunction(self, node: Call) -> Code:
+        return self.chain(node, _all_of, stop=False)
+
+    def disjunction(self, node: Call) -> Code:
+        return self.chain(node, _any_of, stop=True)
+
+    def chain(self, node: Call, join: Callable[[tuple[Code, ...], int], Code], *, stop: bool) -> Code:
+        """A flat chain without its constant terms: one that decides alone is the answer, the others say nothing."""
+        codes = [self.code(arg) for arg in node.args]
+        if any(self.constants.get(code) is stop for code in codes):
+            return self.constant(stop)
+        left = tuple(code for code in codes if self.constants.get(code) is not (not stop))
+        if not left:
+            return self.constant(not stop)
+        return join(left, node.offset)
+
+    def conditional(self, node: Call) -> Code:
+        test, then, other = (self.code(arg) for arg in node.args)
+        if test in self.constants:
+            decided = self.constants[test]
+            if decided is True or decided is False:
+                return then if decided else other
+        offset = node.offset
+
+        def code(frame: Frame) -> Value:
+            decided = test(frame)
+            if decided is True:
+                return then(frame)
+            if decided is False:
+                return other(frame)
+            raise NoSuchOverload("no such overload: no matching overload for '_?_:_'", offset)
+
+        return code
+
+    def equality(self, node: Call) -> Code:
+        left, right = (self.code(arg) for arg in node.args)
+        return self.folded(equal, left, right) or _equality(left, right, self.constants.get(right, _UNSET), node.offset)
+
+    def ordering(self, node: Call) -> Code:
+        left, right = (self.code(arg) for arg in node.args)
+        run = self.run(node, 2)
+        if run is None:
+            return _raising(NoSuchOverload(offset=node.offset))
+        run = _ORDERINGS[node.function]
+        return self.folded(run, left, right) or _ordering(node.function, left, right, self.constants, node.offset)
+
+    def membership(self, node: Call) -> Code:
+        left, right = (self.code(arg) for arg in node.args)
+        run = next(iter(self.environment.functions["@in"])).run
+        found = self.folded(run, left, right)
+        if found:
+            return found
+        among = self.constants.get(right, _UNSET)
+        if among.__class__ is tuple and among and all(element.__class__ is str for element in among):
+            return _among(left, frozenset(among))
+        return _called(run, [left, right], node.offset)
+
+    def indexing(self, node: Call) -> Code:
+        left, right = (self.code(arg) for arg in node.args)
+        operand, key = node.args
+        offset = node.offset
+        if operand.type.kind == "map" and isinstance(key, Const) and key.value.__class__ is str:
+            return self.folded(index, left, right) or _entry(left, key.value, offset)
+        if operand.type.kind == "opaque":
+            return _called(index_optional, [left, right], offset)
+
+        def run(one: Value, two: Value) -> Value:
+            if one.__class__ is Optional:
+                return index_optional(one, two)
+            return index(one, two)
+
+        return self.folded(run, left, right) or _called(run, [left, right], offset)
+
+    def optional_select(self, node: Call) -> Code:
+        operand = self.code(node.args[0])
+        field = node.args[1]
+        assert isinstance(field, Const)
+        name: str = field.value
+        offset = node.offset
+
+        def code(frame: Frame) -> Value:
+            value = operand(frame)
+            if value.__class__ is dict:
+                return Optional(value[name]) if name in value else NONE
+            try:
+                return select_optional(value, name)
+            except EvalError as error:
+                raise _placed(error, offset) from None
+
+        return code
+
+    # ---- literals
+
+    def list_literal(self, node: ListLit) -> Code:
+        codes = [self.code(element) for element in node.elements]
+        if not node.optional:
+            return self.folded(lambda *values: values, *codes) or (lambda frame: tuple([code(frame) for code in codes]))
+        marked = [(code, at in node.optional) for at, code in enumerate(codes)]
+        offset = node.offset
+
+        def code(frame: Frame) -> Value:
+            found: list[Value] = []
+            for element, optional in marked:
+                value = element(frame)
+                if not optional:
+                    found.append(value)
+                elif value.__class__ is not Optional:
+                    raise EvalError("cannot initialize optional list element from non-optional value", offset)
+                elif value.present:
+                    found.append(value.value)
+            return tuple(found)
+
+        return code
+
+    def map_literal(self, node: MapLit) -> Code:
+        entries = [
+            (self.code(key), self.code(value), at in node.optional) for at, (key, value) in enumerate(node.entries)
+        ]
+        offset = node.offset
+
+        def code(frame: Frame) -> Value:
+            found: dict[Value, Value] = {}
+            for key_code, value_code, optional in entries:
+                key = key_code(frame)
+                value = value_code(frame)
+                put_entry(found, key, value, optional=optional, offset=offset)
+            return found
+
+        if not node.optional and all(key in self.constants and value in self.constants for key, value, _ in entries):
+            try:
+                return self.constant(code([]))
+            except EvalError:
+                return code
+        return code
+
+    # ---- loops
+
+    def within(self, names: dict[str, int], node: Node) -> Code:
+        self.scopes.append(names)
+        code = self.code(node)
+        self.scopes.pop()
+        return code
+
+    def fold(self, node: Fold) -> Code:
+        """Any loop, as the language defines it."""
+        values, init = self.code(node.range), self.code(node.init)
+        one, two, accu = self.slot(), self.slot(), self.slot()
+        names = {node.accu: accu, node.var: one} | ({node.var2: two} if node.var2 else {})
+        condition = self.within(names, node.condition)
+        step = self.within(names, node.step)
+        result = self.within({node.accu: accu}, node.result)
+        pairs = bool(node.var2)
+
+        def code(frame: Frame) -> Value:
+            frame[accu] = init(frame)
+            if pairs:
+                for frame[one], frame[two] in iterated_pairs(values(frame)):
+                    if not condition(frame):
+                        break
+                    frame[accu] = step(frame)
+            else:
+                for frame[one] in iterated(values(frame)):
+                    if not condition(frame):
+                        break
+                    frame[accu] = step(frame)
+            return result(frame)
+
+        return _placing(code, node.offset)
+
+    def quantifier(self, node: Fold) -> Code:
+        """all and exists: an error counts only if no element decides."""
+        assert isinstance(node.step, Call)
+        stop = node.macro == "exists"
+        values, one, two, predicate = self.loop(node, node.step.args[1])
+        pairs = two if node.var2 else -1
+        offset = node.offset
+
+        def code(frame: Frame) -> Value:
+            failed: EvalError | None = None
+            for frame[one] in _with_pairs(values(frame), frame, pairs):
+                try:
+                    value = predicate(frame)
+                except EvalError as error:
+                    failed = failed or error
+                    continue
+                if value is stop:
+                    return stop
+                if value is not (not stop):
+                    failed = failed or NoSuchOverload(offset=offset)
+            if failed is not None:
+                raise failed
+            return not stop
+
+        return _placing(code, offset)
+
+    def loop(self, node: Fold, body: Node) -> tuple[Code, int, int, Code]:
+        """Range, slots of the variables, and body."""
+        values = self.code(node.range)
+        one, two = self.slot(), self.slot()
+        names = {node.var: one} | ({node.var2: two} if node.var2 else {})
+        return values, one, two, self.within(names, body)
+
+    def exists_one(self, node: Fold) -> Code:
+        assert isinstance(node.step, Call)
+        values, one, two, predicate = self.loop(node, node.step.args[0])
+        pairs = two if node.var2 else -1
+        offset = node.offset
+
+        def code(frame: Frame) -> Value:
+            count = 0
+            for frame[one] in _with_pairs(values(frame), frame, pairs):
+                value = predicate(frame)
+                if value is True:
+                    count += 1
+                elif value is not False:
+                    raise NoSuchOverload(offset=offset)
+            return count == 1
+
+        return _placing(code, offset)
+
+    def collected(self, node: Fold) -> Code:
+        """map, filter and transformList."""
+        assert isinstance(node.step, Call)
+        step = node.step
+        test = None
+        if step.function == "_?_:_":
+            test, step = step.args[0], step.args[1]  # type: ignore[assignment]
+        assert isinstance(step, Call)
+        added = step.args[1]
+        assert isinstance(added, ListLit)
+        values, one, two, element = self.loop(node, added.elements[0])
+        names = {node.var: one} | ({node.var2: two} if node.var2 else {})
+        keeps = self.within(names, test) if test is not None else self.constant(True)
+        pairs = two if node.var2 else -1
+        offset = node.offset
+
+        def code(frame: Frame) -> Value:
+            found: list[Value] = []
+            for frame[one] in _with_pairs(values(frame), frame, pairs):
+                kept = keeps(frame)
+                if kept is True:
+                    found.append(element(frame))
+                elif kept is not False:
+                    raise NoSuchOverload(offset=offset)
+            return tuple(found)
+
+        return _placing(code, offset)
+
+    def bind(self, node: Fold) -> Code:
+        """cel.bind: evaluated when first used, and only then."""
+        init = self.code(node.init)
+        if init in self.constants:
+            slot = self.slot()
+            value = self.constants[init]
+            result = self.within({node.accu: slot}, node.result)
+            if result in self.constants:
+                return result
+
+            def known(frame: Frame) -> Value:
+                frame[slot] = value
+                return result(frame)
+
+            return known
+        slot = self.slot()
+        self.lazy[slot] = init
+        result = self.within({node.accu: slot}, node.result)
+
+        def code(frame: Frame) -> Value:
+            frame[slot] = _UNSET
+            return result(frame)
+
+        return code
+
+
+_FOLDS: Final[dict[str, Callable[[_Compiler, Fold], Code]]] = {
+    "all": _Compiler.quantifier,
+    "exists": _Compiler.quantifier,
+    "exists_one": _Compiler.exists_one,
+    "map": _Compiler.collected,
+    "filter": _Compiler.collected,
+    "bind": _Compiler.bind,
+}
+
+_SPECIAL: Final[dict[str, Callable[[_Compiler, Call], Code]]] = {
+    "_&&_": _Compiler.conjunction,
+    "_||_": _Compiler.disjunction,
+    "_?_:_": _Compiler.conditional,
+    "_==_": _Compiler.equality,
+    "_<_": _Compiler.ordering,
+    "_<=_": _Compiler.ordering,
+    "_>_": _Compiler.ordering,
+    "_>=_": _Compiler.ordering,
+    "@in": _Compiler.membership,
+    "_[_]": _Compiler.indexing,
+    "_?._": _Compiler.optional_select,
+}

@@ -1,0 +1,54 @@
+"""From text to something that runs: parse, check, compile, in one step."""
+
+from __future__ import annotations
+
+from dragoman.cel.ast import Node
+from dragoman.cel.check import check
+from dragoman.cel.compile import Program, compile_program
+from dragoman.cel.environment import Environment
+from dragoman.cel.faults import Issue, Refused
+from dragoman.cel.parse import parse
+from dragoman.cel.types import DYN, Type
+from dragoman.cel.walk import nodes
+
+
+class Expression:
+    """A compiled expression: `program` runs it, `type` is its static type, `tree` its checked syntax."""
+
+    __slots__ = ("program", "text", "tree", "type")
+
+    def __init__(self, text: str, tree: Node, program: Program) -> None:
+        self.text = text
+        self.tree = tree
+        self.type: Type = tree.type
+        self.program = program
+
+
+def checked(text: str, environment: Environment) -> Node:
+    """The tree with types. Raises Refused."""
+    try:
+        tree, issues = check(parse(text), environment)
+    except RecursionError:
+        raise Refused(text, [Issue(0, "expression is nested too deeply")]) from None
+    if issues:
+        raise Refused(text, issues)
+    return tree
+
+
+def compile_expression(text: str, environment: Environment) -> Expression:
+    """Raises Refused with all problems found."""
+    tree = checked(text, environment)
+    return Expression(text, tree, compile_program(tree, environment))
+
+
+def compile_unchecked(text: str, environment: Environment) -> Expression:
+    """Names are resolved, types are not: what does not fit is an error at run time. Raises Refused for syntax."""
+    tree, _ = check(parse(text), environment)
+    _forget_types(tree)
+    return Expression(text, tree, compile_program(tree, environment))
+
+
+def _forget_types(tree: Node) -> None:
+
+    for node in nodes(tree):
+        node.type = DYN

@@ -1,22 +1,18 @@
-"""How does the API get onto a socket? The ASGI app, who may pass, and the server that runs it.
+"""How does an HTTP request become a reply? The ASGI app and who may pass.
 
-Loopback by default, TLS with a CA of our own, a bearer token. Without a valid token every path but health and
-version is answered 401. What breaks inside becomes a 500 Status and one log line, never a dropped connection.
+Without a valid bearer token every path but health and version is answered 401. What breaks inside becomes a 500
+Status and one log line, never a dropped connection. Sockets and TLS are the work of `server`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import socket
-import ssl
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
 
 import msgspec
-import uvicorn
 
 from dragoman.apiserver import subresources
 from dragoman.apiserver.handlers import Handlers
@@ -25,27 +21,15 @@ from dragoman.apiserver.negotiate import form_of, to_yaml
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import ADMIN, User
 from dragoman.apiserver.status import Refused
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, Retry
 from dragoman.runtime import log
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 OPEN_PATHS = {"/version", "/healthz", "/livez", "/readyz"}
 BODY_BYTES = 3 * 1024 * 1024
-KEEP_ALIVE_S = 120
 _log = log.get("apiserver")
-
-
-class Access(msgspec.Struct, frozen=True):
-    """What a client needs: where, the CA in PEM (empty without TLS) and a token."""
-
-    url: str
-    ca_pem: str
-    token: str
 
 
 class App:
@@ -73,6 +57,8 @@ class App:
             reply = await self._reply(request, receive)
         except Refused as refused:
             reply = _refusal(request, refused)
+        except Retry as error:
+            reply = _refusal(request, Refused(503, "ServiceUnavailable", str(error)))
         except DragomanError as error:
             reply = _refusal(request, Refused(500, "InternalError", str(error)))
         except Exception as error:
@@ -187,65 +173,3 @@ async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
     """Lifespan and WebSocket: there is no exec, attach or port-forward."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1003})
-
-
-class _Server(uvicorn.Server):
-    """uvicorn inside a loop of ours: signals are the daemon's business."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 takes any free one. Raises Denied's kin as OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-        sock.listen(2048)
-    except OSError:
-        sock.close()
-        raise
-    sock.setblocking(False)
-    return sock
-
-
-@asynccontextmanager
-async def serving(app: App, sock: socket.socket, certificate: tuple[Path, Path] | None) -> AsyncIterator[None]:
-    """Serve while the body runs; certificate is (certificate file, key file), None means plain HTTP."""
-
-    def context(config: Any, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        made = make()
-        made.minimum_version = ssl.TLSVersion.TLSv1_2
-        made.set_alpn_protocols(["http/1.1"])
-        return made
-
-    files: dict[str, Any] = {}
-    if certificate is not None:
-        files = {"ssl_certfile": certificate[0], "ssl_keyfile": certificate[1], "ssl_context_factory": context}
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        http="httptools",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=2,
-        **files,
-    )
-    server = _Server(config)
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(server.serve(sockets=[sock]), name="apiserver")
-        try:
-            while not server.started and not task.done():
-                await asyncio.sleep(0)
-            yield
-        finally:
-            app.ready = False
-            app.handlers.streams.stop()
-            server.should_exit = True

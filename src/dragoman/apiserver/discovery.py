@@ -114,7 +114,13 @@ def _legacy(group: str, version: str) -> Iterator[Object]:
             yield resource
     for (review_group, plural), (review, namespaced) in REVIEWS.items():
         if review_group == group:
-            yield {"name": plural, "singularName": review.lower(), "namespaced": namespaced, "kind": review, "verbs": ["create"]}
+            yield {
+                "name": plural,
+                "singularName": review.lower(),
+                "namespaced": namespaced,
+                "kind": review,
+                "verbs": ["create"],
+            }
 
 
 def _aggregated_resources(group: str, version: str) -> list[Object]:

@@ -6,13 +6,12 @@ Authentication is done before (app.py).
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Callable
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
-from dragoman.api.kinds import BY_NAME, BY_PLURAL, KINDS, Kind
+from dragoman.api.kinds import BY_NAME, BY_PLURAL, Kind
 from dragoman.apiserver import discovery, openapi, reviews, schema, subresources, table
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, Reply, Request, Stream, json_reply
@@ -33,7 +32,7 @@ PATCHES = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
-_VALIDATIONS = get_args(Validation)
+_VALIDATIONS: dict[str, Validation] = {"Strict": "Strict", "Warn": "Warn", "Ignore": "Ignore"}
 _NOT_HERE = {
     "exec": "exec is not served by the embedded API server",
     "attach": "attach is not served by the embedded API server",
@@ -121,7 +120,7 @@ class Handlers:
     # ---- resources
 
     def _resource(self, request: Request, group: str, version: str, parts: list[str]) -> Reply | Stream:
-        target, plural, namespace = self._target(group, version, parts)
+        target, plural = self._target(group, version, parts)
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
                 body = decode_object(request.body, request.headers.get("content-type", ""))
@@ -151,7 +150,7 @@ class Handlers:
                 return self._outcome(request, target, outcome, [])
         raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on an object")
 
-    def _target(self, group: str, version: str, parts: list[str]) -> tuple[Target | None, str, str]:
+    def _target(self, group: str, version: str, parts: list[str]) -> tuple[Target | None, str]:
         namespace = ""
         if group == "" and parts[0] == "namespaces" and (len(parts) < 3 or parts[2] in ("status", "finalize")):
             pass
@@ -159,18 +158,18 @@ class Handlers:
             namespace, parts = parts[1], parts[2:]
         plural = parts[0]
         if group == "" and plural == "bindings":
-            return Target(subresources.POD, version, namespace, "", "binding"), plural, namespace
+            return Target(subresources.POD, version, namespace, "", "binding"), plural
         events_group = group == discovery.EVENTS_GROUP and plural == "events"
         kind = BY_NAME["Event"] if events_group else BY_PLURAL.get((group, plural))
         if kind is None or version not in kind.versions or len(parts) > 3 + 8:
-            return None, plural, namespace
+            return None, plural
         name = parts[1] if len(parts) > 1 else ""
         subresource = parts[2] if len(parts) > 2 else ""
         if bool(namespace) and not kind.namespaced:
-            return None, plural, namespace
+            return None, plural
         if kind.namespaced and name and not namespace:
-            return None, plural, namespace
-        return Target(kind, version, namespace, name, subresource, events_group), plural, namespace
+            return None, plural
+        return Target(kind, version, namespace, name, subresource, events_group), plural
 
     def _collection(self, request: Request, target: Target) -> Reply | Stream:
         kind = target.kind
@@ -187,14 +186,18 @@ class Handlers:
                 outcome = self.registry.create(kind, body, target.namespace, write)
                 return self._outcome(request, target, outcome, warnings)
             case "DELETE":
-                page = self.registry.delete_collection(kind, self._selection(request, target), self._delete_wish(request))
+                page = self.registry.delete_collection(
+                    kind, self._selection(request, target), self._delete_wish(request)
+                )
                 return self._page(request, target, page)
         raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on a collection")
 
     def _selection(self, request: Request, target: Target) -> Selection:
         selected = request.query.get("fieldSelector", "")
         if target.events_group:
-            selected = selected.replace("regarding.", "involvedObject.").replace("reportingController", "reportingComponent")
+            selected = selected.replace("regarding.", "involvedObject.").replace(
+                "reportingController", "reportingComponent"
+            )
         if target.name:
             selected = f"metadata.name={target.name}" + (f",{selected}" if selected else "")
         labels = request.query.get("labelSelector", "")
@@ -213,7 +216,7 @@ class Handlers:
             self._check_list_version(request, target)
         elif query.get("resourceVersion", "0") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        page = self.registry.list(target.kind, selection, limit=limit, token=token)
+        page = self.registry.page(target.kind, selection, limit=limit, token=token)
         return self._page(request, target, page)
 
     def _check_list_version(self, request: Request, target: Target) -> None:
@@ -274,7 +277,9 @@ class Handlers:
         if "sendInitialEvents" in query and match != "NotOlderThan":
             raise Refused(422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
         if match and "sendInitialEvents" not in query:
-            raise Refused(422, "Invalid", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+            raise Refused(
+                422, "Invalid", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
         if initial or not asked:
             if asked:
                 self.registry.store.check_version(asked)
@@ -283,7 +288,7 @@ class Handlers:
         else:
             synthetic, since = False, asked
         bookmarks = request.flag("allowWatchBookmarks")
-        timeout_s = request.number("timeoutSeconds") or WATCH_MIN_S * (1 + random.random())  # noqa: S311
+        timeout_s = request.number("timeoutSeconds") or self.registry.entropy.jitter(WATCH_MIN_S, 1.0)
         wish = WatchWish(
             since, synthetic, initial and bookmarks, bookmarks, float(timeout_s), query.get("includeObject", "Metadata")
         )
@@ -306,9 +311,14 @@ class Handlers:
         return from_events_group(body) if target.events_group else body
 
     def _write(self, request: Request, target: Target) -> Write:
-        validation = request.query.get("fieldValidation") or "Warn"
-        if validation not in _VALIDATIONS:
-            raise Refused(422, "Invalid", f"fieldValidation: Unsupported value: {validation!r}: supported values: Ignore, Warn, Strict")
+        asked = request.query.get("fieldValidation") or "Warn"
+        validation = _VALIDATIONS.get(asked)
+        if validation is None:
+            raise Refused(
+                422,
+                "Invalid",
+                f"fieldValidation: Unsupported value: {asked!r}: supported values: Ignore, Warn, Strict",
+            )
         manager = request.query.get("fieldManager", "")
         if not manager:
             manager = request.headers.get("user-agent", "unknown").partition("/")[0] or "unknown"
@@ -349,7 +359,8 @@ class Handlers:
             raise Refused(
                 415,
                 "UnsupportedMediaType",
-                f"the body of the request was in an unknown format - accepted media types include: {', '.join(PATCHES)}",
+                f"the body of the request was in an unknown format - accepted media types include: "
+                + ", ".join(PATCHES),
             )
         write = self._write(request, target)
         if type == "apply" and not request.query.get("fieldManager"):
@@ -461,7 +472,7 @@ class Handlers:
             pod = target.name or (body.get("metadata") or {}).get("name", "")
             return json_reply(subresources.bind(registry, pod, target.namespace, body, write), 201)
         if name == "eviction":
-            wish = _eviction_wish(body, write)
+            wish = subresources.eviction_wish(body, dry_run=write.dry_run)
             return json_reply(subresources.evict(registry, target.name, target.namespace, body, wish), 201)
         assert name == "token", "the table of kinds names no other subresource"
         account = registry.get(target.kind, target.name, target.namespace)
@@ -540,7 +551,9 @@ def _nothing() -> None:
 
 def _container(pod: Object, name: str, asked: str) -> str:
     spec = pod["spec"]
-    names = [c["name"] for field in ("containers", "initContainers", "ephemeralContainers") for c in spec.get(field) or []]
+    names = [
+        c["name"] for field in ("containers", "initContainers", "ephemeralContainers") for c in spec.get(field) or []
+    ]
     if asked:
         if asked not in names:
             raise bad_request(f"container {asked} is not valid for pod {name}")
@@ -551,18 +564,6 @@ def _container(pod: Object, name: str, asked: str) -> str:
             f"a container name must be specified for pod {name}, choose one of: [{' '.join(first)}]",
         )
     return str(first[0])
-
-
-def _eviction_wish(body: Object, write: Write) -> DeleteWish:
-    options: Object = body.get("deleteOptions") or {}
-    preconditions = options.get("preconditions") or {}
-    return DeleteWish(
-        grace_s=options.get("gracePeriodSeconds"),
-        propagation=options.get("propagationPolicy") or "",
-        uid=preconditions.get("uid") or "",
-        resource_version=preconditions.get("resourceVersion") or "",
-        dry_run=write.dry_run or bool(options.get("dryRun")),
-    )
 
 
 def _legacy(path: str) -> Object:
@@ -599,7 +600,7 @@ def _dry_run(text: str | None) -> bool:
     if not text:
         return False
     if text != "All":
-        raise Refused(422, "Invalid", f"dryRun: Unsupported value: {text!r}: supported values: \"All\"")
+        raise Refused(422, "Invalid", f'dryRun: Unsupported value: {text!r}: supported values: "All"')
     return True
 
 
@@ -608,6 +609,3 @@ def _in_form(reply: Reply, form: Form) -> Reply:
         reply.body = to_yaml(reply.body)
         reply.content_type = form.content_type
     return reply
-
-
-ALL_KINDS = KINDS

@@ -5,12 +5,20 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import msgspec
 import yaml
 
-from dragoman.apiserver.app import Access
 from dragoman.apiserver.certificates import write_private
 
 NAME = "dragoman"
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What a client needs: where, the CA in PEM (empty without TLS) and a token."""
+
+    url: str
+    ca_pem: str
+    token: str
 
 
 def text(access: Access) -> str:

@@ -39,9 +39,7 @@ def begin(kind: Kind, obj: Object, namespace: str) -> Object:
     if kind.namespaced:
         sent = meta.get("namespace")
         if sent and sent != namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         meta["namespace"] = namespace
     else:
         meta.pop("namespace", None)

@@ -101,7 +101,8 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
         raise Refused(
             415,
             "UnsupportedMediaType",
-            f"the body of the request was in an unknown format - accepted media types include: {JSON}, {YAML}, {PROTOBUF}",
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{JSON}, {YAML}, {PROTOBUF}",
         )
     obj = decode(body, content_type)
     if not isinstance(obj, dict):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from dragoman.api.kinds import BY_NAME, Kind
-from dragoman.api.meta import format_time
+from dragoman.api.meta import format_time, parse_time
 from dragoman.apiserver import admit, deletion, fields, metadata, tracking
 from dragoman.apiserver.logs import Logs
 from dragoman.apiserver.paging import Pages
@@ -40,6 +40,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
 NAME_TRIES = 8
+EVENT_S = 3600
 Change = Callable[[Object], Object]
 
 
@@ -82,6 +83,15 @@ class Registry:
                 return address
         raise Refused(500, "InternalError", "all addresses for services are in use")
 
+    def expire_events(self) -> None:
+        """Delete events that nobody repeated for an hour (upstream's default lifetime)."""
+        kind = BY_NAME["Event"]
+        oldest = self.clock.now() - EVENT_S
+        for record in self.store.select(kind):
+            seen = event_time(record.decode())
+            if seen is not None and seen < oldest:
+                self.store.remove(record)
+
     # ---- reading
 
     def find(self, kind: Kind, name: str, namespace: str = "") -> Record | None:
@@ -103,7 +113,7 @@ class Registry:
         fields.check(kind, version, terms)
         return Selection(namespace if kind.namespaced else "", parse_labels(labels) if labels else (), terms)
 
-    def list(self, kind: Kind, selection: Selection, *, limit: int = 0, token: str = "") -> Page:
+    def page(self, kind: Kind, selection: Selection, *, limit: int = 0, token: str = "") -> Page:
         """A consistent list or a page of it."""
         records = self.store.select(kind, selection)
         version = self.store.version
@@ -132,7 +142,9 @@ class Registry:
             obj.pop("status", None)
         generated = not meta.get("name") and meta.get("generateName")
         if not meta.get("name") and not generated:
-            raise invalid(kind, "", [("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")])
+            raise invalid(
+                kind, "", [("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")]
+            )
         tries = NAME_TRIES if generated else 1
         for _ in range(tries):
             if generated:
@@ -159,7 +171,14 @@ class Registry:
     # ---- update
 
     def update(
-        self, kind: Kind, body: Object, name: str, namespace: str = "", *, subresource: str = "", write: Write = INTERNAL
+        self,
+        kind: Kind,
+        body: Object,
+        name: str,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        write: Write = INTERNAL,
     ) -> Outcome:
         """Replace an object (or its status). Raises 404, 409 for a stale version, 422."""
         metadata.check_type(kind, write.version, body)
@@ -350,7 +369,20 @@ def patched_by(type: str, live: Object, patch: Any, gvk: tuple[str, str, str]) -
     except PatchFailed as failed:
         if failed.malformed:
             raise bad_request(failed.what) from failed
-        raise Refused(422, "Invalid", f"the server rejected our request due to an error in our request: {failed.what}") from failed
+        raise Refused(
+            422, "Invalid", f"the server rejected our request due to an error in our request: {failed.what}"
+        ) from failed
+
+
+def event_time(event: Object) -> float | None:
+    """When an event was last seen, in epoch seconds."""
+    series: Object = event.get("series") or {}
+    text = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    text = text or event["metadata"].get("creationTimestamp")
+    try:
+        return parse_time(text).timestamp() if text else None
+    except ValueError:
+        return None
 
 
 def kind_of(obj: Object) -> Kind:

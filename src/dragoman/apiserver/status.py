@@ -143,7 +143,10 @@ def too_large_version(asked: int, current: int) -> Refused:
         504,
         "Timeout",
         f"Too large resource version: {asked}, current: {current}",
-        {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1},
+        {
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
     )
 
 

@@ -250,6 +250,10 @@ class Journal(Protocol):
         """Hand one write to the operating system; raises Retry if that fails, and then nothing was written."""
         ...
 
+    async def durable(self) -> None:
+        """Wait until everything appended so far is on the disk."""
+        ...
+
 
 FieldsOf = Callable[[Kind, Object], dict[str, str]]
 

@@ -10,21 +10,19 @@ import hashlib
 import hmac
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time
+from dragoman.apiserver.registry import Registry, patched_by
 from dragoman.apiserver.request import DeleteWish, Outcome, User, Write
 from dragoman.apiserver.selectors import accepts, of_object, to_text
 from dragoman.apiserver.status import Object, bad_request, conflict, invalid, success, too_many
 from dragoman.apiserver.store import Record, Selection
 from dragoman.apiserver.strategies.base import dig
 from dragoman.apiserver.strategies.pods import FINISHED
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.registry import Registry
 
 POD = BY_NAME["Pod"]
 BUDGET = BY_NAME["PodDisruptionBudget"]
@@ -63,8 +61,11 @@ def set_scale(registry: Registry, record: Record, scale: Object, write: Write) -
         raise invalid(BY_NAME[record.kind.kind], record.name, [("FieldValueInvalid", text, "spec.replicas")])
     version = dig(scale, "metadata", "resourceVersion")
     if version and version != str(record.version):
-        raise conflict(record.kind, record.name, "the object has been modified; please apply your changes to the "
-                       "latest version and try again")
+        raise conflict(
+            record.kind,
+            record.name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
 
     def change(obj: Object) -> Object:
         obj["spec"]["replicas"] = replicas
@@ -138,6 +139,19 @@ def evict(registry: Registry, name: str, namespace: str, eviction: Object, wish:
             _respect(registry, budget, record)
     registry.delete(POD, name, namespace, wish)
     return success(code=201)
+
+
+def eviction_wish(body: Object, *, dry_run: bool = False) -> DeleteWish:
+    """The options of the deletion in an Eviction."""
+    options: Object = body.get("deleteOptions") or {}
+    preconditions = options.get("preconditions") or {}
+    return DeleteWish(
+        grace_s=options.get("gracePeriodSeconds"),
+        propagation=options.get("propagationPolicy") or "",
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        dry_run=dry_run or bool(options.get("dryRun")),
+    )
 
 
 def _respect(registry: Registry, budget: Record, evicted: Record) -> None:
@@ -249,8 +263,6 @@ def finalize(registry: Registry, kind: Kind, name: str, body: Object, write: Wri
 
 def patched_scale(type: str, scale: Object, patch: Any) -> Object:
     """A Scale after a patch of any type. Raises 400, 422."""
-    from dragoman.apiserver.registry import patched_by  # the registry knows patches; imported late, it knows us
-
     if type == "apply":
         type = "merge"
     wanted = patched_by(type, scale, patch, ("autoscaling", "v1", "Scale"))

@@ -68,7 +68,7 @@ def to_stored(kind: Kind, version: str, obj: Object, now: datetime) -> Object:
     """A sent dict in the stored version, defaulted, without nulls, apiVersion and kind; the input is not changed."""
     version = version or kind.versions[0]
     try:
-        out = strip_nulls(defaults.apply(kind.kind, version, obj, now))
+        out: Object = strip_nulls(defaults.apply(kind.kind, version, obj, now))
         if version != kind.versions[0]:
             out = convert.to_stored(kind.kind, version, out)
     except Invalid as wrong:

@@ -43,7 +43,12 @@ class Frames:
     """The encodings of one watch. `render_as` turns whole bytes of the kind into another API's (events.k8s.io)."""
 
     def __init__(
-        self, kind: Kind, version: str, form: Form, now: Callable[[], float], include: str,
+        self,
+        kind: Kind,
+        version: str,
+        form: Form,
+        now: Callable[[], float],
+        include: str,
         reshape: Callable[[Object], Object] | None = None,
     ) -> None:
         self.kind = kind
@@ -147,7 +152,12 @@ async def _one(frame: bytes) -> AsyncIterator[bytes]:
 
 class _Stream:
     def __init__(
-        self, open_: set[_Stream], registry: Registry, watcher: Watcher, existing: list[Record], wish: WatchWish,
+        self,
+        open_: set[_Stream],
+        registry: Registry,
+        watcher: Watcher,
+        existing: list[Record],
+        wish: WatchWish,
         frames: Frames,
     ) -> None:
         self._open = open_

@@ -13,7 +13,6 @@ from dragoman.apiserver.strategies.core import (
     ServiceStrategy,
 )
 from dragoman.apiserver.strategies.pods import PodStrategy
-from dragoman.apiserver.strategies.workloads import Generational, PriorityClassStrategy, Workload
 from dragoman.apiserver.strategies.resource import (
     ClaimStrategy,
     ClaimTemplateStrategy,
@@ -22,6 +21,7 @@ from dragoman.apiserver.strategies.resource import (
     SliceStrategy,
     TaintRuleStrategy,
 )
+from dragoman.apiserver.strategies.workloads import Generational, PriorityClassStrategy, Workload
 
 _GENERIC = Strategy()
 _TABLE: dict[str, Strategy] = {

@@ -6,8 +6,8 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
-from dragoman.apiserver.request import DeleteWish, Write
 from dragoman.api.kinds import BY_NAME
+from dragoman.apiserver.request import DeleteWish, Write
 from dragoman.apiserver.status import Object, forbidden
 from dragoman.apiserver.strategies.base import Cause, Strategy, dig
 

@@ -1,0 +1,207 @@
+"""How does a part of the same process reach the API? The Client protocol of `cluster.client`, straight on the registry.
+
+No HTTP and no authentication; admission, validation and conflicts are the same. Objects are fresh dicts that the
+caller may keep. Refusals become the exceptions of `dragoman.errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from dragoman.api.kinds import Kind
+from dragoman.apiserver import subresources
+from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.request import ADMIN, DeleteWish, User, Write
+from dragoman.apiserver.status import Object, Refused
+from dragoman.apiserver.versions import render
+from dragoman.cluster.client import Listed, WatchEvent
+from dragoman.errors import Stale
+
+
+class InProcessClient:
+    """A Client of one registry. `manager` names its writes in managedFields."""
+
+    def __init__(self, registry: Registry, manager: str = "dragoman", user: User = ADMIN) -> None:
+        self.registry = registry
+        self._write = Write(manager=manager, user=user)
+        self._closed = False
+        self._watches: set[asyncio.Event] = set()
+
+    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        """One object."""
+        with _errors():
+            return _whole(kind, self.registry.get(kind, name, namespace).body)
+
+    async def list(
+        self, kind: Kind, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
+    ) -> Listed:
+        """All objects of the kind (in the namespace, if given)."""
+        with _errors():
+            selection = self.registry.selection(kind, namespace, labels=label_selector, selected=field_selector)
+            page = self.registry.page(kind, selection)
+        return Listed([_whole(kind, record.body) for record in page.records], str(page.version))
+
+    async def watch(
+        self,
+        kind: Kind,
+        resource_version: str,
+        namespace: str = "",
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> AsyncIterator[WatchEvent]:
+        """Changes after that version; raises Stale when the version is too old or the reader too slow."""
+        with _errors():
+            selection = self.registry.selection(kind, namespace, labels=label_selector, selected=field_selector)
+            watcher = self.registry.watch(kind, selection, int(resource_version or 0))
+        ready = asyncio.Event()
+        watcher.wake = ready.set
+        self._watches.add(ready)
+        try:
+            while not self._closed:
+                seen = watcher.take()
+                for change in seen:
+                    yield WatchEvent(change.type, _whole(kind, change.record.body))
+                if seen:
+                    continue
+                if watcher.lost:
+                    raise Stale("the watch fell behind history: list again")
+                ready.clear()
+                if not watcher.queue and not self._closed:
+                    await ready.wait()
+        finally:
+            self._watches.discard(ready)
+            watcher.close()
+
+    async def create(
+        self, kind: Kind, obj: Object, namespace: str = "", *, subresource: str = "", name: str = ""
+    ) -> Object:
+        """Create; with subresource (`binding`, `eviction`, `token`) POST to that of object `name`."""
+        registry = self.registry
+        namespace = namespace or (obj.get("metadata") or {}).get("namespace", "")
+        with _errors():
+            match subresource:
+                case "":
+                    outcome = registry.create(kind, obj, namespace or _default(kind), self._versioned(kind, obj))
+                    reply = _whole(kind, outcome.body or b"{}")
+                case "binding":
+                    reply = subresources.bind(registry, name, namespace, obj, self._write)
+                case "eviction":
+                    reply = subresources.evict(registry, name, namespace, obj, subresources.eviction_wish(obj))
+                case "token":
+                    reply = subresources.issue_token(registry, registry.get(kind, name, namespace), obj)
+                case _:
+                    raise Refused(404, "NotFound", f"{kind.plural} has no {subresource} to create")
+        await self._durable()
+        return reply
+
+    async def replace(self, kind: Kind, obj: Object, *, subresource: str = "") -> Object:
+        """PUT an object that we own whole (our slices, leases), with its resourceVersion."""
+        meta = obj["metadata"]
+        with _errors():
+            outcome = self.registry.update(
+                kind,
+                obj,
+                meta["name"],
+                meta.get("namespace", ""),
+                subresource=subresource,
+                write=self._versioned(kind, obj),
+            )
+        await self._durable()
+        return _whole(kind, outcome.body or b"{}")
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        type: str = "merge",
+        subresource: str = "",
+        manager: str = "dragoman",
+        force: bool = False,
+    ) -> Object:
+        """Patch; type is merge, json, strategic or apply."""
+        write = msgspec.structs.replace(self._write, manager=manager, force=force)
+        if type == "apply":
+            write = msgspec.structs.replace(write, version=_version_of(kind, patch))
+        registry = self.registry
+        with _errors():
+            if subresource == "scale":
+                record = registry.get(kind, name, namespace)
+                wanted = subresources.patched_scale(type, subresources.scale_of(record), patch)
+                reply = subresources.set_scale(registry, record, wanted, write)
+            else:
+                outcome = registry.patch(kind, name, patch, namespace, type=type, subresource=subresource, write=write)
+                reply = _whole(kind, outcome.body or b"{}")
+        await self._durable()
+        return reply
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete one object, with preconditions where given."""
+        wish = DeleteWish(grace_period_s, propagation, uid, resource_version)
+        with _errors():
+            self.registry.delete(kind, name, namespace, wish)
+        await self._durable()
+
+    async def delete_collection(
+        self, kind: Kind, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
+    ) -> None:
+        """Delete all that match."""
+        with _errors():
+            selection = self.registry.selection(kind, namespace, labels=label_selector, selected=field_selector)
+            self.registry.delete_collection(kind, selection)
+        await self._durable()
+
+    async def close(self) -> None:
+        """End the watches."""
+        self._closed = True
+        for ready in self._watches:
+            ready.set()
+
+    def _versioned(self, kind: Kind, obj: Object) -> Write:
+        version = _version_of(kind, obj)
+        return msgspec.structs.replace(self._write, version=version) if version else self._write
+
+    async def _durable(self) -> None:
+        journal = self.registry.store.journal
+        if journal is not None:
+            await journal.durable()
+
+
+def _version_of(kind: Kind, obj: Any) -> str:
+    text = str(obj.get("apiVersion") or "") if isinstance(obj, dict) else ""
+    return text.rpartition("/")[2] if text != kind.api_version else ""
+
+
+def _default(kind: Kind) -> str:
+    return "default" if kind.namespaced else ""
+
+
+def _whole(kind: Kind, body: bytes) -> Object:
+    obj: Object = msgspec.json.decode(render(kind, "", body))
+    return obj
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except Refused as refused:
+        raise refused.as_error() from refused

@@ -1,0 +1,198 @@
+"""How is an embedded API server started and ended? Store, certificates, socket, token and kubeconfig put together.
+
+`serving` is the one entry for daemons. It decides nothing about requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+
+from dragoman.apiserver import certificates, fields, kubeconfig
+from dragoman.apiserver.app import App
+from dragoman.apiserver.kubeconfig import Access
+from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.store import Store
+from dragoman.apiserver.wal import open_store
+from dragoman.errors import Denied
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+
+KEEP_ALIVE_S = 120
+SWEEP_S = 60.0
+BACKLOG = 2048
+
+
+class ServerConfig(msgspec.Struct, frozen=True):
+    """port 0: any free one (with data: the same as last time, if free). data None: memory only.
+
+    token "": made once and kept in the data folder. minor: the Kubernetes version to report, 1.minor.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    data: Path | None = None
+    token: str = ""
+    tls: bool = True
+    minor: int = 37
+    kubeconfig: Path | None = None
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A running server."""
+
+    registry: Registry
+    app: App
+    access: Access
+
+
+@asynccontextmanager
+async def serving(config: ServerConfig, clock: Clock, entropy: Entropy) -> AsyncIterator[Server]:
+    """An API server while the body runs. Raises Denied (port or folder in use), Invalid (damaged folder).
+
+    The kubeconfig, if wanted, is written once requests are answered.
+    """
+    with ExitStack() as stack:
+        if config.data is not None:
+            config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = config.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dragoman-")))
+        store = _store(config, stack)
+        token = config.token or _kept(folder / "token", entropy)
+        registry = Registry(store, clock, entropy)
+        registry.tokens_secret = _kept(folder / "tokens.key", entropy)
+        certificate = None
+        if config.tls:
+            file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
+            certificate = (file, key)
+        registry.bootstrap()
+        app = App(registry, token, minor=config.minor)
+        sock = _listen(config, folder)
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        url = f"{'https' if config.tls else 'http'}://{host}:{sock.getsockname()[1]}"
+        access = Access(url, registry.ca_text, token)
+        async with on_socket(app, sock, certificate), asyncio.TaskGroup() as group:
+            sweeper = group.create_task(_sweep(registry), name="apiserver: expire events")
+            if config.kubeconfig is not None:
+                kubeconfig.write(config.kubeconfig, access)
+            try:
+                yield Server(registry, app, access)
+            finally:
+                sweeper.cancel()
+
+
+def _store(config: ServerConfig, stack: ExitStack) -> Store:
+    if config.data is None:
+        return Store(fields.fields_of)
+    store, wal = open_store(config.data / "store", fields.fields_of)
+    stack.callback(wal.close)
+    return store
+
+
+def _kept(file: Path, entropy: Entropy) -> str:
+    """A secret that is made once."""
+    if file.exists() and (known := file.read_text().strip()):
+        return known
+    made = entropy.token(32)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    certificates.write_private(file, made.encode())
+    return made
+
+
+async def _sweep(registry: Registry) -> None:
+    while True:
+        await registry.clock.sleep(SWEEP_S)
+        registry.expire_events()
+
+
+def _listen(config: ServerConfig, folder: Path) -> socket.socket:
+    remembered = folder / "port"
+    if config.port == 0 and remembered.exists():
+        try:
+            return listen(config.host, int(remembered.read_text()))
+        except (ValueError, Denied):
+            pass  # somebody else has it now: any other will do
+    sock = listen(config.host, config.port)
+    remembered.write_text(str(sock.getsockname()[1]))
+    return sock
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any free one. Raises Denied where the port cannot be had."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise Denied(f"cannot listen on {host}:{port}: {error.strerror}; choose another port or 0") from error
+    sock.setblocking(False)
+    return sock
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn inside a loop of ours: signals are the daemon's business."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell when requests are answered."""
+        await super().startup(sockets)
+        self.up.set()
+
+
+@asynccontextmanager
+async def on_socket(app: App, sock: socket.socket, certificate: tuple[Path, Path] | None) -> AsyncIterator[None]:
+    """Serve an app while the body runs; certificate is (certificate, key), None means plain HTTP."""
+    uv = _Uvicorn(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            http="httptools",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=2,
+            **_tls(certificate),
+        )
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(uv.serve(sockets=[sock]), name="apiserver: http")
+        try:
+            await uv.up.wait()
+            yield
+        finally:
+            app.ready = False
+            app.handlers.streams.stop()
+            uv.should_exit = True
+
+
+def _tls(certificate: tuple[Path, Path] | None) -> dict[str, Any]:
+    if certificate is None:
+        return {}
+
+    def context(config: Any, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        made = make()
+        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        made.set_alpn_protocols(["http/1.1"])
+        return made
+
+    return {"ssl_certfile": certificate[0], "ssl_keyfile": certificate[1], "ssl_context_factory": context}

@@ -27,6 +27,8 @@ class Shape:
     atomic: one owner for the whole (maps, objects, lists; scalars and `any` too).
     keys: list-map keys; a list with neither keys nor `set` is atomic. defaults: values of absent keys.
     merge_key, merges, retains: x-kubernetes-patch-* for strategic merge patches.
+    present: fields that upstream's zero value has (Go structs held by value, lists without omitempty): whoever
+    sets something below them does not become an owner of the field itself.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Shape:
         "keys",
         "merge_key",
         "merges",
+        "present",
         "retains",
         "set",
         "type",
@@ -56,6 +59,7 @@ class Shape:
         self.default: Any = None
         self.merge_key = ""
         self.merges = False
+        self.present: frozenset[str] = frozenset()
         self.retains = False
 
     def field(self, name: str) -> Shape | None:
@@ -149,6 +153,7 @@ def _blank(schema: dict[str, Any], definition: str) -> Shape:
 
 def _fill(shape: Shape, schema: dict[str, Any]) -> None:
     if shape.type == OBJECT:
+        shape.present = _present(shape.definition)
         shape.fields.update((name, schema_shape(member)) for name, member in schema["properties"].items())
     elif shape.type == MAP:
         shape.item = schema_shape(schema["additionalProperties"])
@@ -160,3 +165,22 @@ def _fill(shape: Shape, schema: dict[str, Any]) -> None:
         shape.atomic = kind == "atomic"
     if "x-kubernetes-map-type" in schema:
         shape.atomic = schema["x-kubernetes-map-type"] == "atomic"
+
+
+@cache
+def _messages() -> dict[str, list[tuple[int, str, str, str]]]:
+    messages: dict[str, list[tuple[int, str, str, str]]] = facts.read("protobuf")["messages"]
+    return messages
+
+
+@cache
+def _present(definition: str) -> frozenset[str]:
+    """Fields of a definition that are never absent in upstream's typed values, by the flags of the protobuf facts."""
+    messages = _messages()
+    found: set[str] = set()
+    for _, name, type_, flags in messages.get(definition.replace("io.k8s.", "k8s.io.", 1), ()):
+        if not name and type_ in messages:
+            found |= _present(type_.replace("k8s.io.", "io.k8s.", 1))
+        elif "p" not in flags and "m" not in flags and ("o" not in flags if "r" in flags else type_ in messages):
+            found.add(name)
+    return frozenset(found)

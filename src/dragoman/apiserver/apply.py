@@ -1,0 +1,309 @@
+"""What does an object look like after a server-side apply, and who owns its fields then?
+
+`apply` merges a configuration by the schema, drops what its manager no longer applies and nobody else owns, and refuses
+to take others' fields without force. `track` keeps managedFields right at all other writes. Both return a new object
+that shares parts with their arguments and never change those. They never default, validate or look at versions: the
+objects are of one version, and their status is reset by the caller where the write may not touch it.
+(Source: KEP-555, documentation "Server-Side Apply".)
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from dragoman.apiserver.fieldset import Fields, cut, difference, intersection, path_text, paths, union
+from dragoman.apiserver.fieldwalk import Unkeyed, compare, merge, owned, with_named_fields, without
+from dragoman.apiserver.managers import APPLY, UPDATE, Manager, Managers, is_reset, manager_of
+from dragoman.apiserver.shape import ANY, GVK, Shape, shape_of
+from dragoman.errors import Invalid, Stale
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECTL = "kubectl"
+_BEFORE_FIRST_APPLY = "before-first-apply"
+# Limit of all annotations together (apimachinery: TotalAnnotationSizeLimitB).
+_MAX_ANNOTATION_BYTES = 256 * 1024
+
+# Nobody owns these: identity and what the server keeps.
+_UNOWNED_METADATA = (
+    *("name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation"),
+    *("managedFields", "resourceVersion"),
+)
+_UNOWNED = [
+    *[("f:apiVersion",), ("f:kind",)],
+    *[("f:metadata", f"f:{name}") for name in _UNOWNED_METADATA],
+]
+_UNSTRUCTURED = Shape("map")
+_UNSTRUCTURED.item = Shape(ANY)
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """A field that another manager owns and the configuration would change."""
+
+    manager: Manager
+    path: tuple[str, ...]
+
+
+class ApplyConflict(Stale):
+    """Others own fields of the configuration (409): `causes` for Status.details, str() for Status.message."""
+
+    def __init__(self, conflicts: list[Conflict]) -> None:
+        super().__init__(_conflict_text(conflicts))
+        self.conflicts = conflicts
+
+    @property
+    def causes(self) -> list[dict[str, str]]:
+        """One cause a field, as in details.causes."""
+        return [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {c.manager}", "field": path_text(c.path)}
+            for c in self.conflicts
+        ]
+
+
+def _conflict_text(conflicts: list[Conflict]) -> str:
+    if len(conflicts) == 1:
+        (only,) = conflicts
+        return f"Apply failed with 1 conflict: conflict with {only.manager}: {path_text(only.path)}"
+    lines = []
+    for manager in sorted({conflict.manager for conflict in conflicts}):
+        lines.append(f"conflicts with {manager}:")
+        lines += [f"- {path_text(conflict.path)}" for conflict in conflicts if conflict.manager == manager]
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+
+
+# ---- apply
+
+
+def apply(
+    live: dict[str, Any] | None,
+    applied: dict[str, Any],
+    manager: str,
+    force: bool,
+    gvk: GVK,
+    subresource: str,
+    now: str,
+) -> dict[str, Any]:
+    """The object with `applied` applied by `manager`, managedFields included. live is None when it does not exist.
+
+    now: RFC 3339 text for managedFields. Raises ApplyConflict, or Invalid if a list item lacks its keys or the
+    configuration carries managedFields.
+    """
+    if (applied.get("metadata") or {}).get("managedFields"):
+        raise Invalid("metadata.managedFields", "must be nil")
+    live = live or {}
+    shape = shape_of(gvk) or _UNSTRUCTURED
+    api_version = f"{gvk[0]}/{gvk[1]}" if gvk[0] else gvk[1]
+    managers = Managers((live.get("metadata") or {}).get("managedFields"))
+    if live and not managers:
+        _adopt(managers, shape, live, api_version, now)
+    who = manager_of(manager, APPLY, subresource, api_version)
+    try:
+        merged = _apply(managers, shape, live, applied, who, force, api_version, now)
+    except ApplyConflict as refused:
+        if manager != _KUBECTL:
+            raise
+        _allow_last_applied(refused, shape, live)
+        managers = Managers((live.get("metadata") or {}).get("managedFields"))
+        if not managers:
+            _adopt(managers, shape, live, api_version, now)
+        merged = _apply(managers, shape, live, applied, who, True, api_version, now)
+    if manager == _KUBECTL:
+        merged = _with_last_applied(merged, applied)
+    return _with_managers(merged, managers)
+
+
+def _apply(
+    managers: Managers,
+    shape: Shape,
+    live: dict[str, Any],
+    applied: dict[str, Any],
+    who: Manager,
+    force: bool,
+    api_version: str,
+    now: str,
+) -> dict[str, Any]:
+    configured = _ownable(owned(shape, applied), who.subresource)
+    before = managers.fields(who)
+    merged = merge(shape, live, _ownable_part(applied, who.subresource))
+    managers.set(who, configured, api_version, None)
+    merged = _prune(managers, shape, merged, before)
+    change = compare(shape, _tracked(live), _tracked(merged))
+    taken = union(change.modified, change.added)
+    if not force:
+        _refuse_conflicts(managers, who, taken)
+    managers.release(union(taken, change.removed), but=who)
+    same = not taken and not change.removed
+    managers.set(who, configured, api_version, None if same and before else now)
+    return merged
+
+
+def _prune(managers: Managers, shape: Shape, merged: dict[str, Any], before: Fields) -> dict[str, Any]:
+    """Without what the manager applied before and nobody owns now."""
+    if not before:
+        return merged
+    gone = with_named_fields(shape, before)
+    everything = with_named_fields(shape, owned(shape, merged, strict=False))
+    pruned = without(shape, merged, gone) or {}
+    claimed: Fields = {}
+    for _, fields in managers:
+        claimed = union(claimed, fields)
+    lost = difference(everything, with_named_fields(shape, owned(shape, pruned, strict=False)))
+    kept = without(shape, merged, difference(lost, with_named_fields(shape, claimed))) or {}
+    lost = difference(everything, with_named_fields(shape, owned(shape, kept, strict=False)))
+    result: dict[str, Any] = without(shape, merged, intersection(lost, gone)) or {}
+    return {**{name: merged[name] for name in ("apiVersion", "kind", "metadata") if name in merged}, **result}
+
+
+def _refuse_conflicts(managers: Managers, who: Manager, taken: Fields) -> None:
+    conflicts = [
+        Conflict(manager, path)
+        for manager, fields in managers
+        if manager != who
+        for path in paths(intersection(fields, taken))
+    ]
+    if conflicts:
+        raise ApplyConflict(conflicts)
+
+
+def _adopt(managers: Managers, shape: Shape, live: dict[str, Any], api_version: str, now: str) -> None:
+    """An object without managers gets one that owns all it has."""
+    who = manager_of(_BEFORE_FIRST_APPLY, UPDATE, "", api_version)
+    managers.set(who, compare(shape, {}, _tracked(live)).added, api_version, now)
+
+
+# ---- kubectl's way from client-side to server-side apply
+
+
+def _last_applied(obj: dict[str, Any]) -> Any:
+    text = ((obj.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    if not isinstance(text, str):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _allow_last_applied(refused: ApplyConflict, shape: Shape, live: dict[str, Any]) -> None:
+    """Return if all conflicts are about fields that kubectl applied from the client, else raise the others."""
+    last = _last_applied(live)
+    if not isinstance(last, dict):
+        raise refused
+    try:
+        ours = set(paths(owned(shape, last)))
+    except Unkeyed:
+        raise refused from None
+    left = [conflict for conflict in refused.conflicts if conflict.path not in ours]
+    if left:
+        raise ApplyConflict(left)
+
+
+def _with_last_applied(merged: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+    """The annotation of client-side apply, where there is one, says what was applied now."""
+    metadata = merged.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    if LAST_APPLIED not in annotations:
+        return merged
+    config_metadata = dict(applied.get("metadata") or {})
+    own = {name: text for name, text in (config_metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
+    if own or "annotations" in config_metadata:
+        config_metadata["annotations"] = own
+    text = msgspec.json.encode({**applied, "metadata": config_metadata}, order="sorted").decode() + "\n"
+    others = sum(len(name) + len(str(value)) for name, value in annotations.items() if name != LAST_APPLIED)
+    if others + len(LAST_APPLIED) + len(text.encode()) > _MAX_ANNOTATION_BYTES:
+        text = ""
+    return {**merged, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
+
+
+# ---- other writes
+
+
+def track(
+    old: dict[str, Any] | None,
+    new: dict[str, Any],
+    manager: str,
+    operation: str,
+    gvk: GVK,
+    subresource: str,
+    now: str,
+) -> dict[str, Any]:
+    """`new` with the managedFields it must have after a create, update or patch by `manager`. old is None at create.
+
+    operation: Update; for Apply the object is returned as it is, since `apply` has set its managers. Managers that a
+    client rewrote in metadata.managedFields are taken over (not through subresources), [{}] forgets all of them.
+    An object whose managers were forgotten stays without until somebody applies.
+    """
+    if operation == APPLY:
+        return new
+    had = (old.get("metadata") or {}).get("managedFields") if old else None
+    sent = (new.get("metadata") or {}).get("managedFields")
+    if old is not None and not subresource and sent != had and is_reset(sent):
+        return _with_managers(new, Managers(None))
+    managers = Managers(had)
+    if not subresource and sent != had:
+        managers = Managers(sent) or managers
+    if old is None or managers:
+        shape = shape_of(gvk) or _UNSTRUCTURED
+        api_version = f"{gvk[0]}/{gvk[1]}" if gvk[0] else gvk[1]
+        who = manager_of(manager, operation, subresource, api_version)
+        with suppress(Unkeyed):  # validation has its say about such lists; ownership stays as it was
+            _track(managers, shape, old or {}, new, who, api_version, now)
+    return _with_managers(new, managers)
+
+
+def _track(
+    managers: Managers,
+    shape: Shape,
+    old: dict[str, Any],
+    new: dict[str, Any],
+    who: Manager,
+    api_version: str,
+    now: str,
+) -> None:
+    change = compare(shape, _tracked(old), _tracked(new))
+    taken = union(change.modified, change.added)
+    gone = change.removed
+    if not taken and not gone:
+        return
+    managers.release(union(taken, gone), but=who)
+    mine = managers.fields(who)
+    if taken:
+        managers.set(who, union(difference(mine, gone), taken), api_version, now)
+        managers.cap()
+    elif gone:
+        managers.set(who, difference(mine, gone), api_version, None)
+
+
+# ---- parts that nobody owns
+
+
+def _tracked(obj: dict[str, Any]) -> dict[str, Any]:
+    """An object without what has no owner."""
+    out = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        out["metadata"] = {name: value for name, value in metadata.items() if name not in _UNOWNED_METADATA}
+    return out
+
+
+def _ownable(fields: Fields, subresource: str) -> Fields:
+    for path in _UNOWNED:
+        fields = cut(fields, path)
+    if subresource == "status":
+        fields = {step: node for step, node in fields.items() if step == "f:status"}
+    return fields
+
+
+def _ownable_part(applied: dict[str, Any], subresource: str) -> dict[str, Any]:
+    if subresource != "status":
+        return applied
+    return {name: value for name, value in applied.items() if name in ("apiVersion", "kind", "status")}
+
+
+def _with_managers(obj: dict[str, Any], managers: Managers) -> dict[str, Any]:
+    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name != "managedFields"}
+    if managers:
+        metadata["managedFields"] = managers.entries()
+    return {**obj, "metadata": metadata}

@@ -14,6 +14,7 @@ from typing import Any
 from dragoman.api.core import Node, Pod
 from dragoman.api.resource import ResourceClaim
 from dragoman.schedule import refusal
+from dragoman.schedule.needs import is_extended
 from dragoman.schedule.queue import Topic
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot
 from dragoman.snapshot.usage import holds, is_finished, pod_requests
@@ -162,7 +163,8 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield LABELS
         case refusal.TooLittle():
             yield room(reason.resource)
-            yield CLASSES
+            if is_extended(reason.resource):
+                yield CLASSES
         case refusal.TooManyPods():
             yield room("pods")
         case refusal.ResourceUnknown():

@@ -17,9 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from dragoman.allocate.decide import Answer, Decider, Unit, chosen_of, settled, unit_of
+from dragoman.allocate.match import Matcher
 from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.slots import Rules, rules_of
+from dragoman.allocate.values import Allocation, Ask, Chosen
 from dragoman.api.gates import DEFAULTS, Gates
-from dragoman.api.resource import AllocationResult, ResourceClaim
+from dragoman.api.resource import ResourceClaim
+from dragoman.errors import Bug
 from dragoman.snapshot.change import Snapshot
 
 
@@ -27,13 +32,6 @@ class Limits(msgspec.Struct, frozen=True):
     """search_steps: steps of one search before GaveUp; retry with ten times as many, up to 2,000,000."""
 
     search_steps: int = 20_000
-
-
-class Ask(msgspec.Struct, frozen=True):
-    """Claims to allocate together on one node, in order. Already allocated claims do not belong here."""
-
-    claims: tuple[ResourceClaim, ...]
-    node: str
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -45,22 +43,6 @@ class Options(msgspec.Struct, frozen=True):
 
 
 OPTIONS = Options()
-
-
-class Chosen(msgspec.Struct, frozen=True):
-    """Which alternative of a firstAvailable request was chosen: index counts from 0 (for scoring: 8 - index)."""
-
-    claim: str
-    request: str
-    index: int
-
-
-class Allocation(msgspec.Struct, frozen=True):
-    """A yes. results[i][j] belongs to asks[i].claims[j]; chosen lists the firstAvailable requests."""
-
-    results: tuple[tuple[AllocationResult, ...], ...]
-    chosen: tuple[Chosen, ...] = ()
-    steps: int = 0
 
 
 class NodeClass(msgspec.Struct, frozen=True):
@@ -90,7 +72,14 @@ def allocate(
     All or nothing. A claim that stands in several asks (shared by pods of a gang) is allocated for the first; the
     others must be on nodes that its allocation reaches. The hot path keeps one cause; `story` tells all.
     """
-    raise NotImplementedError
+    rules = rules_of(options.gates)
+    unit = unit_of(snapshot, asks, rules)
+    if isinstance(unit, Refusals):
+        return unit
+    answer = Decider(snapshot, rules, Matcher(), options.limits.search_steps).decide(unit)
+    if isinstance(answer, Refusals):
+        return answer
+    return settled(unit, answer, rules, share_id)
 
 
 def survey(
@@ -104,7 +93,33 @@ def survey(
 
     Refusals: no node can help. Pick a node of a class with `fits`, then `node_class.allocation_on(node, share_id)`.
     """
-    raise NotImplementedError
+    rules = rules_of(options.gates)
+    decider = Decider(snapshot, rules, Matcher(), options.limits.search_steps)
+    classes = []
+    for name in sorted(snapshot.nodes) if nodes is None else nodes:
+        unit = unit_of(snapshot, [Ask(tuple(claims), name)], rules)
+        if isinstance(unit, Refusals):
+            if unit.pod_wide:
+                return unit
+            classes.append(NodeClass((name,), False, (), unit, _nowhere))
+            continue
+        answer = decider.decide(unit)
+        if isinstance(answer, Refusals):
+            classes.append(NodeClass((name,), False, (), answer, _nowhere))
+        else:
+            classes.append(_yes(unit, answer, rules))
+    return Survey(tuple(classes))
+
+
+def _nowhere(node: str, share_id: Callable[[], str]) -> Allocation:
+    raise Bug(f"claims were refused on node {node}: there is no allocation to ask for")
+
+
+def _yes(unit: Unit, answer: Answer, rules: Rules) -> NodeClass:
+    def on(node: str, share_id: Callable[[], str]) -> Allocation:
+        return settled(unit, answer, rules, share_id)
+
+    return NodeClass((unit.asks[0].node,), True, chosen_of(unit, answer), None, on)
 
 
 def story(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> Refusals:

@@ -1,0 +1,335 @@
+"""From asks to picks: the steps of one decision in order, and what is told when it is a no.
+
+    unit_of -> plans (slots) -> offers a node -> views (wants) -> search -> settled (assemble)
+
+Never enumerates nodes; that is the survey's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from dragoman.allocate.assemble import allocation_of, is_local, selector_of
+from dragoman.allocate.ledger import Ledger
+from dragoman.allocate.match import Failure, Matcher
+from dragoman.allocate.offers import Offer, offers_of
+from dragoman.allocate.refusal import (
+    AllConstraint,
+    Elsewhere,
+    GaveUp,
+    NoCombination,
+    PoolIncomplete,
+    PoolInvalid,
+    Refusal,
+    Refusals,
+    SelectorError,
+    SelectorTerms,
+    TooFew,
+    TooManyDevices,
+    UnknownNode,
+)
+from dragoman.allocate.search import Exhausted, Found, Halted, OutOfSteps, Request, Search
+from dragoman.allocate.slots import MAX_RESULTS, ClaimPlan, Rules, Want, plan_claim
+from dragoman.allocate.values import Allocation, Ask, Chosen
+from dragoman.allocate.wants import Candidate, Judge, View
+from dragoman.api.core import Node
+from dragoman.api.resource import AllocationResult
+from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.pools import Pool, SeenDevice, pools_for
+from dragoman.snapshot.selection import selects
+
+
+class Planned(NamedTuple):
+    """A claim of the unit: where it is allocated (index of ask and claim), and nodes of other asks that share it."""
+
+    plan: ClaimPlan
+    ask: int
+    node: Node
+    others: tuple[Node, ...]
+
+
+class Unit(NamedTuple):
+    """The asks with their claims in plain terms. places[i][j]: index into claims of asks[i].claims[j]."""
+
+    asks: Sequence[Ask]
+    claims: tuple[Planned, ...]
+    places: tuple[tuple[int, ...], ...]
+
+
+class Terrain(NamedTuple):
+    """A node as the search sees it."""
+
+    node: Node
+    pools: tuple[Pool, ...]
+    offers: list[Offer]
+
+
+def unit_of(snapshot: Snapshot, asks: Sequence[Ask], rules: Rules) -> Unit | Refusals:
+    """Reads the asks, or refuses for what is wrong in a claim or with a node's name."""
+    claims: list[Planned] = []
+    places: list[tuple[int, ...]] = []
+    where: dict[tuple[str, str], int] = {}
+    for index, ask in enumerate(asks):
+        node = snapshot.nodes.get(ask.node)
+        if node is None:
+            return Refusals((UnknownNode(node=ask.node),))
+        row = []
+        for claim in ask.claims:
+            key = (claim.metadata.namespace, claim.metadata.name)
+            known = where.get(key)
+            if known is None:
+                plan = plan_claim(claim, snapshot, rules)
+                if not isinstance(plan, ClaimPlan):
+                    return Refusals((plan,), pod_wide=True)
+                known = where[key] = len(claims)
+                claims.append(Planned(plan, index, node, ()))
+            elif claims[known].node is not node:
+                planned = claims[known]
+                claims[known] = planned._replace(others=(*planned.others, node))
+            row.append(known)
+        places.append(tuple(row))
+    return Unit(asks, tuple(claims), tuple(places))
+
+
+class Answer(NamedTuple):
+    """A yes: for each claim of the unit the wants chosen and the picks."""
+
+    chosen: list[list[Want]]
+    picks: list[list[tuple[Want, Candidate]]]
+    steps: int
+
+
+class Decider:
+    """Decides units on one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, rules: Rules, matcher: Matcher, steps_max: int) -> None:
+        self.snapshot = snapshot
+        self.rules = rules
+        self.judge = Judge(rules, matcher)
+        self.steps_max = steps_max
+        self.terrains: dict[str, Terrain] = {}
+
+    def terrain(self, node: Node) -> Terrain:
+        """The node's pools and devices, gathered once."""
+        name = node.metadata.name
+        found = self.terrains.get(name)
+        if found is None:
+            pools = pools_for(self.snapshot, node, partitionable=self.rules.counters)
+            found = Terrain(node, pools, offers_of(pools, self.snapshot.holders, self.rules))
+            self.terrains[name] = found
+        return found
+
+    def decide(self, unit: Unit) -> Answer | Refusals:
+        """Picks for all claims, or the decisive reasons."""
+        requests: list[Request] = []
+        for number, planned in enumerate(unit.claims):
+            terrain = self.terrain(planned.node)
+            refusal = self._bad_pool_for_all(planned.plan, terrain)
+            if refusal is not None:
+                return Refusals((refusal,))
+            offers = terrain.offers
+            if planned.others:
+                offers = [offer for offer in offers if self._reaches(offer.seen, planned.others)]
+            for wants in planned.plan.requests:
+                views = [self.judge.view(planned.plan, want, offers) for want in wants]
+                requests.append(Request(planned.ask, number, views))
+        early = self._cannot(unit, requests)
+        if early is not None:
+            return early
+        outcome = Search(requests, Ledger(lists=self.rules.lists), steps_max=self.steps_max).run()
+        if isinstance(outcome, Found):
+            return self._answer(unit, requests, outcome)
+        return self._refuse(unit, requests, outcome)
+
+    def _reaches(self, seen: SeenDevice, nodes: Sequence[Node]) -> bool:
+        if is_local(seen, binding=self.rules.binding):
+            return False
+        selector = selector_of(seen)
+        return not selector.node_selector_terms or all(selects(selector, node) for node in nodes)
+
+    def _bad_pool_for_all(self, plan: ClaimPlan, terrain: Terrain) -> Refusal | None:
+        """All mode wants every pool that the node sees to be fit for use."""
+        every = next((want for wants in plan.requests for want in wants if want.count == 0), None)
+        if every is None:
+            return None
+        for pool in terrain.pools:
+            if pool.state != "ok":
+                return _bad_pool(pool, terrain.node.metadata.name, plan.key, every.request)
+        return None
+
+    def _cannot(self, unit: Unit, requests: list[Request]) -> Refusals | None:
+        """What needs no search: too many devices for a claim, or too few for a request on its own."""
+        totals: dict[int, int] = {}
+        for request in requests:
+            for view in request.views:
+                first = view.candidates[0] if view.every and view.candidates else None
+                if first is not None and first.failure is not None:
+                    return Refusals((self._failure(unit, requests, request, view, first.failure),))
+            totals[request.claim] = totals.get(request.claim, 0) + request.least
+        for claim, total in totals.items():
+            if total > MAX_RESULTS:
+                planned = unit.claims[claim]
+                fact = TooManyDevices(
+                    claim=planned.plan.key, count=total, limit=MAX_RESULTS, node=planned.node.metadata.name
+                )
+                return Refusals((fact,))
+        for request in requests:
+            if all(len(view.candidates) < max(view.count, 1) or view.blocked is not None for view in request.views):
+                return self._too_few(unit, requests, request, 0)
+        return None
+
+    def _too_few(self, unit: Unit, requests: list[Request], request: Request, steps: int) -> Refusals:
+        planned = unit.claims[request.claim]
+        terrain = self.terrain(planned.node)
+        bad = sum(len(pool.devices) for pool in terrain.pools if pool.state != "ok")
+        reasons: list[Refusal] = []
+        for view in request.views:
+            failure = next((c.failure for c in view.candidates if c.failure is not None), None)
+            if failure is not None:
+                reasons.append(self._failure(unit, requests, request, view, failure))
+        reasons += [
+            TooFew(
+                claim=planned.plan.key,
+                request=view.want.request,
+                class_name=view.want.device_class.metadata.name,
+                wanted=view.want.count,
+                dropped=self.judge.tally(planned.plan, view.want, terrain.offers, bad),
+                node=planned.node.metadata.name,
+            )
+            for view in request.views
+        ]
+        return Refusals((*reasons, *self._bad_pools(unit)), steps=steps)
+
+    def _bad_pools(self, unit: Unit) -> list[Refusal]:
+        """Pools that could not be used, told beside the reason proper."""
+        found: list[Refusal] = []
+        for name in dict.fromkeys(planned.node.metadata.name for planned in unit.claims):
+            found += [_bad_pool(pool, name, "", "") for pool in self.terrains[name].pools if pool.state != "ok"]
+        return found
+
+    def _failure(self, unit: Unit, requests: list[Request], request: Request, view: View, failure: Failure) -> Refusal:
+        planned = unit.claims[request.claim]
+        selector, derived = failure.selector, failure.derived
+        lacking, seen = self._lacking(planned, view, failure) if failure.missing else (0, 0)
+        return SelectorError(
+            claim=planned.plan.key,
+            request=view.want.request,
+            class_name=selector.class_name if selector is not None else "",
+            index=selector.index if selector is not None else 0,
+            text=selector.text if selector is not None else derived.text if derived is not None else "",
+            device=failure.seen.id,
+            error=failure.error,
+            attribute=failure.missing,
+            lacking=lacking,
+            seen=seen,
+            node=planned.node.metadata.name,
+            derived=derived.name if derived is not None else "",
+        )
+
+    def _lacking(self, planned: Planned, view: View, failure: Failure) -> tuple[int, int]:
+        """How many of the devices that come so far fail in the same way, of how many."""
+        offers = self.terrain(planned.node).offers
+        lacking = 0
+        for offer in offers:
+            verdict = self.judge.matcher.passes(view.want.selectors, offer.seen)
+            lacking += isinstance(verdict, Failure) and verdict.missing == failure.missing
+        return lacking, len(offers)
+
+    def _answer(self, unit: Unit, requests: list[Request], found: Found) -> Answer | Refusals:
+        chosen: list[list[Want]] = [[] for _ in unit.claims]
+        picks: list[list[tuple[Want, Candidate]]] = [[] for _ in unit.claims]
+        for request, view in zip(requests, found.views, strict=True):
+            chosen[request.claim].append(view.want)
+        for pick in found.picks:
+            claim = requests[pick.request].claim
+            picks[claim].append((pick.view.want, pick.candidate))
+        for number, picked in enumerate(picks):
+            planned = unit.claims[number]
+            if any(is_local(candidate.offer.seen, binding=self.rules.binding) for _, candidate in picked):
+                continue
+            for _, candidate in picked:
+                terms = len(selector_of(candidate.offer.seen).node_selector_terms)
+                if terms > 1:
+                    return Refusals(
+                        (
+                            SelectorTerms(
+                                claim=planned.plan.key,
+                                device=candidate.offer.id,
+                                terms=terms,
+                                node=planned.node.metadata.name,
+                            ),
+                        )
+                    )
+        return Answer(chosen, picks, found.steps)
+
+    def _refuse(self, unit: Unit, requests: list[Request], outcome: Exhausted) -> Refusals:
+        claims = tuple(planned.plan.key for planned in unit.claims)
+        node = unit.claims[0].node.metadata.name
+        if isinstance(outcome, Halted):
+            request = requests[outcome.request]
+            planned = unit.claims[request.claim]
+            failure = outcome.candidate.failure
+            if failure is not None:
+                reason = self._failure(unit, requests, request, outcome.view, failure)
+            else:
+                reason = AllConstraint(
+                    claim=planned.plan.key,
+                    request=outcome.view.want.request,
+                    device=outcome.candidate.offer.id,
+                    index=outcome.constraint,
+                    attribute=planned.plan.constraints[outcome.constraint].attribute,
+                    node=planned.node.metadata.name,
+                )
+            return Refusals((reason,), steps=outcome.steps)
+        if isinstance(outcome, OutOfSteps):
+            return Refusals((GaveUp(claims=claims, steps=outcome.steps, node=node),), steps=outcome.steps)
+        shared = [planned for planned in unit.claims if planned.others]
+        reasons: list[Refusal] = [NoCombination(claims=claims, steps=outcome.steps, node=node)]
+        reasons += [Elsewhere(claim=p.plan.key, node=other.metadata.name) for p in shared for other in p.others]
+        return Refusals((*reasons, *self._bad_pools(unit)), steps=outcome.steps)
+
+
+def _bad_pool(pool: Pool, node: str, claim: str, request: str) -> Refusal:
+    if pool.fault is not None:
+        return PoolInvalid(
+            claim=claim,
+            request=request,
+            driver=pool.driver,
+            pool=pool.name,
+            what=pool.fault.what,
+            names=pool.fault.names,
+            node=node,
+        )
+    return PoolIncomplete(
+        claim=claim,
+        request=request,
+        driver=pool.driver,
+        pool=pool.name,
+        generation=pool.generation,
+        have=pool.have,
+        want=pool.want,
+        node=node,
+    )
+
+
+def chosen_of(unit: Unit, answer: Answer) -> tuple[Chosen, ...]:
+    """The alternatives that were chosen, for scoring."""
+    return tuple(
+        Chosen(planned.plan.key, want.parent, want.option)
+        for planned, wants in zip(unit.claims, answer.chosen, strict=True)
+        for want in wants
+        if want.option >= 0
+    )
+
+
+def settled(unit: Unit, answer: Answer, rules: Rules, share_id: Callable[[], str]) -> Allocation:
+    """The allocations to write; share ids are drawn in the order of the results."""
+    results: list[AllocationResult] = []
+    for planned, wants, picks in zip(unit.claims, answer.chosen, answer.picks, strict=True):
+        results.append(allocation_of(planned.plan, wants, picks, planned.node.metadata.name, rules, share_id))
+    return Allocation(
+        results=tuple(tuple(results[place] for place in row) for row in unit.places),
+        chosen=chosen_of(unit, answer),
+        steps=answer.steps,
+    )

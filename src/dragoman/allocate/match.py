@@ -1,0 +1,120 @@
+"""Does a device pass a request's selectors? The adapter to the selector language, with a memo.
+
+A selector is evaluated once for each distinct tuple of what it reads; the memo keeps the failure, not a bool. Never
+asks who holds a device. Source: KEP-4381 (selectors), KEP-6080 (derived attributes).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from dragoman.allocate.constraint import ValueSet
+from dragoman.api.resource import Device
+from dragoman.api.selectors import (
+    STORED,
+    DeviceView,
+    SelectorFailed,
+    SelectorInvalid,
+    compile_selector,
+    device_view,
+    environment,
+)
+from dragoman.api.selectors import Selector as Compiled
+from dragoman.cel.expression import Expression, compile_expression
+from dragoman.cel.faults import EvalError, NoSuchKey, Refused
+from dragoman.snapshot.pools import SeenDevice
+from dragoman.values.semver import Semver
+
+if TYPE_CHECKING:
+    from dragoman.allocate.slots import Derived, Selector
+
+MEMO_MAX = 200_000
+"""Devices whose views a Matcher keeps before it starts anew."""
+
+
+class Failure(NamedTuple):
+    """A selector (or derived attribute) that failed on a device. missing: the name that it lacks, if that is why."""
+
+    selector: Selector | None
+    derived: Derived | None
+    seen: SeenDevice
+    error: str
+    missing: str
+
+
+Verdict: TypeAlias = "bool | Selector | Failure"
+
+
+def compile_text(text: str) -> Compiled | str:
+    """A selector, or why it does not compile."""
+    found = compile_selector(text)
+    return found.message if isinstance(found, SelectorInvalid) else found
+
+
+def compile_derived(text: str) -> Expression | str:
+    """A derived attribute's expression, or why it does not compile."""
+    try:
+        return compile_expression(text, environment(STORED))
+    except Refused as refused:
+        return f"compilation failed: {refused}"
+
+
+class Matcher:
+    """Evaluates selectors on devices; keep one as long as its memo is worth it."""
+
+    def __init__(self) -> None:
+        self._views: dict[int, tuple[Device, DeviceView]] = {}
+
+    def passes(self, selectors: tuple[Selector, ...], seen: SeenDevice) -> Verdict:
+        """True, or the first selector that is false, or how the first one fails."""
+        view = self._view(seen)
+        for selector in selectors:
+            found = selector.compiled.match(view)
+            if found is True:
+                continue
+            if isinstance(found, SelectorFailed):
+                return Failure(selector, None, seen, found.message, found.attribute or "")
+            return selector
+        return True
+
+    def derive(self, derived: Derived, seen: SeenDevice, *, lists: bool) -> ValueSet | Failure:
+        """A derived attribute's value as constraints see it."""
+        view = self._view(seen)
+        if view.fault is not None:
+            return Failure(None, derived, seen, view.fault, "")
+        try:
+            value = derived.compiled.program(view)
+        except EvalError as error:
+            missing = error.key if isinstance(error, NoSuchKey) else ""
+            return Failure(None, derived, seen, error.message, missing)
+        many = isinstance(value, list | tuple)
+        items = list(value) if isinstance(value, list | tuple) else [value]
+        pairs = [_pair(item) for item in items]
+        kinds = {pair[0] for pair in pairs if pair is not None}
+        if None in pairs or len(kinds) != 1 or (many and not lists):
+            error_text = (
+                f"a derived attribute must be int, bool, string, semver or a list of one of them, not {value!r}"
+            )
+            return Failure(None, derived, seen, error_text, "")
+        return frozenset(pair for pair in pairs if pair is not None)
+
+    def _view(self, seen: SeenDevice) -> DeviceView:
+        key = id(seen.device)
+        found = self._views.get(key)
+        if found is None:
+            if len(self._views) >= MEMO_MAX:
+                self._views.clear()
+            found = self._views[key] = (seen.device, device_view(seen.device, seen.id.driver))
+        return found[1]
+
+
+def _pair(value: object) -> tuple[str, int | bool | str] | None:
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, int):
+        return ("int", value)
+    if isinstance(value, str):
+        return ("string", value)
+    if isinstance(value, Semver):
+        return ("version", str(value))
+    return None

@@ -1,0 +1,385 @@
+"""Which devices together? The first combination in upstream's order, or certainly none, or GaveUp.
+
+Depth first over requests and devices. Branches that cannot succeed are cut, so that the first solution stays the
+one that a plain search would find: alike devices are tried once, groups that failed at a slot are left out of the
+request's later slots, failed states at request boundaries are remembered as far as the remaining requests can tell
+them apart, and a request that later ones do not depend on is not tried again for them. Never looks at a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any, TypeAlias
+
+from dragoman.allocate.ledger import Ledger, Mark
+from dragoman.allocate.slots import MAX_RESULTS
+from dragoman.allocate.wants import Candidate, View
+
+MEMO_MAX = 100_000
+"""Failed states remembered in one search."""
+
+
+class Request:
+    """A request of the unit on its node: views of its alternatives. claim counts over the unit, ask too."""
+
+    __slots__ = ("ask", "claim", "least", "views")
+
+    def __init__(self, ask: int, claim: int, views: list[View]) -> None:
+        self.ask = ask
+        self.claim = claim
+        self.views = views
+        self.least = min(view.count for view in views)
+
+
+class Pick:
+    """A device chosen for a request."""
+
+    __slots__ = ("candidate", "request", "view")
+
+    def __init__(self, request: int, view: View, candidate: Candidate) -> None:
+        self.request = request
+        self.view = view
+        self.candidate = candidate
+
+
+class Found:
+    """The picks, in order, and for each request the view chosen."""
+
+    __slots__ = ("picks", "steps", "views")
+
+    def __init__(self, picks: list[Pick], views: list[View], steps: int) -> None:
+        self.picks = picks
+        self.views = views
+        self.steps = steps
+
+
+class Exhausted:
+    """There is no combination."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+
+class OutOfSteps(Exhausted):
+    """Not decided."""
+
+    __slots__ = ()
+
+
+class Halted(Exhausted):
+    """A device stands in the way: its selector fails, or it breaks a constraint of a request for all devices."""
+
+    __slots__ = ("candidate", "constraint", "request", "view")
+
+    def __init__(self, steps: int, request: int, view: View, candidate: Candidate, constraint: int) -> None:
+        super().__init__(steps)
+        self.request = request
+        self.view = view
+        self.candidate = candidate
+        self.constraint = constraint
+
+
+Outcome: TypeAlias = Found | Exhausted
+
+
+class _Frame:
+    """A point of choice: between alternatives (view None) or between devices for slot k of a view."""
+
+    __slots__ = ("deep", "excluded", "k", "mark", "next", "picked", "request", "tried", "view")
+
+    def __init__(self, request: int, view: View | None, k: int, start: int, excluded: frozenset[Hashable]) -> None:
+        self.request = request
+        self.view = view
+        self.k = k
+        self.next = start
+        self.excluded = excluded
+        self.tried: set[Hashable] = set()
+        self.mark: Mark = 0
+        self.picked = 0
+        self.deep = False  # whether the request was completed below this frame
+
+
+class Search:
+    """One search over the requests of a unit."""
+
+    def __init__(self, requests: list[Request], ledger: Ledger, *, steps_max: int) -> None:
+        self.requests = requests
+        self.ledger = ledger
+        self.steps_max = steps_max
+        self.steps = 0
+        self.picks: list[Pick] = []
+        self.chosen: list[View] = []
+        self.counts: dict[int, int] = {}
+        self.failed: set[Hashable] = set()
+        self.stack: list[_Frame] = []
+        self.halt: Halted | None = None
+        number(requests)
+        self.scope = _Scope(requests)
+        self.later = _later_least(requests)
+
+    def run(self) -> Outcome:
+        """Searches until decided or out of steps. The ledger is left with the solution's takes, or as found."""
+        start = self.ledger.mark()
+        step: tuple[int, View | None, int, int, frozenset[Hashable]] | None = (0, None, 0, 0, frozenset())
+        while True:
+            if step is not None and self._enter(*step):
+                return Found(self.picks, self.chosen, self.steps)
+            if self.halt is not None or self.steps > self.steps_max:
+                self.ledger.rewind(start)
+                return self.halt or OutOfSteps(self.steps)
+            step = self._advance()
+            if step is None:
+                self.ledger.rewind(start)
+                return self.halt or Exhausted(self.steps)
+
+    def _enter(self, index: int, view: View | None, k: int, start: int, excluded: frozenset[Hashable]) -> bool:
+        """Goes on from here until something has to be chosen (a frame is pushed), fails, or everything is done."""
+        while True:
+            self.steps += 1
+            if view is None:
+                if index == len(self.requests):
+                    return True
+                if index and self.failed and self._key(index) in self.failed:
+                    return False
+                request = self.requests[index]
+                if len(request.views) > 1:
+                    self._push(_Frame(index, None, 0, 0, frozenset()))
+                    return False
+                view = request.views[0]
+                if self._too_many(index, view):
+                    return False
+                self.chosen.append(view)
+            if not view.every and k < view.count:
+                self._push(_Frame(index, view, k, start, excluded))
+                return False
+            if view.every and not self._take_all(index, view):
+                return False
+            self._mark_deep(index)
+            index, view, k, start, excluded = index + 1, None, 0, 0, frozenset()
+
+    def _push(self, frame: _Frame) -> None:
+        frame.mark = self.ledger.mark()
+        frame.picked = len(self.picks)
+        self.stack.append(frame)
+
+    def _mark_deep(self, index: int) -> None:
+        for frame in reversed(self.stack):
+            if frame.request != index:
+                return
+            frame.deep = True
+
+    def _advance(self) -> tuple[int, View | None, int, int, frozenset[Hashable]] | None:
+        """Undoes the last choice and makes the next one; None when there is none left anywhere."""
+        while self.stack:
+            frame = self.stack[-1]
+            self._undo(frame)
+            settled = frame.deep and self.scope.isolated[frame.request]
+            if frame.view is None:
+                views = self.requests[frame.request].views
+                while frame.next < len(views) and not (settled and not self.scope.limited[frame.request]):
+                    view = views[frame.next]
+                    frame.next += 1
+                    if not self._too_many(frame.request, view):
+                        self.chosen.append(view)
+                        return frame.request, view, 0, 0, frozenset()
+            elif not settled:
+                step = self._next_device(frame, frame.view)
+                if step is not None or self.halt is not None:
+                    return step
+            self._remember(frame)
+            self.stack.pop()
+        return None
+
+    def _undo(self, frame: _Frame) -> None:
+        self.ledger.rewind(frame.mark)
+        del self.picks[frame.picked :]
+        del self.chosen[frame.request + (frame.view is not None) :]
+
+    def _remember(self, frame: _Frame) -> None:
+        if frame.view is not None and (frame.k or len(self.requests[frame.request].views) > 1):
+            return
+        if len(self.failed) < MEMO_MAX:
+            del self.chosen[frame.request :]
+            self.failed.add(self._key(frame.request))
+
+    def _next_device(self, frame: _Frame, view: View) -> tuple[int, View | None, int, int, frozenset[Hashable]] | None:
+        ledger, request = self.ledger, self.requests[frame.request]
+        admin, claim = view.want.admin, request.claim
+        candidates = view.candidates
+        last = len(candidates) - (view.count - frame.k)
+        position = frame.next
+        while position <= last:
+            candidate = candidates[position]
+            position += 1
+            offer = candidate.offer
+            if candidate.failure is not None:
+                if not ledger.available(offer, claim, candidate.amounts, admin=admin):
+                    continue
+                self.halt = Halted(self.steps, frame.request, view, candidate, -1)
+                return None
+            sort = (candidate.alike, ledger.usage(offer.id))
+            if sort in frame.excluded or sort in frame.tried:
+                continue
+            excluded = frame.excluded.union(frame.tried) if frame.tried else frame.excluded
+            frame.tried.add(sort)
+            if self._take(frame.request, view, candidate) < 0:
+                frame.next = position
+                return frame.request, view, frame.k + 1, position, excluded
+            ledger.rewind(frame.mark)
+        frame.next = position
+        return None
+
+    def _take(self, index: int, view: View, candidate: Candidate) -> int:
+        """Takes a device; -1 if that worked, else the constraint that forbids it, or len(joins) for the device."""
+        ledger, claim = self.ledger, self.requests[index].claim
+        admin = view.want.admin
+        if not ledger.available(candidate.offer, claim, candidate.amounts, admin=admin):
+            return MAX_RESULTS
+        for constraint, kind, token in candidate.joins:
+            if not ledger.join((claim, constraint), kind, token):
+                return constraint
+        ledger.take(candidate.offer, claim, candidate.amounts, admin=admin)
+        self.picks.append(Pick(index, view, candidate))
+        return -1
+
+    def _take_all(self, index: int, view: View) -> bool:
+        if not view.candidates:
+            return False
+        for candidate in view.candidates:
+            if view.blocked is not None and view.blocked[0] is candidate.offer:
+                return False
+            if candidate.failure is not None:
+                self.halt = Halted(self.steps, index, view, candidate, -1)
+                return False
+            reason = self._take(index, view, candidate) if candidate.barred < 0 else candidate.barred
+            if reason >= 0:
+                if reason < MAX_RESULTS:
+                    self.halt = Halted(self.steps, index, view, candidate, reason)
+                return False
+        return True
+
+    def _too_many(self, index: int, view: View) -> bool:
+        """Whether this alternative leads over the limit of results of the claim, whatever is chosen later."""
+        claim = self.requests[index].claim
+        before = sum(
+            self.chosen[i].count for i in range(len(self.chosen)) if self.requests[i].claim == claim and i < index
+        )
+        return before + view.count + self.later[index] > MAX_RESULTS
+
+    def _key(self, index: int) -> Hashable:
+        """The state as far as the requests from index on can tell."""
+        groups, constraints = self.scope.groups[index], self.scope.constraints[index]
+        ledger = self.ledger
+        touched: Counter[Hashable] = Counter()
+        seen = set()
+        for pick in self.picks:
+            alike, device = pick.candidate.alike, pick.candidate.offer.id
+            if alike in groups and device not in seen:
+                seen.add(device)
+                touched[alike, ledger.usage(device)] += 1
+        count = 0
+        claim = self.requests[index].claim
+        if self.scope.limited[index]:
+            count = sum(self.chosen[i].count for i in range(index) if self.requests[i].claim == claim)
+        states = tuple(ledger.states.get(key) for key in constraints)
+        return (index, count, frozenset(touched.items()), states)
+
+
+def _later_least(requests: list[Request]) -> list[int]:
+    """For each request the least number of devices that later requests of the same claim need."""
+    least = [0] * len(requests)
+    for index in range(len(requests) - 2, -1, -1):
+        follower = requests[index + 1]
+        if follower.claim == requests[index].claim:
+            least[index] = least[index + 1] + follower.least
+    return least
+
+
+class _Scope:
+    """What the requests from an index on can tell apart: groups of devices and constraints. Indexed by request.
+
+    isolated: nothing that this request takes matters to later ones. limited: the number of results so far does.
+    """
+
+    def __init__(self, requests: list[Request]) -> None:
+        size = len(requests)
+        self.groups: list[frozenset[int]] = [frozenset()] * size
+        self.constraints: list[tuple[tuple[int, int], ...]] = [()] * size
+        self.isolated = [True] * size
+        self.limited = [False] * size
+        sets_of = _sets_by_group(requests)
+        later_groups: set[int] = set()
+        later_constraints: set[tuple[int, int]] = set()
+        most: dict[int, int] = {}
+        flexible: set[int] = set()
+        for request in requests:
+            most[request.claim] = most.get(request.claim, 0) + max(view.count for view in request.views)
+            if len({view.count for view in request.views}) > 1:
+                flexible.add(request.claim)
+        for index in range(size - 1, -1, -1):
+            request = requests[index]
+            own_groups, own_constraints = _own(request)
+            reach = _reach(later_groups, sets_of)
+            tight = request.claim in flexible and most[request.claim] > MAX_RESULTS
+            self.isolated[index] = own_groups.isdisjoint(reach) and own_constraints.isdisjoint(later_constraints)
+            self.limited[index] = tight
+            later_groups |= own_groups
+            later_constraints |= own_constraints
+            self.groups[index] = frozenset(_reach(later_groups, sets_of))
+            self.constraints[index] = tuple(sorted(later_constraints))
+
+
+def _own(request: Request) -> tuple[set[int], set[tuple[int, int]]]:
+    groups = {candidate.alike for view in request.views for candidate in view.candidates}
+    constraints = {(request.claim, index) for view in request.views for index in view.want.constraints}
+    return groups, constraints
+
+
+def _sets_by_group(requests: list[Request]) -> dict[int, frozenset[Any]]:
+    found: dict[int, frozenset[Any]] = {}
+    for request in requests:
+        for view in request.views:
+            for candidate in view.candidates:
+                if candidate.offer.uses and candidate.alike not in found:
+                    found[candidate.alike] = frozenset(use.key for use in candidate.offer.uses)
+    return found
+
+
+def _reach(groups: set[int], sets_of: dict[int, frozenset[Any]]) -> set[int]:
+    """The groups, and all that draw on a counter set that one of them draws on."""
+    sets = {key for group in groups for key in sets_of.get(group, ())}
+    if not sets:
+        return set(groups)
+    return groups | {group for group, keys in sets_of.items() if not sets.isdisjoint(keys)}
+
+
+def number(requests: list[Request]) -> None:
+    """Numbers alike devices alike: same part in every view, same counters, capacity left and way of sharing."""
+    marks: dict[Any, list[Any]] = {}
+    slots: list[tuple[Candidate, Any]] = []
+    for index, request in enumerate(requests):
+        for option, view in enumerate(request.views):
+            for candidate in view.candidates:
+                offer = candidate.offer
+                key = offer.id
+                part = (
+                    index,
+                    option,
+                    candidate.amounts if offer.multi else (),
+                    candidate.joins,
+                    candidate.offer.position if candidate.failure is not None else candidate.barred,
+                )
+                found = marks.get(key)
+                if found is None:
+                    found = marks[key] = [(offer.multi, tuple(offer.left.values()), offer.shares > 0, offer.uses)]
+                found.append(part)
+                slots.append((candidate, key))
+    numbers: dict[Any, int] = {}
+    by_device: dict[Any, int] = {}
+    for device, parts in marks.items():
+        by_device[device] = numbers.setdefault(tuple(parts), len(numbers))
+    for candidate, device in slots:
+        candidate.alike = by_device[device]

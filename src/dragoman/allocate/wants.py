@@ -1,0 +1,224 @@
+"""Which devices of one node can serve a want at all, and what would each cost?
+
+Everything here is judged against the state before the search, which only gets scarcer during it: a device that
+fails here never serves. Never chooses.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from dragoman.allocate.constraint import ValueSet, attribute_named, token_of
+from dragoman.allocate.counters import admits
+from dragoman.allocate.match import Failure, Matcher
+from dragoman.allocate.offers import Offer
+from dragoman.allocate.refusal import Dropped
+from dragoman.allocate.shares import consumption, violation
+from dragoman.allocate.slots import ClaimPlan, Rules, Want
+from dragoman.allocate.tolerate import blocker
+from dragoman.values.quantity import Quantity
+
+Step: TypeAlias = str
+"""Which step drops a device: gated, held, selector, lacking, capacity, counters, groups, taint; "" none."""
+
+
+class Candidate:
+    """A device that can serve a want. amounts: nano-units it would consume, in the order of the device's capacity;
+    joins: (constraint, kind, value) each; alike: devices with the same number are interchangeable.
+    failure: the selector fails on it, so it must not be reached. barred: a constraint of which it lacks the
+    attribute (All only), or -1."""
+
+    __slots__ = ("alike", "amounts", "barred", "consumed", "failure", "joins", "offer")
+
+    def __init__(self, offer: Offer) -> None:
+        self.offer = offer
+        self.amounts: tuple[int, ...] = ()
+        self.consumed: dict[str, Quantity] = {}
+        self.joins: tuple[tuple[int, str, ValueSet], ...] = ()
+        self.alike = -1
+        self.barred = -1
+        self.failure: Failure | None = None
+
+
+class View:
+    """A want on one node. candidates: usable ones in order (failures among them). count: how many to take.
+
+    For All: candidates are exactly the devices to take, `blocked` the first that cannot be and why.
+    """
+
+    __slots__ = ("blocked", "candidates", "count", "every", "want")
+
+    def __init__(self, want: Want) -> None:
+        self.want = want
+        self.every = want.count == 0
+        self.count = want.count
+        self.candidates: list[Candidate] = []
+        self.blocked: tuple[Offer, Step] | None = None
+
+
+class Judge:
+    """Judges offers for wants; one for a search, because of its memo."""
+
+    def __init__(self, rules: Rules, matcher: Matcher) -> None:
+        self.rules = rules
+        self.matcher = matcher
+
+    def view(self, plan: ClaimPlan, want: Want, offers: list[Offer]) -> View:
+        """A want on a node. For All the first failing selector is the only candidate."""
+        found = View(want)
+        for offer in offers:
+            if found.every:
+                self._add_to_all(found, plan, want, offer)
+                if found.candidates and found.candidates[-1].failure is not None:
+                    found.candidates = found.candidates[-1:]
+                    break
+            else:
+                candidate = Candidate(offer)
+                step, failure = self.step(want, candidate)
+                if failure is not None:
+                    candidate.failure = failure
+                    found.candidates.append(candidate)
+                elif not step and self._constrain(candidate, plan, want):
+                    found.candidates.append(candidate)
+        if found.every:
+            found.count = len(found.candidates)
+        return found
+
+    def _add_to_all(self, found: View, plan: ClaimPlan, want: Want, offer: Offer) -> None:
+        if offer.gated_early:
+            return
+        candidate = Candidate(offer)
+        verdict = self.matcher.passes(want.selectors, offer.seen)
+        if isinstance(verdict, Failure):
+            candidate.failure = verdict
+        elif verdict is not True:
+            return
+        else:
+            if not want.admin and self._capacity_step(want, candidate):
+                return
+            step = self._in_use(want, offer) or self._rest(want, offer)
+            if step and found.blocked is None:
+                found.blocked = (offer, step)
+            self._constrain(candidate, plan, want)
+        found.candidates.append(candidate)
+
+    def step(self, want: Want, candidate: Candidate) -> tuple[Step, Failure | None]:
+        """The first step that drops a device for a want, in upstream's order; or how a selector fails on it."""
+        offer = candidate.offer
+        if offer.gated_early:
+            return "gated", None
+        held = self._in_use(want, offer)
+        if held:
+            return held, None
+        verdict = self.matcher.passes(want.selectors, offer.seen)
+        if isinstance(verdict, Failure):
+            return "selector", verdict
+        if verdict is not True:
+            return "selector", None
+        if not want.admin:
+            lacking = self._capacity_step(want, candidate)
+            if lacking:
+                return lacking, None
+        return self._rest(want, offer), None
+
+    def _in_use(self, want: Want, offer: Offer) -> Step:
+        return "held" if offer.exclusive and not want.admin else ""
+
+    def _rest(self, want: Want, offer: Offer) -> Step:
+        if offer.gated:
+            return "gated"
+        if offer.uses and not want.admin and not (offer.multi and offer.shares):
+            step = _counter_step(offer)
+            if step:
+                return step
+        return "taint" if blocker(offer.taints, want.tolerations) is not None else ""
+
+    def _capacity_step(self, want: Want, candidate: Candidate) -> Step:
+        """Sets what the candidate would consume; "" if there is enough."""
+        capacity = candidate.offer.capacity
+        for name in want.capacity:
+            if name not in capacity:
+                return "lacking"
+        if not capacity:
+            return ""
+        fractional = self.rules.fractional
+        consumed = {
+            name: consumption(entry, want.capacity.get(name), fractional=fractional) for name, entry in capacity.items()
+        }
+        left = candidate.offer.left
+        for name, entry in capacity.items():
+            amount = consumed[name]
+            if violation(entry, amount, fractional=fractional):
+                return "capacity"
+            total = entry.value.nanos if entry.value is not None else 0
+            if amount.nanos > left.get(name, total):
+                return "capacity"
+        candidate.consumed = consumed
+        candidate.amounts = tuple(amount.nanos for amount in consumed.values())
+        return ""
+
+    def _constrain(self, candidate: Candidate, plan: ClaimPlan, want: Want) -> bool:
+        """Looks up the values that the want's constraints need; False if one is missing."""
+        if not want.constraints:
+            return True
+        joins = []
+        for index in want.constraints:
+            constraint = plan.constraints[index]
+            token = self.token(want, candidate.offer, constraint.attribute)
+            if isinstance(token, Failure):
+                candidate.failure = token
+                return True
+            if token is None:
+                candidate.barred = index
+                return False
+            joins.append((index, constraint.kind, token))
+        candidate.joins = tuple(joins)
+        return True
+
+    def token(self, want: Want, offer: Offer, attribute: str) -> ValueSet | Failure | None:
+        """A device's value of an attribute as constraints see it; None if it has none."""
+        for derived in want.derived:
+            if derived.name == attribute or f"{offer.driver}/{derived.name}" == attribute:
+                return self.matcher.derive(derived, offer.seen, lists=self.rules.lists)
+        found = attribute_named(offer.seen.device.attributes, offer.driver, attribute)
+        return None if found is None else token_of(found, lists=self.rules.lists)
+
+    def tally(self, plan: ClaimPlan, want: Want, offers: list[Offer], bad: int) -> Dropped:
+        """How many devices each step drops, in the order in which people ask: matching ones first, then held."""
+        count = dict.fromkeys(Dropped.__struct_fields__, 0)
+        count["seen"] = len(offers)
+        count["bad_pool"] = bad
+        for offer in offers:
+            count[self.told(want, offer) or "usable"] += 1
+        return Dropped(**count)
+
+    def told(self, want: Want, offer: Offer) -> Step:
+        """The step that drops a device as told to people: whether it matches comes before whether it is held."""
+        if self.matcher.passes(want.selectors, offer.seen) is not True:
+            return "selector"
+        if any(name not in offer.capacity for name in want.capacity) and not want.admin:
+            return "lacking"
+        if offer.gated_early or offer.gated:
+            return "gated"
+        held = self._in_use(want, offer)
+        if held:
+            return held
+        if not want.admin:
+            short = self._capacity_step(want, Candidate(offer))
+            if short:
+                return short
+        return self._rest(want, offer)
+
+
+def _counter_step(offer: Offer) -> Step:
+    book = offer.book
+    assert book is not None
+    if book.overdrawn is not None:
+        return "counters"
+    for use in offer.uses:
+        for counter, amount in use.amounts:
+            if book.left[use.key, counter] < amount:
+                return "counters"
+        if not admits(book.present.get(use.key), use.groups):
+            return "groups"
+    return ""

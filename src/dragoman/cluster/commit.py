@@ -7,11 +7,12 @@ came, and the one who decided looks again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 
 from dragoman.api.kinds import Kind, kind_of
+from dragoman.api.meta import Ref, format_time
 from dragoman.cluster.client import Client, Object
 from dragoman.cluster.events import Recorder
 from dragoman.cluster.watch import Informers
@@ -21,16 +22,20 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.metrics import Metrics
 
+Address: TypeAlias = tuple[str, str, str]
+
 
 class Outcome(msgspec.Struct, frozen=True):
     """What the server answered to each effect carried out (None where it answers no object).
 
-    failed_at: index of the effect that failed; those after it were not tried. None: all done.
+    failed_at: index of the effect that failed; those after it were not tried. None: all done. moved: objects whose
+    version was a precondition and that we changed ourselves: (kind, namespace, name) -> (old version, new version).
     """
 
     written: tuple[Object | None, ...]
     failed_at: int | None = None
     error: DragomanError | None = None
+    moved: dict[Address, tuple[str, str]] = {}
 
     @property
     def ok(self) -> bool:
@@ -63,6 +68,7 @@ class Committer:
         self.client = client
         self.recorder = Recorder(client, clock, entropy, metrics)
         self._informers = informers
+        self._clock = clock
         self._manager = manager
         self._writes = metrics.counter(
             "dragoman_writes_total", "Writes to the API by verb and outcome.", ["verb", "kind", "outcome"]
@@ -72,21 +78,33 @@ class Committer:
         """Send events for ever; supervise it."""
         await self.recorder.run()
 
-    async def carry_out(self, effects: Sequence[Effect]) -> Outcome:
-        """All effects in order, up to the first that fails. Raises nothing of ours."""
+    async def carry_out(self, effects: Sequence[Effect], after: Outcome | None = None) -> Outcome:
+        """All effects in order, up to the first that fails. Raises nothing of ours.
+
+        A version in a precondition is the one decided on. Our own writes to that object in this list, or in the
+        outcome that this one comes `after` (when it is taken back), move it along.
+        """
         written: list[Object | None] = []
+        moved = dict(after.moved) if after else {}
         for index, effect in enumerate(effects):
             verb, kind = type(effect).__name__, _kind_name(effect)
             try:
-                answer = await self._write(effect)
+                answer = await self._write(_moved(effect, moved))
             except DragomanError as error:
                 self._writes.labels(verb, kind, type(error).__name__).inc()
-                return Outcome(tuple(written), index, error)
+                return Outcome(tuple(written), index, error, moved)
             self._writes.labels(verb, kind, "done").inc()
-            if answer is not None and self._informers is not None:
-                self._informers.observe(kind, answer)
+            if isinstance(effect, Patch) and effect.resource_version and answer is not None:
+                address = _address(effect.ref)
+                first = moved.get(address, (effect.resource_version, ""))[0]
+                moved[address] = (first, answer["metadata"]["resourceVersion"])
+            if self._informers is not None:
+                if answer is not None:
+                    self._informers.observe(kind, answer)
+                elif isinstance(effect, Delete):
+                    self._informers.observe_deletion(effect.ref, format_time(self._clock.utc()))
             written.append(answer)
-        return Outcome(tuple(written))
+        return Outcome(tuple(written), moved=moved)
 
     async def _write(self, effect: Effect) -> Object | None:
         match effect:
@@ -183,9 +201,29 @@ class Committer:
 _POD: Kind = kind_of("Pod")
 
 
+def _address(ref: Ref) -> Address:
+    return ref.kind, ref.namespace, ref.name
+
+
+def _moved(effect: Effect, moved: dict[Address, tuple[str, str]]) -> Effect:
+    if isinstance(effect, Patch | Delete) and effect.resource_version:
+        old, new = moved.get(_address(effect.ref), ("", ""))
+        if old == effect.resource_version:
+            return msgspec.structs.replace(effect, resource_version=new)
+    return effect
+
+
 def _named(namespace: str, name: str, uid: str) -> Object:
     named = {"name": name, "namespace": namespace, "uid": uid}
     return {key: value for key, value in named.items() if value}
+
+
+def _at_version_made(effect: Effect, made: dict[tuple[str, str, str], str]) -> Effect:
+    if isinstance(effect, Patch | Delete) and effect.resource_version:
+        version = made.get((effect.ref.kind, effect.ref.namespace, effect.ref.name))
+        if version is not None:
+            return msgspec.structs.replace(effect, resource_version=version)
+    return effect
 
 
 def _kind_name(effect: Effect) -> str:

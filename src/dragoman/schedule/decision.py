@@ -7,9 +7,9 @@ that its own earlier effect of the same decision made. Never chooses anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -211,36 +211,39 @@ def pod_claim_writes(
 # ---- taking back
 
 
-def undo(decision: Decision, failed_at: int) -> tuple[Effect, ...]:
-    """What takes back the effects before the one that failed (an index of decision.effects), last one first.
+def undo(decision: Decision, written: Sequence[Mapping[str, Any] | None]) -> tuple[Effect, ...]:
+    """What takes back the effects that were written before one failed, last one first.
 
-    A new allocation is given up, an added reservation removed, a created claim deleted. Versions are those the
-    written effects made: an object that somebody changed since stays as it is, which is safe, only less tidy.
+    written: what the server answered to each of them (objects; None for a binding or an event). A new allocation is
+    given up, an added reservation removed, a created claim deleted, a recorded pod status cleared; an object that
+    somebody changed since stays as it is.
     """
-    written = decision.effects[:failed_at]
-    created = {_created_name(effect) for effect in written if isinstance(effect, Create)}
+    done = list(zip(decision.effects, written, strict=False))
+    created = {_name_of(answer) for effect, answer in done if isinstance(effect, Create) and answer is not None}
     back: list[Effect] = []
-    for effect in reversed(written):
+    for effect, answer in reversed(done):
+        if answer is None:
+            continue
         if isinstance(effect, Create):
-            meta = effect.body["metadata"]
-            ref = Ref(effect.body["kind"], meta["namespace"], meta["name"])
+            ref = Ref(effect.body["kind"], *_name_of(answer), answer["metadata"].get("uid", ""))
             back += [Patch(ref, {"metadata": {"finalizers": None}}), Delete(ref)]
-        elif isinstance(effect, Patch) and effect.ref.kind == "ResourceClaim" and effect.subresource == "status":
-            if (effect.ref.namespace, effect.ref.name) not in created:
-                back.append(_take_back(effect))
-        elif isinstance(effect, Patch) and effect.ref.kind == "Pod":
-            back.append(Patch(effect.ref, {"status": dict.fromkeys(effect.patch["status"])}, subresource="status"))
+        elif isinstance(effect, Patch) and effect.subresource == "status":
+            if effect.ref.kind == "Pod":
+                cleared = dict.fromkeys(effect.patch["status"])
+                back.append(Patch(effect.ref, {"status": cleared}, subresource="status"))
+            elif _name_of(answer) not in created:
+                back.append(_take_back(effect, answer["metadata"]["resourceVersion"]))
     return tuple(back)
 
 
-def _created_name(effect: Create) -> Key:
-    return effect.body["metadata"]["namespace"], effect.body["metadata"]["name"]
+def _name_of(answer: Mapping[str, Any]) -> Key:
+    return answer["metadata"].get("namespace", ""), answer["metadata"]["name"]
 
 
-def _take_back(effect: Patch) -> Patch:
+def _take_back(effect: Patch, version: str) -> Patch:
     change = effect.patch["status"]
-    if "allocation" in change:
+    if change.get("allocation") is not None:
         back: dict[str, object] = {"allocation": None, "reservedFor": None}
     else:
-        back = {"reservedFor": change["reservedFor"][:-1] or None}
-    return Patch(effect.ref, {"status": back}, subresource="status", resource_version=effect.resource_version)
+        back = {"reservedFor": (change.get("reservedFor") or [])[:-1] or None}
+    return Patch(effect.ref, {"status": back}, subresource="status", resource_version=version)

@@ -3,7 +3,7 @@
 Works on JSON-shaped dicts in the version they were sent in, before conversion. Null counts as absent, as do "" and
 0 where the API's field is no pointer. Quantities are brought to their canonical text, as the server stores them.
 Values of a wrong type are left for validation to judge. Never looks at other objects: what admission adds to a pod
-is in `api.strategy`.
+is the API server's business.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _template(spec: Object) -> None:
 
 
 def _deployment(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     _template(spec)
     _fill_pointer(spec, "replicas", 1)
     strategy = _made(spec, "strategy")
@@ -138,16 +138,15 @@ def _deployment(obj: Object, version: str, now: datetime) -> None:
 
 
 def _replica_set(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     _template(spec)
     _fill_pointer(spec, "replicas", 1)
 
 
 def _replication_controller(obj: Object, version: str, now: datetime) -> None:
     _replica_set(obj, version, now)
-    spec, metadata = obj["spec"], obj.setdefault("metadata", {})
-    labels = dig(spec, "template", "metadata").get("labels")
-    if labels:
+    spec, metadata = _made(obj, "spec"), _made(obj, "metadata")
+    if labels := dig(spec, "template", "metadata", "labels"):
         if not spec.get("selector"):
             spec["selector"] = dict(labels)
         if not metadata.get("labels"):
@@ -155,7 +154,7 @@ def _replication_controller(obj: Object, version: str, now: datetime) -> None:
 
 
 def _stateful_set(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     _template(spec)
     _fill(spec, "podManagementPolicy", "OrderedReady")
     strategy = _made(spec, "updateStrategy")
@@ -172,7 +171,7 @@ def _stateful_set(obj: Object, version: str, now: datetime) -> None:
 
 
 def _daemon_set(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     _template(spec)
     strategy = _made(spec, "updateStrategy")
     _fill(strategy, "type", "RollingUpdate")
@@ -184,15 +183,15 @@ def _daemon_set(obj: Object, version: str, now: datetime) -> None:
 
 
 def _job(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     _template(spec)
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     _fill_pointer(spec, "parallelism", 1)
     per_index = spec.get("backoffLimitPerIndex") is not None
     _fill_pointer(spec, "backoffLimit", _MAX_INT32 if per_index else 6)
-    metadata = obj.setdefault("metadata", {})
-    labels = dig(spec, "template", "metadata").get("labels")
+    metadata = _made(obj, "metadata")
+    labels = dig(spec, "template", "metadata", "labels")
     if labels and not metadata.get("labels"):
         metadata["labels"] = dict(labels)
     _fill(spec, "completionMode", "NonIndexed")
@@ -206,7 +205,7 @@ def _job(obj: Object, version: str, now: datetime) -> None:
 
 
 def _cron_job(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     _template(dig(spec, "jobTemplate", "spec"))
     _fill(spec, "concurrencyPolicy", "Allow")
     _fill_pointer(spec, "suspend", False)
@@ -226,7 +225,7 @@ def _pod_template(obj: Object, version: str, now: datetime) -> None:
 
 
 def _namespace(obj: Object, version: str, now: datetime) -> None:
-    metadata = obj.setdefault("metadata", {})
+    metadata = _made(obj, "metadata")
     if name := metadata.get("name"):
         if not isinstance(metadata.get("labels"), dict):
             metadata["labels"] = {}
@@ -246,7 +245,7 @@ def _secret(obj: Object, version: str, now: datetime) -> None:
 
 
 def _service(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     _fill(spec, "sessionAffinity", "None")
     if spec["sessionAffinity"] == "ClientIP":
         _fill_pointer(_made(_made(spec, "sessionAffinityConfig"), "clientIP"), "timeoutSeconds", 10800)
@@ -276,7 +275,7 @@ def _endpoint_slice(obj: Object, version: str, now: datetime) -> None:
 
 
 def _volume(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     canonical_each(spec, "capacity")
     _fill(spec, "persistentVolumeReclaimPolicy", "Retain")
     _fill_pointer(spec, "volumeMode", "Filesystem")
@@ -286,7 +285,7 @@ def _volume(obj: Object, version: str, now: datetime) -> None:
 
 
 def _volume_claim(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     container_quantities(dig(spec, "resources"))
     _fill_pointer(spec, "volumeMode", "Filesystem")
     _fill(_made(obj, "status"), "phase", "Pending")
@@ -333,7 +332,7 @@ def _binding(obj: Object, version: str, now: datetime) -> None:
 
 
 def _network_policy(obj: Object, version: str, now: datetime) -> None:
-    spec = obj.setdefault("spec", {})
+    spec = _made(obj, "spec")
     for direction in ("ingress", "egress"):
         for rule in objects(spec, direction):
             for port in objects(rule, "ports"):

@@ -1,7 +1,7 @@
 """Is this object valid, and may it change so? As the API server judges, with field paths and its wording.
 
 Works on JSON-shaped dicts of the stored version, after defaulting (`api.defaults`), conversion (`api.convert`) and
-the server's own fields (`api.strategy`). Never changes what it judges; other objects (namespaces, quotas) are the
+whatever the server sets itself. Never changes what it judges; other objects (namespaces, quotas) are the
 business of admission.
 """
 
@@ -13,7 +13,7 @@ from dragoman.api.codec import TYPES, decode
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
-from dragoman.api.validate import claims, meta, others, slices
+from dragoman.api.validate import claims, core, meta, others, pods, slices, workloads
 from dragoman.api.validate.field import TYPE_INVALID, Errors, FieldError, Reason
 from dragoman.errors import Invalid
 from dragoman.values import names
@@ -42,6 +42,8 @@ def update(kind: str, new: Object, old: Object, subresource: str = "", *, gates:
     if (mistyped := _mistyped(kind, new)) is not None:
         return [mistyped]
     errors = meta.metadata_update(new, old)
+    if not subresource and (always := _ALWAYS.get(kind)) is not None:
+        errors += always(new, gates)
     if (rules := _UPDATE.get((kind, subresource))) is not None:
         errors += rules(new, old, gates)
     return errors
@@ -74,23 +76,78 @@ _NAMES: dict[str, Reason] = {
     "ClusterRoleBinding": _name_in_path,
 }
 
+# Rules that look at the new object alone: run on creation and on every change of the main resource.
+_ALWAYS: dict[str, Create] = {
+    "DeviceTaintRule": others.taint_rule,
+    "Deployment": workloads.deployment,
+    "ReplicaSet": workloads.replica_set,
+    "ReplicationController": workloads.replication_controller,
+    "DaemonSet": workloads.daemon_set,
+    "CronJob": workloads.cron_job,
+    "Node": core.node,
+    "Service": core.service,
+    "PodDisruptionBudget": core.disruption_budget,
+    "ResourceQuota": core.resource_quota,
+    "LimitRange": core.limit_range,
+    "ConfigMap": core.config_map,
+    "Secret": core.secret,
+    "Ingress": core.ingress,
+    "NetworkPolicy": core.network_policy,
+    "RoleBinding": core.binding,
+    "ClusterRoleBinding": core.binding,
+    "Lease": core.lease,
+}
+
 _CREATE: dict[str, Create] = {
+    **_ALWAYS,
     "ResourceClaim": claims.claim,
     "ResourceClaimTemplate": claims.template,
     "ResourceSlice": slices.resource_slice,
     "DeviceClass": others.device_class,
-    "DeviceTaintRule": others.taint_rule,
     "ResourcePoolStatusRequest": others.pool_status_request,
+    "Pod": pods.pod,
+    "StatefulSet": workloads.stateful_set,
+    "Job": workloads.job,
+    "PodGroup": workloads.pod_group,
+    "Workload": workloads.gang_workload,
+    "PriorityClass": core.priority_class,
+    "PersistentVolumeClaim": core.volume_claim,
+    "StorageClass": core.storage_class,
+    "RuntimeClass": core.runtime_class,
+    "Event": core.event,
+    "EndpointSlice": core.endpoint_slice,
 }
 
+
+def _selector_kept(new: Object, old: Object, gates: Gates) -> Errors:
+    return workloads.selector_kept(new, old)
+
+
+# What a change must keep, beside _ALWAYS.
 _UPDATE: dict[tuple[str, str], Update] = {
     ("ResourceClaim", ""): claims.claim_update,
     ("ResourceClaim", "status"): claims.claim_status_update,
     ("ResourceClaimTemplate", ""): claims.template_update,
     ("ResourceSlice", ""): slices.resource_slice_update,
     ("DeviceClass", ""): others.device_class_update,
-    ("DeviceTaintRule", ""): others.taint_rule_update,
     ("DeviceTaintRule", "status"): others.taint_rule_status_update,
     ("ResourcePoolStatusRequest", ""): others.pool_status_request_update,
     ("ResourcePoolStatusRequest", "status"): others.pool_status_request_status_update,
+    ("Pod", ""): pods.pod_update,
+    ("Pod", "status"): pods.pod_status_update,
+    ("Deployment", ""): _selector_kept,
+    ("ReplicaSet", ""): _selector_kept,
+    ("DaemonSet", ""): _selector_kept,
+    ("StatefulSet", ""): workloads.stateful_set_update,
+    ("Job", ""): workloads.job_update,
+    ("PodGroup", ""): workloads.pod_group_update,
+    ("PodGroup", "status"): workloads.pod_group_status_update,
+    ("Workload", ""): workloads.gang_workload_update,
+    ("Node", ""): core.node_update,
+    ("Node", "status"): core.node_status,
+    ("PriorityClass", ""): core.priority_class_update,
+    ("ConfigMap", ""): core.config_map_update,
+    ("Secret", ""): core.secret_update,
+    ("RoleBinding", ""): core.binding_update,
+    ("ClusterRoleBinding", ""): core.binding_update,
 }

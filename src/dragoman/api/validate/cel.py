@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.api.selectors import EXPRESSION_MAX, STORED, Mode, SelectorInvalid, compile_selector
 from dragoman.api.validate.field import Errors, Path
-
-EXPRESSION_MAX = 10 * 1024
 
 
 def check_expression(text: Any, path: Path, *, stored: bool, gates: frozenset[str], derived: bool = False) -> Errors:
-    """Required; a stored expression may use everything the server knows, a new one what `gates` allow."""
+    """Required; a stored expression may use everything the server knows, a new one what `gates` allow.
+
+    A derived attribute (KEP-6080) may have any type, a selector is bool or unknown.
+    """
     if not text:
         return [path.required()]
-    if len(str(text).encode()) > EXPRESSION_MAX:
+    expression = str(text)
+    if len(expression.encode()) > EXPRESSION_MAX:
         return [path.too_long(EXPRESSION_MAX)]
-    return []
+    mode = STORED if stored else _mode(gates)
+    found = compile_selector(expression, mode)
+    if not isinstance(found, SelectorInvalid) or (derived and found.kind == "result"):
+        return []
+    if found.kind == "cost":
+        return [path.forbidden("too complex, exceeds cost limit")]
+    return [path.invalid(expression, found.message)]
+
+
+def _mode(gates: frozenset[str]) -> Mode:
+    return Mode(
+        new=True,
+        list_attributes="DRAListTypeAttributes" in gates,
+        consumable_capacity="DRAConsumableCapacity" in gates,
+    )

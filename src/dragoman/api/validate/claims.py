@@ -11,7 +11,7 @@ from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, items, objects, sub
 from dragoman.api.validate import shared
 from dragoman.api.validate.cel import check_expression
-from dragoman.api.validate.field import Errors, Path, by_name, each, immutable, number, unique
+from dragoman.api.validate.field import Errors, Path, by_name, each, immutable, number, one_of, unique
 from dragoman.api.validate.meta import annotation_map, label_map
 from dragoman.values import names
 
@@ -128,7 +128,7 @@ def _wish(wish: Object, path: Path, gates: Gates) -> Errors:
             if count <= 0:
                 errors.append((path / "count").invalid(count, "must be greater than zero"))
         case other:
-            errors.append((path / "allocationMode").not_supported(other or "", ("ExactCount", "All")))
+            errors.append((path / "allocationMode").not_supported(other or "", ("All", "ExactCount")))
     errors += each(items(wish, "tolerations"), path / "tolerations", shared.toleration)
     for key, value, at in shared.entries(dig(wish, "capacity"), "requests", path / "capacity"):
         errors += shared.qualified_name(key, at) + shared.quantity(value, at)
@@ -240,12 +240,7 @@ def _allocation(allocation: Object, path: Path, known: frozenset[str]) -> Errors
 
     def config(value: Any, at: Path) -> Errors:
         entry = value if isinstance(value, dict) else {}
-        source = entry.get("source")
-        errors: Errors = []
-        if not source:
-            errors.append((at / "source").required())
-        elif source not in ("FromClass", "FromClaim"):
-            errors.append((at / "source").not_supported(source, ("FromClass", "FromClaim")))
+        errors = one_of(entry.get("source"), at / "source", ("FromClaim", "FromClass"))
         # The class may have been stored with larger parameters than are accepted today.
         return errors + _references(entry, at, known) + shared.opaque(entry, at, stored=True)
 

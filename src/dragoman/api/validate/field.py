@@ -112,8 +112,8 @@ class Path:
         return FieldError(self.text, FORBIDDEN, None, detail)
 
     def not_supported(self, value: Any, supported: Iterable[str]) -> FieldError:
-        """The value is none of those known."""
-        names = ", ".join(json.dumps(name) for name in sorted(supported))
+        """The value is none of those known, which are listed in the order given."""
+        names = ", ".join(json.dumps(name) for name in supported)
         return FieldError(self.text, NOT_SUPPORTED, value, f"supported values: {names}")
 
     def too_long(self, limit: int) -> FieldError:
@@ -125,9 +125,9 @@ class Path:
         noun = "item" if limit == 1 else "items"
         return FieldError(self.text, TOO_MANY, count, f"must have at most {limit} {noun}")
 
-    def not_found(self, value: Any) -> FieldError:
+    def not_found(self, value: Any, detail: str = "") -> FieldError:
         """The value refers to something that is not there."""
-        return FieldError(self.text, NOT_FOUND, value)
+        return FieldError(self.text, NOT_FOUND, value, detail)
 
 
 Check = Callable[[Any, Path], Errors]
@@ -145,6 +145,20 @@ def by_rule(text: Any, path: Path, reason: Reason) -> Errors:
     """Text, possibly empty, that a rule accepts."""
     why = reason(str(text))
     return [path.invalid(text, why)] if why else []
+
+
+def one_of(value: Any, path: Path, supported: tuple[str, ...]) -> Errors:
+    """Required, and one of the values known."""
+    if not value:
+        return [path.required()]
+    return [] if value in supported else [path.not_supported(value, supported)]
+
+
+def at_least(value: Any, path: Path, least: int = 0) -> Errors:
+    """A number, if there is one, not below a bound."""
+    if isinstance(value, int) and not isinstance(value, bool) and value < least:
+        return [path.invalid(value, f"must be greater than or equal to {least}")]
+    return []
 
 
 def each(values: list[Any], path: Path, check: Check, *, limit: int | None = None) -> Errors:

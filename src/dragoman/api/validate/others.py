@@ -69,11 +69,6 @@ def taint_rule(obj: Object, gates: Gates) -> Errors:
     return errors + shared.taint(spec.get("taint"), path / "taint")
 
 
-def taint_rule_update(new: Object, old: Object, gates: Gates) -> Errors:
-    """Everything in spec may change; what did not is not judged again."""
-    return [] if same(new.get("spec"), old.get("spec")) else taint_rule(new, gates)
-
-
 def taint_rule_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Conditions only."""
     return shared.conditions(dig(new, "status"), Path("status"))

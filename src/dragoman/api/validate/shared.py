@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.api.shape import Object, dig, items, sub
 from dragoman.api.validate.cel import check_expression
-from dragoman.api.validate.field import OMITTED, Errors, Path, by_name, by_rule, each, unique
+from dragoman.api.validate.field import OMITTED, Errors, Path, by_name, by_rule, each, one_of, unique
 from dragoman.values import names
 from dragoman.values.quantity import Quantity
 
@@ -17,7 +17,8 @@ OPAQUE_MAX = 10 * 1024
 CONDITIONS_MAX = 8
 BINDING_CONDITIONS_MAX = 4
 
-_TAINT_EFFECTS = ("None", "NoSchedule", "NoExecute")
+_TAINT_EFFECTS = ("NoExecute", "NoSchedule", "None")
+_CONDITION_STATUS = ("False", "True", "Unknown")
 _NODE_OPERATIONS = ("NodePrepareResources", "NodeUnprepareResources", "*")
 
 
@@ -118,12 +119,7 @@ def taint(value: Any, path: Path) -> Errors:
     errors = by_name(taint.get("key"), path / "key", names.label_key)
     if taint.get("value"):
         errors += by_rule(taint["value"], path / "value", names.label_value)
-    effect = taint.get("effect")
-    if not effect:
-        errors.append((path / "effect").required())
-    elif effect not in _TAINT_EFFECTS:
-        errors.append((path / "effect").not_supported(effect, _TAINT_EFFECTS))
-    return errors
+    return errors + one_of(taint.get("effect"), path / "effect", _TAINT_EFFECTS)
 
 
 def toleration(value: Any, path: Path) -> Errors:
@@ -142,7 +138,7 @@ def toleration(value: Any, path: Path) -> Errors:
         case None | "":
             errors.append((path / "operator").required())
         case other:
-            errors.append((path / "operator").not_supported(other, ("Exists", "Equal")))
+            errors.append((path / "operator").not_supported(other, ("Equal", "Exists")))
     effect = toleration.get("effect")
     if effect and effect not in _TAINT_EFFECTS:
         errors.append((path / "effect").not_supported(effect, _TAINT_EFFECTS))
@@ -193,8 +189,8 @@ def _condition(value: Any, path: Path) -> Errors:
     condition = value if isinstance(value, dict) else {}
     errors = by_name(condition.get("type"), path / "type", names.label_key)
     status = condition.get("status")
-    if status not in ("True", "False", "Unknown"):
-        errors.append((path / "status").not_supported(status or "", ("True", "False", "Unknown")))
+    if status not in _CONDITION_STATUS:
+        errors.append((path / "status").not_supported(status or "", _CONDITION_STATUS))
     if (condition.get("observedGeneration") or 0) < 0:
         place = path / "observedGeneration"
         errors.append(place.invalid(condition["observedGeneration"], "must be greater than or equal to zero"))

@@ -157,7 +157,7 @@ class Registry:
         warnings += strategy.prepare_create(self, obj, write)
         admit.create(self, kind, obj, write)
         self._check(kind, meta["name"], admit.validate_create(kind, obj) + strategy.check_create(self, obj))
-        tracking.track(kind, None, obj, write, subresource="", now=self.now_text())
+        obj = tracking.track(kind, None, obj, write, subresource="", now=self.now_text())
         if write.dry_run:
             return Outcome(kind, msgspec.json.encode(obj), True, warnings)
         record = self.store.put(kind, obj, None)
@@ -299,7 +299,7 @@ class Registry:
         admit.update(self, kind, new, old, subresource, write)
         causes = admit.validate_update(kind, new, old, subresource)
         self._check(kind, record.name, causes + strategy.check_update(self, new, old, subresource))
-        tracking.track(kind, old, new, write, subresource=subresource, now=self.now_text())
+        new = tracking.track(kind, old, new, write, subresource=subresource, now=self.now_text())
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if metadata.same(new, old):
             return Outcome(kind, record.body, False, warnings)

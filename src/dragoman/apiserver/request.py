@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -34,6 +34,7 @@ class Write(msgspec.Struct, frozen=True):
     dry_run: bool = False
     validation: Validation = "Ignore"
     user: User = ADMIN
+    operation: Literal["Update", "Apply"] = "Update"
 
 
 INTERNAL = Write(manager="dragoman")
@@ -66,10 +67,3 @@ class Page(msgspec.Struct, frozen=True):
     version: int
     more: str = ""
     remaining: int | None = None
-
-
-class Extra(msgspec.Struct, frozen=True):
-    """An object that exists only in a reply (Scale, reviews): whole JSON, with apiVersion and kind."""
-
-    obj: dict[str, Any]
-    created: bool = False

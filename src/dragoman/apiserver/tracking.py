@@ -8,22 +8,39 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.api.kinds import Kind
+from dragoman.apiserver import apply as rules
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.status import Object
+from dragoman.apiserver.shape import GVK
+from dragoman.apiserver.status import Object, Refused, bad_request
+from dragoman.apiserver.versions import type_text
+from dragoman.errors import Invalid
 
 
-def track(kind: Kind, old: Object | None, new: Object, write: Write, *, subresource: str, now: str) -> None:
-    """Set managedFields of an object about to be stored, in place."""
+def _gvk(kind: Kind) -> GVK:
+    return kind.group, kind.versions[0], kind.kind
+
+
+def track(kind: Kind, old: Object | None, new: Object, write: Write, *, subresource: str, now: str) -> Object:
+    """An object about to be stored, with the managedFields it must have."""
+    return rules.track(old, new, write.manager, write.operation, _gvk(kind), subresource, now)
 
 
 def apply(kind: Kind, live: Object | None, config: Object, write: Write, *, subresource: str, now: str) -> Object:
-    """The live object with the configuration applied. Raises 409 naming managers and fields."""
-    from dragoman.apiserver.patch import merge_patch
-
-    merged: Object = merge_patch(live or {}, config)
-    return merged
+    """The live object with the configuration applied. Raises 409 naming managers and fields, 400."""
+    typed = {**type_text(kind, ""), **config}
+    try:
+        merged = rules.apply(live, typed, write.manager, write.force, _gvk(kind), subresource, now)
+    except rules.ApplyConflict as refused:
+        name = (config.get("metadata") or {}).get("name", "")
+        details: Object = {"name": name, "kind": kind.plural, "causes": refused.causes}
+        if kind.group:
+            details["group"] = kind.group
+        raise Refused(409, "Conflict", str(refused), details) from refused
+    except Invalid as wrong:
+        raise bad_request(str(wrong)) from wrong
+    return {field: value for field, value in merged.items() if field not in ("apiVersion", "kind")}
 
 
 def applied(write: Write) -> Write:
     """The write that stores the outcome of an apply."""
-    return msgspec.structs.replace(write, version="")
+    return msgspec.structs.replace(write, version="", operation="Apply")

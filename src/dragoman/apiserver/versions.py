@@ -81,13 +81,17 @@ def to_stored(kind: Kind, version: str, obj: Object, now: datetime) -> Object:
 def strip_nulls(value: Any) -> Any:
     """Drop null members of objects, in place: for the API null is absent."""
     if isinstance(value, dict):
-        for key in [key for key, inner in value.items() if inner is None]:
-            del value[key]
-        for inner in value.values():
-            if isinstance(inner, dict | list):
+        gone: list[str] = []
+        for key, inner in value.items():
+            kind = type(inner)
+            if kind is dict or kind is list:
                 strip_nulls(inner)
+            elif inner is None:
+                gone.append(key)
+        for key in gone:
+            del value[key]
     elif isinstance(value, list):
         for inner in value:
-            if isinstance(inner, dict | list):
+            if type(inner) is dict or type(inner) is list:
                 strip_nulls(inner)
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.api.meta import Ref
@@ -248,6 +249,66 @@ def test_what_was_created_is_known_at_once(run: Any) -> None:
             # and goes when the server says so
             t.server.remove("resourceclaims", "default", "new-xxxxx")
             await t.until(lambda: ("default", "new-xxxxx") not in cache.snapshot.claims)
+            tasks.stop()
+
+    run(body)
+
+
+def test_our_own_writes_move_a_version_along(run: Any) -> None:
+    async def body(t: Any) -> None:
+        committer = Committer(t.client, t.clock, t.entropy)
+        made = t.server.put("pods", pod("p"))
+        version = made["metadata"]["resourceVersion"]
+        ref = Ref("Pod", "default", "p")
+        steps = [Patch(ref, {"metadata": {"labels": {"n": str(n)}}}, resource_version=version) for n in range(3)]
+        missing = Patch(Ref("Pod", "default", "q"), {})
+        outcome = await committer.carry_out([*steps, missing])
+        assert outcome.failed_at == 3
+        back = [Patch(ref, {"metadata": {"labels": None}}, resource_version=version)]
+        assert (await committer.carry_out(back, outcome)).ok
+        assert isinstance((await committer.carry_out(back)).error, Stale)
+        t.server.put("pods", pod("p"))
+        assert isinstance((await committer.carry_out(back, outcome)).error, Stale)
+
+    run(body)
+
+
+def test_what_we_deleted_counts_as_being_deleted(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        cache = Cache(informers, ["Pod"])
+        committer = Committer(t.client, t.clock, t.entropy, informers=informers)
+        made = t.server.put("pods", pod("p"))
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await cache.synced()
+            t.server.answers.append(lambda _: t.status(200, "Success", "will go"))
+            await committer.carry_out([Delete(Ref("Pod", "default", "p", made["metadata"]["uid"]))])
+            assert cache.snapshot.pods["default", "p"].metadata.deletion_timestamp
+            tasks.stop()
+
+    run(body)
+
+
+def test_changes_can_be_assumed_like_effects(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        cache = Cache(informers, ["Pod"])
+        t.server.put("pods", pod("p"))
+        t.server.put("pods", pod("q"))
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await cache.synced()
+            shown = cache.snapshot.pods["default", "p"]
+            bound = msgspec.structs.replace(shown, spec=msgspec.structs.replace(shown.spec, node_name="n"))
+            assumption = cache.assume([Put("Pod", bound), Gone("Pod", "default", "q")])
+            assert list(cache.snapshot.pods.values()) == [bound]
+            cache.confirm(assumption)
+            assert list(cache.snapshot.pods.values()) == [bound]
+            t.server.remove("pods", "default", "q")
+            t.server.put("pods", pod("p", nodeName="n", other=1))
+            await t.until(lambda: not cache._overlays)
+            assert list(cache.snapshot.pods) == [("default", "p")]
             tasks.stop()
 
     run(body)

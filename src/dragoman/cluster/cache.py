@@ -4,7 +4,7 @@ Assumed effects lie over what the watches say until the write is known there or 
 API and never decides.
 
     cache = Cache(informers); cache.listen(lambda changes, before, after: ...)
-    assumption = cache.assume(decision.effects)
+    assumption = cache.assume(decision.assumed)  # or the effects themselves
     outcome = await committer.carry_out(decision.effects)
     cache.confirm(assumption) if outcome.ok else cache.forget(assumption)
 """
@@ -83,11 +83,14 @@ class Cache:
 
     # ---- assuming
 
-    def assume(self, effects: Iterable[Effect]) -> Assumption:
-        """Let the snapshot show these effects from now on. Deletes, evictions and unnamed creations show later."""
+    def assume(self, assumed: Iterable[Effect | Change]) -> Assumption:
+        """Let the snapshot show these effects, or changes that say the same, from now on.
+
+        Of effects, deletes, evictions and unnamed creations show later.
+        """
         assumption = Assumption()
-        for effect in effects:
-            found = _overlay(effect)
+        for item in assumed:
+            found = _overlay(item)
             if found is not None:
                 address, overlay = found
                 if address[0] in self._informers:
@@ -133,23 +136,19 @@ class Cache:
             else:
                 for overlay in [o for o in overlays if o.written and o.seen(change.object)]:
                     self._drop(address, overlay)
-                shown.append(Put(address[0], self._shown(address, change.object)))
+                shown.append(self._change(address, change.object))
         self._step(shown)
 
     def _refresh(self, addresses: Iterable[Address]) -> None:
-        changes: list[Change] = []
-        for address in dict.fromkeys(addresses):
-            value = self._shown(address, self._base(address))
-            changes.append(Gone(*address) if value is None else Put(address[0], value))
-        self._step(changes)
+        self._step([self._change(address, self._base(address)) for address in dict.fromkeys(addresses)])
 
     def _base(self, address: Address) -> Any:
         return self._informers[address[0]].objects.get(address[1:])
 
-    def _shown(self, address: Address, value: Any) -> Any:
+    def _change(self, address: Address, value: Any) -> Change:
         for overlay in self._overlays.get(address, ()):
             value = overlay.fold(value)
-        return value
+        return Gone(*address) if value is None else Put(address[0], value)
 
     def _drop(self, address: Address, overlay: _Overlay) -> None:
         rest = [other for other in self._overlays.get(address, ()) if other is not overlay]
@@ -170,23 +169,39 @@ def _address(ref: Ref) -> Address:
     return ref.kind, ref.namespace, ref.name
 
 
-def _overlay(effect: Effect) -> tuple[Address, _Overlay] | None:
-    match effect:
+def _overlay(item: Effect | Change) -> tuple[Address, _Overlay] | None:
+    match item:
         case Create(body):
             meta = body["metadata"]
             if not meta.get("name"):
                 return None
             made = as_typed(body["kind"], body)
             address = (body["kind"], meta.get("namespace", ""), meta["name"])
-            return address, _Overlay(lambda value: made if value is None else value, lambda _: True)
+            return address, _Overlay(lambda value: made if value is None else value, _always)
         case Patch():
-            return _address(effect.ref), _Overlay(_patched(effect), lambda _: True)
+            return _address(item.ref), _Overlay(_patched(item), _always)
         case Bind(pod, node):
-            return _address(pod), _Overlay(_bound(pod, node), lambda value: bool(value.spec.node_name))
+            return _address(pod), _Overlay(_bound(pod, node), _is_bound)
+        case Put(kind, value):
+            meta = value.metadata
+            seen = _is_bound if kind == "Pod" and value.spec.node_name else _always
+            return (kind, meta.namespace, meta.name), _Overlay(lambda _: value, seen)
+        case Gone(kind, namespace, name):
+            return (kind, namespace, name), _Overlay(lambda _: None, lambda _: False)
         case Delete() | Evict() | Emit():
             return None
         case _:
-            assert_never(effect)
+            assert_never(item)
+
+
+def _always(_: Any) -> bool:
+    # Whatever a write returned was observed, so that the server's word is in already.
+    return True
+
+
+def _is_bound(pod: Any) -> bool:
+    # The API answers a binding without the pod: only the watch shows it.
+    return bool(pod.spec.node_name)
 
 
 def _bound(ref: Ref, node: str) -> Fold:

@@ -11,9 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from dragoman.api import codec
 from dragoman.api.kinds import Kind, kind_of
-from dragoman.api.meta import ObjectMeta, Value
+from dragoman.api.meta import ObjectMeta, Ref, Value
 from dragoman.cluster.client import Client, Object, WatchEvent
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
 from dragoman.runtime.clock import Clock
@@ -161,6 +163,16 @@ class Informer:
             self.objects[_key(value)] = value
             self._tell([Put(self.kind.kind, value)])
 
+    def observe_deletion(self, ref: Ref, when: str) -> None:
+        """That incarnation was deleted by us: it counts as being deleted until the watch says more."""
+        value = self.objects.get((ref.namespace, ref.name))
+        if value is None or value.metadata.uid != ref.uid or value.metadata.deletion_timestamp:
+            return
+        meta = msgspec.structs.replace(value.metadata, deletion_timestamp=when)
+        value = msgspec.structs.replace(value, metadata=meta)
+        self.objects[ref.namespace, ref.name] = value
+        self._tell([Put(self.kind.kind, value)])
+
     async def _watch(self) -> None:
         stream = self._client.watch(self.kind, self.resource_version, self._namespace, **self._selectors)
         async for event in stream:
@@ -241,6 +253,12 @@ class Informers:
         informer = self._informers.get(kind)
         if informer is not None:
             informer.observe(obj)
+
+    def observe_deletion(self, ref: Ref, when: str) -> None:
+        """That incarnation was deleted by us at that time (RFC 3339)."""
+        informer = self._informers.get(ref.kind)
+        if informer is not None:
+            informer.observe_deletion(ref, when)
 
     async def synced(self) -> None:
         """Wait until every kind asked for was listed once."""

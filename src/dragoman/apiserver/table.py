@@ -10,13 +10,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.api.kinds import Kind
-from dragoman.apiserver.printers import devices, pods
+from dragoman.apiserver.printers import cluster, devices, pods, workloads
 from dragoman.apiserver.printers.column import Cell, Object, Printer, age, columns, name_of
 
 META_V1 = "meta.k8s.io/v1"
 
 _FALLBACK = Printer(columns("Name", "Age"), lambda obj, now: [name_of(obj), age(obj, now)])
-_PRINTERS: dict[tuple[str, str], Printer] = {**pods.PRINTERS, **devices.PRINTERS}
+_PRINTERS: dict[tuple[str, str], Printer] = {
+    **pods.PRINTERS,
+    **devices.PRINTERS,
+    **workloads.PRINTERS,
+    **cluster.PRINTERS,
+}
 
 
 def table(

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.fieldset import Fields, cut, difference, intersection, path_text, paths, union
 from dragoman.apiserver.fieldwalk import Unkeyed, compare, merge, owned, with_named_fields, without
 from dragoman.apiserver.managers import APPLY, UPDATE, Manager, Managers, is_reset, manager_of
@@ -94,13 +95,13 @@ def apply(
         raise Invalid("metadata.managedFields", "must be nil")
     live = live or {}
     shape = shape_of(gvk) or _UNSTRUCTURED
-    api_version = f"{gvk[0]}/{gvk[1]}" if gvk[0] else gvk[1]
+    api_version = _api_version(gvk)
     managers = Managers((live.get("metadata") or {}).get("managedFields"))
     if live and not managers:
         _adopt(managers, shape, live, api_version, now)
     who = manager_of(manager, APPLY, subresource, api_version)
     try:
-        merged = _apply(managers, shape, live, applied, who, force, api_version, now)
+        merged = _apply(managers, shape, live, applied, who, force, gvk, now)
     except ApplyConflict as refused:
         if manager != _KUBECTL:
             raise
@@ -108,7 +109,7 @@ def apply(
         managers = Managers((live.get("metadata") or {}).get("managedFields"))
         if not managers:
             _adopt(managers, shape, live, api_version, now)
-        merged = _apply(managers, shape, live, applied, who, True, api_version, now)
+        merged = _apply(managers, shape, live, applied, who, True, gvk, now)
     if manager == _KUBECTL:
         merged = _with_last_applied(merged, applied)
     return _with_managers(merged, managers)
@@ -121,12 +122,14 @@ def _apply(
     applied: dict[str, Any],
     who: Manager,
     force: bool,
-    api_version: str,
+    gvk: GVK,
     now: str,
 ) -> dict[str, Any]:
-    configured = _ownable(owned(shape, applied), who.subresource)
+    api_version = _api_version(gvk)
+    applied = _writable(applied, gvk, who.subresource)
+    configured = _ownable(owned(shape, applied))
     before = managers.fields(who)
-    merged = merge(shape, live, _ownable_part(applied, who.subresource))
+    merged = merge(shape, live, applied)
     managers.set(who, configured, api_version, None)
     merged = _prune(managers, shape, merged, before)
     change = compare(shape, _tracked(live), _tracked(merged))
@@ -246,7 +249,7 @@ def track(
         managers = Managers(sent) or managers
     if old is None or managers:
         shape = shape_of(gvk) or _UNSTRUCTURED
-        api_version = f"{gvk[0]}/{gvk[1]}" if gvk[0] else gvk[1]
+        api_version = _api_version(gvk)
         who = manager_of(manager, operation, subresource, api_version)
         with suppress(Unkeyed):  # validation has its say about such lists; ownership stays as it was
             _track(managers, shape, old or {}, new, who, api_version, now)
@@ -279,6 +282,10 @@ def _track(
 # ---- parts that nobody owns
 
 
+def _api_version(gvk: GVK) -> str:
+    return f"{gvk[0]}/{gvk[1]}" if gvk[0] else gvk[1]
+
+
 def _tracked(obj: dict[str, Any]) -> dict[str, Any]:
     """An object without what has no owner."""
     out = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
@@ -288,18 +295,20 @@ def _tracked(obj: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _ownable(fields: Fields, subresource: str) -> Fields:
+def _ownable(fields: Fields) -> Fields:
     for path in _UNOWNED:
         fields = cut(fields, path)
-    if subresource == "status":
-        fields = {step: node for step, node in fields.items() if step == "f:status"}
     return fields
 
 
-def _ownable_part(applied: dict[str, Any], subresource: str) -> dict[str, Any]:
-    if subresource != "status":
-        return applied
-    return {name: value for name, value in applied.items() if name in ("apiVersion", "kind", "status")}
+def _writable(applied: dict[str, Any], gvk: GVK, subresource: str) -> dict[str, Any]:
+    """What of a configuration counts: status only through the status subresource, and nothing else through it."""
+    if subresource == "status":
+        return {name: value for name, value in applied.items() if name in ("apiVersion", "kind", "status")}
+    kind = BY_NAME.get(gvk[2])
+    if kind is not None and "status" in kind.subresources:
+        return {name: value for name, value in applied.items() if name != "status"}
+    return applied
 
 
 def _with_managers(obj: dict[str, Any], managers: Managers) -> dict[str, Any]:

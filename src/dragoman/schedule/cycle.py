@@ -49,7 +49,7 @@ from dragoman.schedule.refusal import (
 from dragoman.schedule.wakeup import named, topics_of
 from dragoman.schedule.wish import Wish, wish_of
 from dragoman.snapshot.change import Change, Key, Put, Snapshot, apply_all, keys_of
-from dragoman.snapshot.usage import is_finished
+from dragoman.snapshot.usage import claim_names, is_finished
 
 GANGS = "GangScheduling"
 
@@ -175,28 +175,28 @@ def _decision(snapshot: Snapshot, unit: Unit, outcomes: Sequence[_Outcome]) -> D
 
 def _place_pod(snapshot: Snapshot, pod: Pod, now: datetime, context: Context, memory: Memory) -> _Outcome:
     if gated(pod):
-        return _refuse(snapshot, pod, (), NoPlace((Gated(tuple(g.name for g in pod.spec.scheduling_gates)),)))
+        return _refuse(snapshot, pod, NoPlace((Gated(tuple(g.name for g in pod.spec.scheduling_gates)),)))
     unknown = unsupported(pod)
     if unknown is not None:
-        return _refuse(snapshot, pod, (), NoPlace((unknown,)))
+        return _refuse(snapshot, pod, NoPlace((unknown,)))
     left_over = _left_over_special(snapshot, pod)
     if left_over is not None:
         writes, changes = remove_special_writes(pod, left_over)
         return _release(snapshot, pod, left_over, NoPlace(), writes, changes)
     claims = claims_of(snapshot, pod, context.gates, context.in_flight)
     if not isinstance(claims, tuple):
-        return _refuse(snapshot, pod, (), NoPlace((claims,)))
+        return _refuse(snapshot, pod, NoPlace((claims,)))
     for used in claims:
         failed = binding_of(used.claim, now, context.binding_timeout_s)
         if isinstance(failed, BindingFailed):
-            return _give_up_one(snapshot, pod, claims, [used], NoPlace((failed,)))
+            return _give_up_one(snapshot, pod, [used], NoPlace((failed,)))
     by_resource = classes_by_resource(snapshot.classes) if context.gates.on("DRAExtendedResource") else {}
     wish = wish_of(pod, claims, by_resource)
     place = find_place(snapshot, wish, context.options, by_resource, memory, context.new_id)
     if isinstance(place, Place):
         return _placed(snapshot, wish, place, now, context)
     elsewhere = {r.claim for some in place.nodes for r in some.reasons if isinstance(r, ClaimElsewhere)}
-    return _give_up_one(snapshot, pod, claims, [c for c in claims if c.claim.metadata.name in elsewhere], place)
+    return _give_up_one(snapshot, pod, [c for c in claims if c.claim.metadata.name in elsewhere], place)
 
 
 def _placed(snapshot: Snapshot, wish: Wish, place: Place, now: datetime, context: Context) -> _Outcome:
@@ -258,26 +258,23 @@ def _wait(pod: Key, node: str, claims: Sequence[ResourceClaim], now: datetime, c
 # ---- refusals
 
 
-def _refuse(snapshot: Snapshot, pod: Pod, claims: tuple[PodClaim, ...], no: NoPlace) -> _Outcome:
+def _refuse(snapshot: Snapshot, pod: Pod, no: NoPlace) -> _Outcome:
     reasons = [*no.reasons, *(reason for some in no.nodes for reason in some.reasons)]
     meta = pod.metadata
     refused = Refused(
         (meta.namespace, meta.name), meta.uid, no.reasons, no.nodes, len(snapshot.nodes), gave_up=no.gave_up
     )
-    names = [used.claim.metadata.name for used in claims]
-    return _Outcome(pod, refused=refused, topics=topics_of(pod, names, reasons))
+    return _Outcome(pod, refused=refused, topics=topics_of(pod, claim_names(pod), reasons))
 
 
-def _give_up_one(
-    snapshot: Snapshot, pod: Pod, claims: tuple[PodClaim, ...], candidates: Sequence[PodClaim], no: NoPlace
-) -> _Outcome:
+def _give_up_one(snapshot: Snapshot, pod: Pod, candidates: Sequence[PodClaim], no: NoPlace) -> _Outcome:
     """Refused; the first candidate that nobody else uses loses its devices, so that it can be allocated anew."""
     for used in candidates:
         others = [e for e in used.claim.status.reserved_for if e.resource != "pods" or not same(e.uid, e.name, pod)]
         if used.allocated and not others:
             writes, released = release_writes(used.claim)
             return _release(snapshot, pod, used.claim, no, writes, (Put("ResourceClaim", released),))
-    return _refuse(snapshot, pod, claims, no)
+    return _refuse(snapshot, pod, no)
 
 
 def _release(
@@ -288,7 +285,7 @@ def _release(
     writes: tuple[Effect, ...],
     changes: tuple[Change, ...],
 ) -> _Outcome:
-    outcome = _refuse(snapshot, pod, (), no)
+    outcome = _refuse(snapshot, pod, no)
     assert outcome.refused is not None
     name = claim.metadata.name
     refused = msgspec.structs.replace(outcome.refused, released=name)
@@ -320,12 +317,12 @@ def _gang(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> De
     _, namespace, group = unit.key
     pods = [snapshot.pods[key] for key in unit.pods if key in snapshot.pods]
     if (namespace, group) not in snapshot.pod_groups and context.gates.on(GANGS):
-        outcomes = [_refuse(snapshot, pod, (), NoPlace((GroupMissing(group),))) for pod in pods]
+        outcomes = [_refuse(snapshot, pod, NoPlace((GroupMissing(group),))) for pod in pods]
         return _decision(snapshot, unit, outcomes)
     ready = [pod for pod in pods if is_waiting(pod) and not gated(pod)]
     if len(ready) < unit.wanted:
         no = NoPlace((GroupTooSmall(group, len(ready), unit.wanted),))
-        return _decision(snapshot, unit, [_refuse(snapshot, pod, (), no) for pod in pods])
+        return _decision(snapshot, unit, [_refuse(snapshot, pod, no) for pod in pods])
     trial, memory = snapshot, Memory()
     outcomes = []
     for pod in ready:
@@ -351,7 +348,7 @@ def _refuse_gang(snapshot: Snapshot, unit: Unit, outcomes: Sequence[_Outcome], f
             no = NoPlace((reason, *outcome.refused.reasons), outcome.refused.nodes, outcome.refused.gave_up)
         else:
             no = NoPlace((reason,))
-        again = _refuse(snapshot, outcome.pod, (), no)
+        again = _refuse(snapshot, outcome.pod, no)
         refused.append(msgspec.structs.replace(again, topics=again.topics | outcome.topics))
     return refused
 
@@ -374,7 +371,7 @@ def _resume(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> 
         for used in claims:
             failed = binding_of(used.claim, now, context.binding_timeout_s)
             if isinstance(failed, BindingFailed):
-                outcome = _give_up_one(snapshot, pod, claims, [used], NoPlace((failed,)))
+                outcome = _give_up_one(snapshot, pod, [used], NoPlace((failed,)))
                 return msgspec.structs.replace(_decision(snapshot, unit, [outcome]), lost=True)
         wait = _wait(key, node, [used.claim for used in claims], now, context)
         if wait is not None:

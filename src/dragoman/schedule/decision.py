@@ -231,7 +231,7 @@ def undo(decision: Decision, written: Sequence[Mapping[str, Any] | None]) -> tup
             if effect.ref.kind == "Pod":
                 cleared = dict.fromkeys(effect.patch["status"])
                 back.append(Patch(effect.ref, {"status": cleared}, subresource="status"))
-            elif _name_of(answer) not in created:
+            elif _name_of(answer) not in created and effect.patch["status"].get("reservedFor"):
                 back.append(_take_back(effect, answer["metadata"]["resourceVersion"]))
     return tuple(back)
 
@@ -245,5 +245,5 @@ def _take_back(effect: Patch, version: str) -> Patch:
     if change.get("allocation") is not None:
         back: dict[str, object] = {"allocation": None, "reservedFor": None}
     else:
-        back = {"reservedFor": (change.get("reservedFor") or [])[:-1] or None}
+        back = {"reservedFor": change["reservedFor"][:-1] or None}
     return Patch(effect.ref, {"status": back}, subresource="status", resource_version=version)

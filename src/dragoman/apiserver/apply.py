@@ -18,7 +18,7 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.fieldset import Fields, cut, difference, intersection, path_text, paths, union
 from dragoman.apiserver.fieldwalk import Unkeyed, compare, merge, owned, with_named_fields, without
 from dragoman.apiserver.managers import APPLY, UPDATE, Manager, Managers, is_reset, manager_of
-from dragoman.apiserver.shape import ANY, GVK, Shape, shape_of
+from dragoman.apiserver.shape import GVK, Shape, shape_of, unstructured
 from dragoman.errors import Invalid, Stale
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -36,8 +36,8 @@ _UNOWNED = [
     *[("f:apiVersion",), ("f:kind",)],
     *[("f:metadata", f"f:{name}") for name in _UNOWNED_METADATA],
 ]
-_UNSTRUCTURED = Shape("map")
-_UNSTRUCTURED.item = Shape(ANY)
+# Every configuration names them, so applying less never removes them.
+_IDENTITY: Fields = {"f:apiVersion": {}, "f:kind": {}, "f:metadata": {"f:name": {}}}
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ def apply(
     if (applied.get("metadata") or {}).get("managedFields"):
         raise Invalid("metadata.managedFields", "must be nil")
     live = live or {}
-    shape = shape_of(gvk) or _UNSTRUCTURED
+    shape = shape_of(gvk) or unstructured()
     api_version = _api_version(gvk)
     managers = Managers((live.get("metadata") or {}).get("managedFields"))
     if live and not managers:
@@ -149,14 +149,14 @@ def _prune(managers: Managers, shape: Shape, merged: dict[str, Any], before: Fie
     gone = with_named_fields(shape, before)
     everything = with_named_fields(shape, owned(shape, merged, strict=False))
     pruned = without(shape, merged, gone) or {}
-    claimed: Fields = {}
+    claimed = _IDENTITY
     for _, fields in managers:
         claimed = union(claimed, fields)
     lost = difference(everything, with_named_fields(shape, owned(shape, pruned, strict=False)))
     kept = without(shape, merged, difference(lost, with_named_fields(shape, claimed))) or {}
     lost = difference(everything, with_named_fields(shape, owned(shape, kept, strict=False)))
     result: dict[str, Any] = without(shape, merged, intersection(lost, gone)) or {}
-    return {**{name: merged[name] for name in ("apiVersion", "kind", "metadata") if name in merged}, **result}
+    return result
 
 
 def _refuse_conflicts(managers: Managers, who: Manager, taken: Fields) -> None:
@@ -248,7 +248,7 @@ def track(
     if not subresource and sent != had:
         managers = Managers(sent) or managers
     if old is None or managers:
-        shape = shape_of(gvk) or _UNSTRUCTURED
+        shape = shape_of(gvk) or unstructured()
         api_version = _api_version(gvk)
         who = manager_of(manager, operation, subresource, api_version)
         with suppress(Unkeyed):  # validation has its say about such lists; ownership stays as it was

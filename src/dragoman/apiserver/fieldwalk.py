@@ -69,8 +69,7 @@ def _short(value: Any) -> str:
 
 
 def _member_shape(shape: Shape, name: str) -> Shape:
-    member = shape.fields.get(name) if shape.type == OBJECT else shape.item
-    return member if member is not None else _ANY
+    return shape.fields.get(name) or shape.item or _ANY
 
 
 def _is_map(shape: Shape) -> bool:

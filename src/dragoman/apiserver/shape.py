@@ -103,6 +103,18 @@ def shape_of(gvk: GVK) -> Shape | None:
     return definition_shape(name) if name else None
 
 
+@cache
+def unstructured() -> Shape:
+    """The shape of kinds without schema: metadata as always, other objects by name, lists atomic."""
+    deduced = Shape(MAP)
+    deduced.item = deduced
+    root = Shape(OBJECT)
+    root.fields = {"metadata": definition_shape("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")}
+    root.present = frozenset(("metadata",))
+    root.item = deduced
+    return root
+
+
 _built: dict[str, Shape] = {}
 
 

@@ -57,11 +57,15 @@ class Ledger:
         """How a device was touched in this search; equal usages of alike devices are interchangeable."""
         return self.taken.get(device) or self.used.get(device)
 
+    def in_use(self, offer: Offer, claim: int, *, admin: bool) -> bool:
+        """Whether a take of this search stands in the way of another one of the same device."""
+        taken = self.taken.get(offer.id)
+        return taken is not None and (not admin or claim in taken)
+
     def available(self, offer: Offer, claim: int, amounts: tuple[int, ...], *, admin: bool) -> bool:
         """Whether the device itself can be taken now: not in use, enough capacity and counters left."""
-        taken = self.taken.get(offer.id)
         if admin:
-            return taken is None or claim not in taken
+            return not self.in_use(offer, claim, admin=True)
         if offer.multi:
             used = self.used.get(offer.id)
             if used is not None:  # counters are charged once a device
@@ -69,7 +73,7 @@ class Ledger:
                     have - gone >= more for have, gone, more in zip(offer.left.values(), used[1], amounts, strict=True)
                 )
             return offer.shares > 0 or self._counters_allow(offer)
-        return taken is None and self._counters_allow(offer)
+        return offer.id not in self.taken and self._counters_allow(offer)
 
     def _counters_allow(self, offer: Offer) -> bool:
         for use in offer.uses:

@@ -216,7 +216,7 @@ class Search:
             position += 1
             offer = candidate.offer
             if candidate.failure is not None:
-                if not ledger.available(offer, claim, candidate.amounts, admin=admin):
+                if ledger.in_use(offer, claim, admin=admin):
                     continue
                 self.halt = Halted(self.steps, frame.request, view, candidate, -1)
                 return None
@@ -233,11 +233,13 @@ class Search:
         return None
 
     def _take(self, index: int, view: View, candidate: Candidate) -> int:
-        """Takes a device; -1 if that worked, else the constraint that forbids it, or len(joins) for the device."""
+        """Takes a device; -1 if that worked, else the constraint that forbids it, or MAX_RESULTS for the device."""
         ledger, claim = self.ledger, self.requests[index].claim
         admin = view.want.admin
         if not ledger.available(candidate.offer, claim, candidate.amounts, admin=admin):
             return MAX_RESULTS
+        if candidate.barred >= 0:
+            return candidate.barred
         for constraint, kind, token in candidate.joins:
             if not ledger.join((claim, constraint), kind, token):
                 return constraint
@@ -254,7 +256,7 @@ class Search:
             if candidate.failure is not None:
                 self.halt = Halted(self.steps, index, view, candidate, -1)
                 return False
-            reason = self._take(index, view, candidate) if candidate.barred < 0 else candidate.barred
+            reason = self._take(index, view, candidate)
             if reason >= 0:
                 if reason < MAX_RESULTS:
                     self.halt = Halted(self.steps, index, view, candidate, reason)

@@ -1,0 +1,6 @@
+"""Lets the laws import the oracle and the worlds beside them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

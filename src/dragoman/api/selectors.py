@@ -16,13 +16,12 @@ import msgspec
 
 from dragoman.api.resource import Device, DeviceAttribute
 from dragoman.cel import types as t
-from dragoman.cel.environment import TYPE_NAMES, Environment
+from dragoman.cel.environment import Environment
 from dragoman.cel.expression import Expression, compile_expression
 from dragoman.cel.faults import EvalError, NoSuchKey, Refused
 from dragoman.cel.reads import Path, paths_read
-from dragoman.cel.stdlib.library import FUNCTIONS
+from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.quantity import QUANTITY
-from dragoman.cel.stdlib.semver import SEMVER
 from dragoman.cel.types import Type
 from dragoman.cel.values import TYPE_OF, Value, type_name
 from dragoman.values.names import split_qualified
@@ -170,8 +169,9 @@ def environment(mode: Mode) -> Environment:
     return Environment(
         variables={"device": _DEVICE},
         functions=functions,
-        type_names={**TYPE_NAMES, "kubernetes.Quantity": QUANTITY, "kubernetes.Semver": SEMVER},
+        type_names=TYPE_NAMES,
         fields={_DEVICE.name: fields},
+        strict=True,
     )
 
 

@@ -13,8 +13,6 @@ from dragoman.cel.functions import Overload
 from dragoman.cel.types import Bindings, Type
 from dragoman.cel.values import TYPE_OF, Value
 
-_OPERATOR_NAMES = {"@in": "@in"}
-
 
 def check(node: Node, environment: Environment) -> tuple[Node, list[Issue]]:
     """The tree with types, and what is wrong with it. Nodes are changed in place, names may be replaced."""
@@ -261,8 +259,7 @@ class _Checker:
             return current
         if self.bindings.assign(previous, current):
             return t.most_general(previous, current)
-        self.mismatch(node, previous, current)
-        return t.ERROR
+        return t.DYN
 
     def list_literal(self, node: ListLit) -> None:
         kind: Type | None = None

@@ -33,13 +33,17 @@ TYPE_NAMES: Final[dict[str, Type]] = {
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """variables and functions by name; fields of object types by type name, then field."""
+    """variables and functions by name; fields of object types by type name, then field.
+
+    strict refuses what runs but is no good style: lists of mixed types, literals that cannot be converted.
+    """
 
     variables: Mapping[str, Type]
     functions: Functions
     type_names: Mapping[str, Type] = msgspec.field(default_factory=lambda: TYPE_NAMES)
     fields: Mapping[str, Mapping[str, Type]] = {}
     container: str = ""
+    strict: bool = False
 
     def candidates(self, name: str) -> list[str]:
         """The full names that a name may stand for, closest container first; a leading dot means the root."""

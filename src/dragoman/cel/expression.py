@@ -9,6 +9,7 @@ from dragoman.cel.environment import Environment
 from dragoman.cel.faults import Issue, Refused
 from dragoman.cel.parse import parse
 from dragoman.cel.types import DYN, Type
+from dragoman.cel.validate import validate
 from dragoman.cel.walk import nodes
 
 
@@ -30,6 +31,8 @@ def checked(text: str, environment: Environment) -> Node:
         tree, issues = check(parse(text), environment)
     except RecursionError:
         raise Refused(text, [Issue(0, "expression is nested too deeply")]) from None
+    if not issues and environment.strict:
+        issues = validate(tree)
     if issues:
         raise Refused(text, issues)
     return tree

@@ -194,6 +194,8 @@ def _is_nullable(kind: Type) -> bool:
 
 def most_general(one: Type, two: Type) -> Type:
     """Of two types that fit each other, the less specific."""
+    if two.kind == "null":
+        return one
     return one if _is_equal_or_less_specific(one, two) else two
 
 

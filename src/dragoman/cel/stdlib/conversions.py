@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from typing import Any, Final
 
 import re2
 
@@ -88,10 +88,9 @@ def format_double(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    digits, _, exponent = f"{value:.17e}".partition("e")
     mantissa, _, exponent = repr_scientific(value).partition("e")
     power = int(exponent)
-    if -4 <= power < 21:
+    if -4 <= power < 6:
         return _positional(mantissa, power)
     return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
@@ -138,9 +137,6 @@ def _same(value: Value) -> Value:
     return value
 
 
-_COMPILED: dict[str, object] = {}
-
-
 def matches(text: str, pattern: str) -> bool:
     """Whether RE2 finds the pattern anywhere in the text."""
     return re2_compiled(pattern).search(text) is not None
@@ -150,14 +146,14 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
-def re2_compiled(pattern: str) -> re2._Regexp:  # type: ignore[name-defined,unused-ignore]
+def re2_compiled(pattern: str) -> Any:
     """The compiled pattern; re2 keeps recent ones. Raises EvalError."""
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as error:
-        raise EvalError(
-            f"error parsing regexp: {error.args[0].decode() if isinstance(error.args[0], bytes) else error}"
-        ) from None
+        reason = error.args[0] if error.args else ""
+        shown = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        raise EvalError(f"error parsing regexp: {shown}") from None
 
 
 def _size(kind: str, of: Type) -> list[Overload]:

@@ -1,0 +1,124 @@
+"""Is a well-typed expression also sound? Literals that can never be converted, lists of mixed types, bad formats.
+
+The validators that Kubernetes switches on, with cel-go's texts. Runs on a tree that `check` found no fault with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dragoman.cel import types as t
+from dragoman.cel.ast import Call, Const, ListLit, MapLit, Node
+from dragoman.cel.faults import EvalError, Issue
+from dragoman.cel.stdlib.conversions import re2_compiled
+from dragoman.cel.stdlib.strformat import clauses
+from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
+from dragoman.cel.types import Type
+from dragoman.cel.walk import children, nodes
+
+_LITERALS: Final = {"duration": parse_duration, "timestamp": parse_timestamp, "matches": re2_compiled}
+
+_CLAUSES: Final[dict[str, tuple[frozenset[str], str]]] = {
+    "s": (
+        frozenset(
+            ("string", "bool", "bytes", "int", "uint", "double", "map", "list", "type", "duration", "timestamp", "null")
+        ),
+        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, "
+        "and timestamps",
+    ),
+    "d": (frozenset(("int", "uint")), "decimal clause can only be used on integers"),
+    "f": (frozenset(("double", "string")), "fixed-point clause can only be used on doubles"),
+    "e": (frozenset(("double", "string")), "scientific clause can only be used on doubles"),
+    "b": (frozenset(("int", "uint", "bool")), "only integers and bools can be formatted as binary"),
+    "x": (
+        frozenset(("int", "uint", "string", "bytes")),
+        "only integers, byte buffers, and strings can be formatted as hex",
+    ),
+    "o": (frozenset(("int", "uint")), "octal clause can only be used on integers"),
+}
+_CLAUSES["X"] = _CLAUSES["x"]
+
+
+def validate(tree: Node) -> list[Issue]:
+    """What is unsound, all of it."""
+    issues: list[Issue] = []
+    for node in nodes(tree):
+        if isinstance(node, Call):
+            issues.extend(_literal_argument(node))
+            issues.extend(_format(node))
+    issues.extend(_mixed(tree))
+    return issues
+
+
+def _literal_argument(node: Call) -> Iterator[Issue]:
+    """duration("x"), timestamp("x"), s.matches("x")."""
+    read = _LITERALS.get(node.function)
+    if read is None or not node.args:
+        return
+    literal = node.args[0]
+    if not isinstance(literal, Const) or not isinstance(literal.value, str):
+        return
+    try:
+        read(literal.value)
+    except EvalError:
+        yield Issue(literal.offset, f"invalid {node.function} argument")
+
+
+def _format(node: Call) -> Iterator[Issue]:
+    """ "...".format([...]) with both literal."""
+    target = node.target
+    if node.function != "format" or not isinstance(target, Const) or not isinstance(target.value, str):
+        return
+    values = node.args[0]
+    if not isinstance(values, ListLit):
+        return
+    taken = 0
+    try:
+        for letter in clauses(target.value):
+            if taken >= len(values.elements):
+                yield Issue(node.offset, f"index {taken} out of range")
+                return
+            element = values.elements[taken]
+            taken += 1
+            fitting, message = _CLAUSES[letter]
+            kind = element.type
+            if not t.is_dyn_or_error(kind) and kind.kind not in fitting:
+                yield Issue(element.offset, f"error during formatting: {message}, was given {kind.name}")
+                return
+    except EvalError as error:
+        yield Issue(node.offset, error.message)
+        return
+    if taken < len(values.elements):
+        message = f"too many arguments supplied to string.format (expected {taken}, got {len(values.elements)})"
+        yield Issue(node.offset, message)
+
+
+def _mixed(tree: Node) -> Iterator[Issue]:
+    """Literals whose elements are not all of one type, except inside a call of format."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, Call) and node.function == "format":
+            continue
+        if isinstance(node, ListLit):
+            yield from _differing([(e, _element_type(e, at in node.optional)) for at, e in enumerate(node.elements)])
+        elif isinstance(node, MapLit):
+            yield from _differing([(key, key.type) for key, _ in node.entries])
+            values = [(v, _element_type(v, at in node.optional)) for at, (_, v) in enumerate(node.entries)]
+            yield from _differing(values)
+        left.extend(reversed(children(node)))
+
+
+def _element_type(node: Node, optional: bool) -> Type:
+    return t.unwrap_optional(node.type)[0] if optional else node.type
+
+
+def _differing(elements: list[tuple[Node, Type]]) -> Iterator[Issue]:
+    if not elements:
+        return
+    first = elements[0][1]
+    for node, kind in elements[1:]:
+        if kind != first:
+            yield Issue(node.offset, f"expected type '{t.show(first)}' but found '{t.show(kind)}'")
+            return

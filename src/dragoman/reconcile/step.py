@@ -1,0 +1,78 @@
+"""What does a controller answer for one key? Effects, when to look again, what it must know first.
+
+Shared by all controllers; decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+import msgspec
+
+from dragoman.api.kinds import kind_of
+from dragoman.api.meta import ObjectMeta, Ref
+from dragoman.effects import Effect
+from dragoman.reconcile.ownership import Ownership
+from dragoman.snapshot.change import Snapshot
+
+
+class World(msgspec.Struct, frozen=True):
+    """What controllers decide on. `now` is epoch seconds, UTC.
+
+    answers: what the API said when asked (`Step.asks`): the uid of the object of that name, "" when there is none.
+    gone: uids that were seen to be deleted lately.
+    """
+
+    snapshot: Snapshot
+    ownership: Ownership
+    now: float
+    answers: Mapping[Ref, str] = {}
+    gone: Container[str] = frozenset()
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One answer. With `asks`, nothing else is set: look these names up and call again.
+
+    again_s: look again after so many seconds even if nothing changes. problem: what stands in the way; the key is
+    tried again, later and later.
+    """
+
+    effects: tuple[Effect, ...] = ()
+    again_s: float | None = None
+    asks: tuple[Ref, ...] = ()
+    problem: str = ""
+
+
+NOTHING = Step()
+
+
+def ref_of(kind: str, meta: ObjectMeta) -> Ref:
+    """This incarnation of an object."""
+    return Ref(kind, meta.namespace, meta.name, meta.uid)
+
+
+def owned_by(kind: str, meta: ObjectMeta, *, block: bool = True) -> dict[str, Any]:
+    """The ownerReference that makes an object the controller of another."""
+    owner: dict[str, Any] = {
+        "apiVersion": kind_of(kind).api_version,
+        "kind": kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+    }
+    return owner | ({"blockOwnerDeletion": True} if block else {})
+
+
+def difference(old: Any, new: dict[str, Any]) -> dict[str, Any]:
+    """The merge patch that makes the fields named in `new` so; None, 0, "" and [] mean absent (Go's omitempty)."""
+    old = old if isinstance(old, dict) else {}
+    patch: dict[str, Any] = {}
+    for field, value in new.items():
+        before = old.get(field)
+        if not value and value is not False:
+            if before:
+                patch[field] = None
+        elif before != value:
+            patch[field] = value
+    return patch

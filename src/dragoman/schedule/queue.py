@@ -26,11 +26,15 @@ Topic = tuple[str, ...]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Back-off doubles from first to most; a refused unit is tried again after unschedulable_max_s in any case."""
+    """Back-off doubles from first to most; a refused unit is tried again after unschedulable_max_s in any case.
+
+    again_max: how often in a row a unit may be decided again at once because its picture was stale.
+    """
 
     backoff_first_s: float = 1.0
     backoff_max_s: float = 10.0
     unschedulable_max_s: float = 300.0
+    again_max: int = 3
 
 
 class State(enum.Enum):
@@ -192,7 +196,14 @@ class Queue:
         self._park(key, Step.FAILED, now, now + max(wait, after_s or 0.0), ())
 
     def again(self, key: UnitKey, now: float) -> None:
-        """Decide once more at once: the picture was stale, nothing is wrong."""
+        """Decide once more at once, the picture was stale; after a few times in a row as if it had failed."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        if entry.failures >= self.limits.again_max:
+            self.failed(key, now)
+            return
+        entry.failures += 1
         self._park(key, Step.FAILED, now, now, ())
 
     def wake(self, topics: Iterable[Topic], now: float) -> list[UnitKey]:

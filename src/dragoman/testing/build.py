@@ -145,6 +145,8 @@ def pod(
     """A pod with one container that uses these claims and templates; entries are named as they are."""
     requests = {k: v for k, v in {"cpu": cpu, "memory": memory, **(extended or {})}.items() if v}
     resources: Manifest = {"requests": requests} if requests else {}
+    if extended:
+        resources["limits"] = dict(extended)  # the API wants both for what cannot be overcommitted
     entries = [{"name": c, "resourceClaimName": c} for c in claims]
     entries += [{"name": t, "resourceClaimTemplateName": t} for t in templates]
     if entries:

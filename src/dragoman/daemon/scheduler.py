@@ -1,0 +1,414 @@
+"""How do decisions become a running scheduler? Cache, queue, decide, commit, tell: wiring, no decisions.
+
+    scheduler = Scheduler(client, clock, entropy, Settings())
+    async with Tasks("dragoman", clock, entropy) as tasks:
+        tasks.supervise("scheduler", scheduler.run)
+
+`run` works until cancelled, and starts from what the API says each time: nothing is kept over a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from dragoman.allocate.allocator import OPTIONS, Options
+from dragoman.api.core import Pod
+from dragoman.api.kinds import kind_of
+from dragoman.api.meta import Ref
+from dragoman.cluster.cache import Assumption, Cache
+from dragoman.cluster.client import Client
+from dragoman.cluster.commit import Committer, Outcome
+from dragoman.cluster.watch import Informers
+from dragoman.effects import Bind, Effect, Patch
+from dragoman.errors import DragomanError, NotFound, Retry, Stale
+from dragoman.explain import events
+from dragoman.explain.text import message
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
+from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.tasks import Tasks
+from dragoman.schedule.conditions import TIMEOUT_S
+from dragoman.schedule.cycle import Context, Unit, decide, gated, is_waiting, priority_of, unit_of
+from dragoman.schedule.decision import Decision, Refused, undo
+from dragoman.schedule.queue import Entry, Limits, Queue, State, Topic, UnitKey
+from dragoman.schedule.wakeup import named, topics
+from dragoman.snapshot.change import Change, Gone, Key, Snapshot, keys_of
+
+POD = kind_of("Pod")
+TURN_S = 0.01
+"""How long decisions go on before others get their turn on the loop."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time."""
+
+    names: tuple[str, ...] = ("default-scheduler",)
+    options: Options = OPTIONS
+    limits: Limits = Limits()
+    binding_timeout_s: float = TIMEOUT_S
+    commits: int = 64
+    most_steps: int = 2_000_000
+
+
+class Scheduler:
+    """One scheduler. `snapshot` and `queue` may be read by others on the loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        entropy: Entropy,
+        settings: Settings | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+        self._log = get("scheduler")
+        self._metrics = metrics or Metrics()
+        self._decisions = self._metrics.counter(
+            "dragoman_scheduler_decisions_total", "Decisions by outcome.", ["outcome"]
+        )
+        self._seconds = self._metrics.histogram(
+            "dragoman_scheduler_bind_seconds", "From a unit's arrival in the queue to its binding."
+        )
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self.informers = Informers(self._client, self._clock, self._entropy, self._metrics)
+        self.queue = Queue(self.settings.limits)
+        self.committer = Committer(
+            self._client, self._clock, self._entropy, informers=self.informers, metrics=self._metrics
+        )
+        self._context = Context(
+            new_id=self._entropy.uuid4,
+            options=self.settings.options,
+            in_flight=set(),
+            binding_timeout_s=self.settings.binding_timeout_s,
+        )
+        self._in_flight: set[Key] = set()
+        self._context.in_flight = self._in_flight
+        self._placed: dict[UnitKey, tuple[tuple[Key, str], ...]] = {}
+        self._room: dict[UnitKey, Assumption] = {}
+        self._arrived: dict[UnitKey, float] = {}
+        self._told: dict[str, str] = {}
+        self._steps: dict[UnitKey, int] = {}
+        self._work = asyncio.Event()
+        self._slots = asyncio.Semaphore(self.settings.commits)
+        self.cache = Cache(self.informers)
+        self.cache.listen(self._changed)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster with what was decided and not yet seen."""
+        return self.cache.snapshot
+
+    @property
+    def _component(self) -> str:
+        return self.settings.names[0]
+
+    async def run(self) -> None:
+        """Schedule until cancelled. Raises what a bug raises; supervise it."""
+        self._start_anew()
+        async with Tasks("scheduler", self._clock, self._entropy) as tasks:
+            self.informers.start(tasks)
+            tasks.supervise("events", self.committer.run)
+            await self.cache.synced()
+            self._log.info("ready", nodes=len(self.snapshot.nodes), pods=len(self.snapshot.pods))
+            await self._schedule(tasks)
+
+    # ---- changes
+
+    def _changed(self, changes: Sequence[Change], before: Snapshot, after: Snapshot) -> None:
+        self._context.memory.alike.follow(before, changes, after)
+        found: dict[Topic, None] = {}
+        for change in changes:
+            found |= dict.fromkeys(topics(before, change))
+            if change.kind == "Pod":
+                self._track(change, before, after)
+        self._wake(found)
+
+    def _wake(self, about: Iterable[Topic]) -> None:
+        self.queue.wake(about, self._clock.monotonic())
+        self._work.set()
+
+    def _track(self, change: Change, before: Snapshot, after: Snapshot) -> None:
+        """Keep the queue's units in step with a pod that appeared, changed or went away."""
+        gone = isinstance(change, Gone)
+        pod = _pod_of(change, before)
+        if pod is None or pod.spec.scheduler_name not in self.settings.names:
+            return
+        unit = unit_of(after, pod, self.settings.options.gates)
+        entry = self.queue.get(unit.key)
+        if entry is not None and entry.state in (State.ASSUMED, State.WAITING) and unit.key[0] == "Pod":
+            if gone or pod.metadata.deletion_timestamp is not None:
+                self._forget(unit.key)
+            return
+        waiting = [after.pods[key] for key in unit.pods if key in after.pods and is_waiting(after.pods[key])]
+        if not waiting:
+            if entry is not None and entry.state not in (State.ASSUMED, State.WAITING, State.DECIDING):
+                self._forget(unit.key)
+            return
+        now = self._clock.monotonic()
+        self._arrived.setdefault(unit.key, now)
+        priority = max(priority_of(after, one) for one in waiting)
+        self.queue.add(unit.key, priority, now, gated=all(gated(one) for one in waiting))
+
+    def _forget(self, key: UnitKey) -> None:
+        self.queue.remove(key)
+        self._let_go(key)
+        self._arrived.pop(key, None)
+        self._steps.pop(key, None)
+
+    def _let_go(self, key: UnitKey) -> None:
+        """The unit has no place (any longer)."""
+        self._placed.pop(key, None)
+        held = self._room.pop(key, None)
+        if held is not None:
+            self.cache.forget(held)
+
+    # ---- deciding
+
+    async def _schedule(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        turn = self._clock.monotonic()
+        while True:
+            entry = self.queue.take(self._clock.monotonic())
+            if entry is None:
+                await self._wait()
+                turn = self._clock.monotonic()
+                continue
+            await self._slots.acquire()
+            if not self._decide(entry):
+                self._slots.release()
+            if self._clock.monotonic() - turn > TURN_S:
+                await self._clock.sleep(0)
+                turn = self._clock.monotonic()
+
+    async def _wait(self) -> None:
+        self._work.clear()
+        due = self.queue.next_due()
+        if due is None:
+            await self._work.wait()
+            return
+        try:
+            await self._clock.within(max(0.0, due - self._clock.monotonic()), self._work.wait())
+        except TimeoutError:
+            return
+
+    def _decide(self, entry: Entry) -> bool:
+        """Decide a unit; True if a commit was started, which then owns the slot."""
+        key, now = entry.key, self._clock.monotonic()
+        unit = self._unit(key)
+        if unit is None:
+            self._forget(key)
+            return False
+        options = self.settings.options
+        steps = self._steps.get(key)
+        if steps is not None:
+            options = msgspec.structs.replace(
+                options, limits=msgspec.structs.replace(options.limits, search_steps=steps)
+            )
+        self._context.options = options
+        decision = decide(self.snapshot, unit, self._clock.utc(), self._context)
+        self._context.options = self.settings.options
+        self._count(decision)
+        self._tell(decision.refused)
+        if decision.lost:
+            self._let_go(key)
+        if decision.effects:
+            self._commit(decision)
+            return True
+        if decision.waits:
+            self._park(decision)
+        elif decision.lost:
+            self.queue.again(key, now)
+        elif decision.gave_up:
+            self._steps[key] = min(options.limits.search_steps * 10, self.settings.most_steps)
+            self.queue.failed(key, now)
+        elif decision.refused:
+            self.queue.refused(key, decision.topics, now)
+        else:
+            self._forget(key)
+        return False
+
+    def _unit(self, key: UnitKey) -> Unit | None:
+        kind, namespace, name = key
+        if key in self._placed:
+            return Unit(key, (), placed=self._placed[key])
+        if kind == "Pod":
+            pod = self.snapshot.pods.get((namespace, name))
+            return Unit(key, ((namespace, name),)) if pod is not None and is_waiting(pod) else None
+        for member in keys_of(self.snapshot.pods_by_group, (namespace, name)):
+            unit = unit_of(self.snapshot, self.snapshot.pods[member], self.settings.options.gates)
+            return unit if unit.pods else None
+        return None
+
+    def _count(self, decision: Decision) -> None:
+        outcome = "placed" if decision.placements else "gave_up" if decision.gave_up else "refused"
+        self._decisions.labels(outcome).inc()
+
+    def _park(self, decision: Decision) -> None:
+        """The unit has its place, keeps room there, and waits for conditions."""
+        key, now = decision.unit, self._clock.monotonic()
+        if key not in self.queue:
+            return
+        self._placed[key] = tuple((placement.pod, placement.node) for placement in decision.placements)
+        if key not in self._room:
+            pods = [Ref("Pod", *placement.pod, placement.uid) for placement in decision.placements]
+            nodes = [placement.node for placement in decision.placements]
+            self._room[key] = self.cache.assume(Bind(pod, node) for pod, node in zip(pods, nodes, strict=True))
+        left = [wait.deadline for wait in decision.waits if wait.deadline is not None]
+        wait_s = self.settings.binding_timeout_s
+        if left:
+            wait_s = max(0.0, (min(left) - self._clock.utc()).total_seconds())
+        self.queue.waits(key, decision.topics, now + wait_s, now)
+
+    # ---- committing
+
+    def _commit(self, decision: Decision) -> None:
+        key, now = decision.unit, self._clock.monotonic()
+        if decision.placements:
+            self.queue.assumed(key, now)
+        else:
+            self.queue.refused(key, decision.topics, now)
+        self._in_flight |= set(decision.written)
+        assumption = self.cache.assume(decision.effects)
+        self._tasks.start(f"commit {key[1]}/{key[2]}", self._write(decision, assumption))
+
+    async def _write(self, decision: Decision, assumption: Assumption) -> None:
+        try:
+            outcome = await self.committer.carry_out(decision.effects)
+            if outcome.ok:
+                self.cache.confirm(assumption)
+            else:
+                await self._take_back(decision, outcome)
+                self.cache.forget(assumption)
+        finally:
+            self._in_flight -= set(decision.written)
+            self._slots.release()
+        self._settle(decision, outcome)
+        self._wake(named("ResourceClaim", *claim) for claim in decision.written)
+
+    def _settle(self, decision: Decision, outcome: Outcome) -> None:
+        key = decision.unit
+        if not outcome.ok:
+            self._failed(decision, outcome)
+        elif decision.waits:
+            self._park(decision)
+            uids = {placement.pod: placement.uid for placement in decision.placements}
+            for wait in decision.waits:
+                self.committer.recorder.emit(events.wait_effect(wait, uids[wait.pod], self._component))
+        elif decision.placements:
+            self._bound(decision)
+        self._log.debug("written", unit="/".join(key), ok=outcome.ok)
+
+    def _bound(self, decision: Decision) -> None:
+        for placement in decision.placements:
+            self.committer.recorder.emit(events.placed_effect(placement, self._component))
+            self._told.pop(placement.uid, None)
+        arrived = self._arrived.get(decision.unit)
+        if arrived is not None:
+            self._seconds.observe(self._clock.monotonic() - arrived)
+        key = decision.unit
+        self._forget(key)
+        # Members of a gang that came meanwhile, or beyond its minimum found no place.
+        for member in keys_of(self.snapshot.pods_by_group, key[1:]) if key[0] == "PodGroup" else ():
+            pod = self.snapshot.pods[member]
+            if is_waiting(pod):
+                self.queue.add(key, priority_of(self.snapshot, pod), self._clock.monotonic())
+
+    def _failed(self, decision: Decision, outcome: Outcome) -> None:
+        key, now = decision.unit, self._clock.monotonic()
+        error = outcome.error
+        entry = self.queue.get(key)
+        self._log.info("write failed", unit="/".join(key), error=str(error))
+        if entry is None or entry.state is not State.ASSUMED:
+            return
+        self._let_go(key)
+        if isinstance(error, Stale | NotFound):
+            self.queue.again(key, now)
+            return
+        self.queue.failed(key, now, after_s=error.after_s if isinstance(error, Retry) else None)
+        if not isinstance(error, Retry):
+            for placement in decision.placements:
+                pod = self.snapshot.pods.get(placement.pod)
+                if pod is not None:
+                    self._send(events.error_effects(pod, str(error), self._clock.utc(), self._component))
+
+    async def _take_back(self, decision: Decision, outcome: Outcome) -> None:
+        """Undo what was written, unless a pod is, or may be, bound already: then its claims are its own.
+
+        A write whose answer was lost may have been done, so nothing is undone after it; the next decision finds what
+        is there.
+        """
+        if isinstance(outcome.error, Retry):
+            return
+        try:
+            bound = [await self._is_bound(placement.pod, placement.uid) for placement in decision.placements]
+            await self._look_again(decision)
+        except DragomanError as error:
+            self._log.info("cannot look again", error=str(error))
+            return
+        if not any(bound):
+            back = undo(decision, outcome.written)
+            if back:
+                undone = await self.committer.carry_out(back)
+                self._log.info("taken back", unit="/".join(decision.unit), ok=undone.ok)
+
+    async def _is_bound(self, key: Key, uid: str) -> bool:
+        try:
+            pod = await self._client.get(POD, key[1], key[0])
+        except NotFound:
+            return False
+        self.informers.observe("Pod", pod)
+        same = not uid or pod["metadata"].get("uid") == uid
+        return same and bool(pod.get("spec", {}).get("nodeName"))
+
+    async def _look_again(self, decision: Decision) -> None:
+        """Reads the claims the decision was about, so that the next one is not made on the same old picture."""
+        refs = {effect.ref for effect in decision.effects if isinstance(effect, Patch)}
+        for ref in sorted(refs):
+            if ref.kind == "ResourceClaim":
+                try:
+                    claim = await self._client.get(kind_of(ref.kind), ref.name, ref.namespace)
+                except NotFound:
+                    continue
+                self.informers.observe(ref.kind, claim)
+
+    # ---- telling
+
+    def _tell(self, refused: Iterable[Refused]) -> None:
+        """Once for each change of the reason."""
+        for one in refused:
+            pod = self.snapshot.pods.get(one.pod)
+            if pod is None or one.gave_up:
+                continue
+            text = message(one, one.pod[0])
+            if self._told.get(one.uid) == text:
+                continue
+            self._told[one.uid] = text
+            self._send(events.refusal_effects(pod, one, self._clock.utc(), self._component))
+
+    def _send(self, effects: Iterable[Effect]) -> None:
+        effects = tuple(effects)
+        if effects:
+            self._tasks.start("tell", self._carry(effects))
+
+    async def _carry(self, effects: Sequence[Effect]) -> None:
+        outcome = await self.committer.carry_out(effects)
+        if not outcome.ok:
+            self._log.debug("not told", error=str(outcome.error))
+
+
+def _pod_of(change: Change, before: Snapshot) -> Pod | None:
+    """The pod a change is about, as it is or was."""
+    if isinstance(change, Gone):
+        return before.pods.get((change.namespace, change.name))
+    pod: Pod = change.object
+    return pod

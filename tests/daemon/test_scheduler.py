@@ -1,0 +1,331 @@
+"""The scheduler daemon against the embedded API in process, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from dragoman.api.kinds import kind_of
+from dragoman.apiserver.fields import fields_of
+from dragoman.apiserver.inprocess import InProcessClient
+from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.store import Store
+from dragoman.cluster.client import Client, Object
+from dragoman.daemon.scheduler import Scheduler, Settings
+from dragoman.errors import Retry, Stale
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.tasks import Tasks
+from dragoman.testing.build import claim, device, device_class, gpus, manifest, node, pod, pool
+from dragoman.testing.loop import run
+
+POD, CLAIM, EVENT = kind_of("Pod"), kind_of("ResourceClaim"), kind_of("Event")
+
+
+class Stage:
+    """A cluster's API, a scheduler on it, and time."""
+
+    def __init__(self, clock: Clock, seed: int = 1) -> None:
+        self.clock = clock
+        self.entropy = Entropy(seed)
+        registry = Registry(Store(fields_of), clock, self.entropy)
+        registry.bootstrap()
+        self.api = InProcessClient(registry)
+        self.client: Client = self.api
+
+    async def apply(self, *manifests: dict[str, Any]) -> None:
+        for made in manifests:
+            body = {**made, "metadata": {k: v for k, v in made["metadata"].items() if k != "uid"}}
+            status = body.pop("status", None)
+            kind, namespace = kind_of(made["kind"]), made["metadata"].get("namespace", "")
+            await self.api.create(kind, body, namespace)
+            if status:
+                await self.api.patch(
+                    kind, made["metadata"]["name"], {"status": status}, namespace, subresource="status"
+                )
+
+    async def pod(self, name: str) -> Object:
+        return await self.api.get(POD, name, "default")
+
+    async def claim(self, name: str) -> Object:
+        return await self.api.get(CLAIM, name, "default")
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> float:
+        """Seconds until it holds."""
+        began = self.clock.monotonic()
+        while not await holds():
+            assert self.clock.monotonic() - began < within_s, "it never came true"
+            await self.clock.sleep(0.01)
+        return self.clock.monotonic() - began
+
+    async def bound(self, name: str, within_s: float = 60.0) -> float:
+        async def holds() -> bool:
+            return bool((await self.pod(name))["spec"].get("nodeName"))
+
+        return await self.until(holds, within_s)
+
+    async def event(self, reason: str, name: str) -> str:
+        """The latest message of that reason about a pod."""
+        found: list[Object] = []
+
+        async def holds() -> bool:
+            events = (await self.api.list(EVENT, "default")).items
+            found[:] = [e for e in events if e["reason"] == reason and e["involvedObject"]["name"] == name]
+            return bool(found)
+
+        await self.until(holds)
+        return str(found[-1]["message"])
+
+
+def staged(scenario: Callable[[Stage], Awaitable[None]], settings: Settings | None = None, wrap: Any = None) -> None:
+    async def main(clock: Clock) -> None:
+        stage = Stage(clock)
+        if wrap is not None:
+            stage.client = wrap(stage.api)
+        async with Tasks("test", clock, stage.entropy) as tasks:
+            scheduler = Scheduler(stage.client, clock, stage.entropy, settings)
+            tasks.supervise("scheduler", scheduler.run)
+            await scenario(stage)
+            tasks.stop()
+
+    run(main)
+
+
+def test_a_pod_with_a_claim_is_bound_with_its_device() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), gpus("a", 2), device_class(), claim("c"), pod("p", "c"))
+        assert await stage.bound("p") < 1.0
+        found = await stage.claim("c")
+        assert found["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        assert found["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+        uid = (await stage.pod("p"))["metadata"]["uid"]
+        assert found["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": uid}]
+        assert await stage.event("Scheduled", "p") == "Successfully assigned default/p to a"
+
+    staged(scenario)
+
+
+def test_two_pods_share_one_claim() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), node("b"), gpus("b", 1), device_class(), claim("c"), pod("p", "c"), pod("q", "c"))
+        await stage.bound("p")
+        assert await stage.bound("q") < 2.0
+        assert (await stage.pod("q"))["spec"]["nodeName"] == "b"
+        assert len((await stage.claim("c"))["status"]["reservedFor"]) == 2
+
+    staged(scenario)
+
+
+def test_a_pending_pod_says_why_and_runs_at_once_when_a_device_is_free() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c"), pod("p", "c"))
+        await stage.bound("p")
+        await stage.apply(claim("d"), pod("q", "d"))
+        said = await stage.event("FailedScheduling", "q")
+        assert said.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
+        assert "1 device of class gpu.example.com asked for" in said
+        assert "1 device matches, 0 of them free" in said
+        condition = (await stage.pod("q"))["status"]["conditions"][0]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "PodScheduled",
+            "False",
+            "Unschedulable",
+        )
+        assert condition["message"] == said
+        await stage.clock.sleep(100)
+        free = {"status": {"allocation": None, "reservedFor": None}}
+        await stage.api.patch(CLAIM, "c", free, "default", subresource="status")
+        assert await stage.bound("q") < 0.1
+
+    staged(scenario)
+
+
+def test_pods_of_other_schedulers_are_left_alone() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), pod("other", schedulerName="somebody"), pod("p"))
+        await stage.bound("p")
+        assert "nodeName" not in (await stage.pod("other"))["spec"]
+
+    staged(scenario)
+
+
+def test_the_more_important_pod_gets_the_last_device() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(
+            *[manifest("PriorityClass", name, value=value) for name, value in (("low", 1), ("high", 9))],
+            *[device_class(), claim("c"), claim("d")],
+            *[pod("low", "c", priorityClassName="low"), pod("high", "d", priorityClassName="high")],
+        )
+        await stage.event("FailedScheduling", "low")
+        await stage.apply(node("a"))
+        await stage.apply(gpus("a", 1))
+        await stage.bound("high")
+        await stage.clock.sleep(20)
+        assert "nodeName" not in (await stage.pod("low"))["spec"]
+
+    staged(scenario)
+
+
+def test_gated_pods_wait_for_their_gates() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), pod("p", schedulingGates=[{"name": "quota"}]), pod("q"))
+        await stage.bound("q")
+        assert "nodeName" not in (await stage.pod("p"))["spec"]
+        await stage.api.patch(POD, "p", {"spec": {"schedulingGates": None}}, "default")
+        await stage.bound("p")
+
+    staged(scenario)
+
+
+def test_an_extended_resource_gets_a_claim() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(
+            node("a", cpu="4", memory="8Gi", pods="10"),
+            gpus("a", 2),
+            device_class(extended="example.com/gpu"),
+            pod("p", extended={"example.com/gpu": "1"}),
+        )
+        await stage.bound("p")
+        status = (await stage.pod("p"))["status"]["extendedResourceClaimStatus"]
+        held = await stage.claim(status["resourceClaimName"])
+        assert held["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+        assert status["requestMappings"][0]["requestName"] == "container-0-request-0"
+
+    staged(scenario)
+
+
+def test_binding_conditions_are_waited_for_and_a_failure_allocates_anew() -> None:
+    conditional = {"bindingConditions": ["up"], "bindingFailureConditions": ["broken"]}
+
+    async def report(stage: Stage, device_name: str, condition: str) -> None:
+        entry = {
+            "driver": "gpu.example.com",
+            "pool": "a",
+            "device": device_name,
+            "conditions": [
+                {
+                    "type": condition,
+                    "status": "True",
+                    "reason": "X",
+                    "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ],
+        }
+        await stage.api.patch(CLAIM, "c", {"status": {"devices": [entry]}}, "default", subresource="status")
+
+    async def scenario(stage: Stage) -> None:
+        devices = [device("x") | conditional, device("y") | conditional]
+        await stage.apply(node("a"), pool("a", devices, node="a"), device_class(), claim("c"), pod("p", "c"))
+        await stage.event("BindingConditionsPending", "p")
+        await stage.clock.sleep(30)
+        assert "nodeName" not in (await stage.pod("p"))["spec"]
+        await report(stage, "x", "broken")
+
+        async def anew() -> bool:
+            status = (await stage.claim("c")).get("status", {})
+            return bool(status.get("reservedFor")) and not status.get("devices")
+
+        await stage.until(anew)
+        await report(stage, "x", "up")
+        assert await stage.bound("p") < 1.0
+
+    staged(scenario)
+
+
+class Faulty:
+    """Passes calls on; `fail` may raise before the call (not done) or after it (answer lost)."""
+
+    def __init__(self, inner: Client) -> None:
+        self.inner = inner
+        self.before: Callable[[str, str], Exception | None] = lambda verb, what: None
+        self.after: Callable[[str, str], Exception | None] = lambda verb, what: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def _call(self, verb: str, what: str, work: Callable[[], Awaitable[Object]]) -> Object:
+        await asyncio.sleep(0)
+        error = self.before(verb, what)
+        if error is not None:
+            raise error
+        answer = await work()
+        error = self.after(verb, what)
+        if error is not None:
+            raise error
+        return answer
+
+    async def create(self, kind: Any, obj: Object, namespace: str = "", **rest: Any) -> Object:
+        what = rest.get("subresource") or kind.kind
+        return await self._call("create", what, lambda: self.inner.create(kind, obj, namespace, **rest))
+
+    async def patch(self, kind: Any, name: str, patch: Any, namespace: str = "", **rest: Any) -> Object:
+        what = f"{kind.kind}/{rest.get('subresource', '')}"
+        return await self._call("patch", what, lambda: self.inner.patch(kind, name, patch, namespace, **rest))
+
+
+def failing_once(verb: str, what: str, error: Exception) -> Callable[[str, str], Exception | None]:
+    left = [error]
+
+    def fail(v: str, w: str) -> Exception | None:
+        return left.pop() if left and (v, w) == (verb, what) else None
+
+    return fail
+
+
+def test_a_refused_binding_gives_the_claim_back_and_the_pod_is_decided_again() -> None:
+    faulty: list[Faulty] = []
+
+    def wrap(inner: Client) -> Faulty:
+        faulty.append(Faulty(inner))
+        faulty[0].before = failing_once("create", "binding", Stale("conflict"))
+        return faulty[0]
+
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c"), pod("p", "c"))
+        await stage.bound("p")
+        assert len((await stage.claim("c"))["status"]["reservedFor"]) == 1
+
+    staged(scenario, wrap=wrap)
+
+
+def test_a_binding_whose_answer_was_lost_keeps_its_claim() -> None:
+    def wrap(inner: Client) -> Faulty:
+        faulty = Faulty(inner)
+        faulty.after = failing_once("create", "binding", Retry("connection lost"))
+        return faulty
+
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c"), pod("p", "c"))
+        await stage.bound("p")
+        await stage.clock.sleep(60)
+        found = (await stage.claim("c"))["status"]
+        assert found["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+        assert len(found["reservedFor"]) == 1
+
+    staged(scenario, wrap=wrap)
+
+
+def test_an_allocation_that_cannot_be_written_is_tried_again() -> None:
+    def wrap(inner: Client) -> Faulty:
+        faulty = Faulty(inner)
+        faulty.before = failing_once("patch", "ResourceClaim/status", Retry("503", after_s=2.0))
+        return faulty
+
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c"), pod("p", "c"))
+        assert 1.9 < await stage.bound("p") < 5.0
+
+    staged(scenario, wrap=wrap)
+
+
+def test_a_pod_deleted_while_pending_frees_its_place_in_the_queue() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(device_class(), claim("c"), pod("p", "c"), node("a"))
+        await stage.event("FailedScheduling", "p")
+        await stage.api.delete(POD, "p", "default", grace_period_s=0)
+        await stage.apply(gpus("a", 1), pod("q", "c"))
+        await stage.bound("q")
+
+    staged(scenario)

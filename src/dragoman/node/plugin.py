@@ -82,7 +82,7 @@ class Plugin:
     pod_uid: set for rolling updates, when two instances serve at a time; they share data_dir. routes: slices from an
     informer shared with others, else the plugin watches its own. boot_id: of a simulated machine, else the kernel's.
     durable: whether files survive a power loss. metadata: write device metadata files. versions: DRA services offered,
-    the kubelet takes the first it knows.
+    the kubelet takes the first it knows. sockets False: no gRPC, the kubelet calls directly (virtual time).
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class Plugin:
         only_pool: str = "",
         routes: Routes | None = None,
         metrics: Metrics | None = None,
+        sockets: bool = True,
         versions: Sequence[Service] = (rpc.DRA_V1, rpc.DRA_V1BETA1),
     ) -> None:
         self.driver = driver
@@ -122,6 +123,8 @@ class Plugin:
         self._republish = asyncio.Event()
         self._turn = asyncio.Lock()
         self._tasks: Tasks | None = None
+        self._sockets = sockets
+        self._turned = asyncio.Event()
         self._log = get("driver", driver=driver.name, node=node_name)
         self._own_informer: Informer | None = None
         if routes is None:
@@ -166,10 +169,11 @@ class Plugin:
         servers: list[aio.Server] = []
         try:
             # The service first: whoever finds the registration socket may call at once.
-            servers.append(await rpc.serve(self.dra_socket, self._services()))
-            servers.append(await rpc.serve(self.registration_socket, [self._registration()]))
+            if self._sockets:
+                servers.append(await rpc.serve(self.dra_socket, self._services()))
+                servers.append(await rpc.serve(self.registration_socket, [self._registration()]))
             async with Tasks(f"driver: {self.driver.name} on {self.node_name}", self.clock, self.entropy) as tasks:
-                self._tasks = tasks
+                self._turn_to(tasks)
                 if self._own_informer:
                     tasks.supervise("watch slices", self._own_informer.run)
                 tasks.supervise("inventory", self._keep_inventory)
@@ -178,11 +182,25 @@ class Plugin:
                 if self.health:
                     tasks.supervise("health", self.health.run)
         finally:
-            self._tasks = None
+            self._turn_to(None)
             self.registered.clear()
             for server, socket in zip(servers[::-1], (self.registration_socket, self.dra_socket), strict=False):
                 await server.stop(GRACE_S)
                 socket.unlink(missing_ok=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves calls."""
+        return self._tasks is not None
+
+    async def running_changed(self) -> None:
+        """Wait until it starts or stops serving."""
+        await self._turned.wait()
+
+    def _turn_to(self, tasks: Tasks | None) -> None:
+        self._tasks = tasks
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
 
     def republish(self) -> None:
         """The driver's pools have changed: ask it again and publish."""

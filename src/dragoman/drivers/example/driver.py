@@ -28,7 +28,7 @@ class Sharing(msgspec.Struct, frozen=True, rename="camel"):
     """How the users of a device share it, from the claim's opaque parameters (kind GpuConfig)."""
 
     strategy: str = "TimeSlicing"
-    time_slicing_config: dict[str, str] = {"interval": "Default"}
+    time_slicing_config: dict[str, str] = {}
 
 
 class GpuConfig(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,0 +1,361 @@
+"""How does a node take part? The agent that does what a kubelet does, for simulated machines; many fit in a process.
+
+Registers the node, finds drivers, runs a worker for each pod, and keeps everything on disk that it needs to go on
+after kill -9. It decides nothing about where pods run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from grpc import aio
+
+from dragoman.cluster.client import Client
+from dragoman.cluster.watch import Informer
+from dragoman.errors import DragomanError, NotFound
+from dragoman.kubelet.cdi import CdiFolders
+from dragoman.kubelet.claims import Claims
+from dragoman.kubelet.connections import DirectConnection
+from dragoman.kubelet.containers import Starter
+from dragoman.kubelet.events import Events
+from dragoman.kubelet.health import FILE as HEALTH_FILE
+from dragoman.kubelet.health import Health
+from dragoman.kubelet.ips import IpPool
+from dragoman.kubelet.lifecycle import POD, Node, PodWorker
+from dragoman.kubelet.node_object import NodeFacts, NodeObject, checked_name
+from dragoman.kubelet.plugins import Instance, Plugins
+from dragoman.kubelet.pod import Pod
+from dragoman.kubelet.podresources import SOCKET, PodResources
+from dragoman.kubelet.runtime import SimulatedRuntime
+from dragoman.kubelet.state import FILE as CLAIMS_FILE
+from dragoman.kubelet.state import ClaimStates
+from dragoman.node.checkpoint import kernel_boot_id
+from dragoman.node.plugin import Plugin
+from dragoman.node.publish import SLICE
+from dragoman.node.routes import Routes
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
+from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.retry import Backoff
+from dragoman.runtime.tasks import Tasks, supervised
+
+POLL_S = 1.0
+HOUSEKEEPING_S = 60.0
+START_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.2)
+BUCKETS = tuple(0.1 * (40 / 0.1) ** (step / 14) for step in range(15))
+"""Upstream's buckets of DRA durations: 15, exponential from 0.1 to 40 s."""
+
+
+class NodeHost:
+    """What the agents of one process share: one watch of pods, one sink of events, one beat.
+
+    node_name: only that node's pods are watched; empty for all.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        metrics: Metrics | None = None,
+        node_name: str = "",
+    ) -> None:
+        self.client = client
+        self.clock = clock
+        self.entropy = entropy
+        self.metrics = metrics or Metrics()
+        selector = f"spec.nodeName={node_name}" if node_name else "spec.nodeName!="
+        self.informer = Informer(client, POD, clock, entropy, type_=Pod, field_selector=selector)
+        self.pods = Routes(self.informer, lambda pod: pod.spec.node_name)
+        self.events = Events(client, clock)
+        self.agents: dict[str, NodeAgent] = {}
+        self._beats: list[Callable[[], None]] = []
+        self._count = 0
+
+    async def run(self) -> None:
+        """Serve the agents for ever."""
+        async with Tasks("kubelet", self.clock, self.entropy) as tasks:
+            tasks.supervise("watch pods", self.informer.run)
+            tasks.supervise("events", self.events.run)
+            tasks.supervise("beat", self._beat)
+
+    def every_beat(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back about every second of the world (not of a faster clock); the result ends that."""
+        self._beats.append(callback)
+        return lambda: self._beats.remove(callback)
+
+    async def _beat(self) -> None:
+        while True:
+            await self.clock.sleep(POLL_S * max(1.0, self.clock.speed))
+            for callback in tuple(self._beats):
+                callback()
+
+    def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
+        """What `kubectl logs` shows. Raises NotFound."""
+        for agent in self.agents.values():
+            if agent.has_pod(namespace, pod):
+                return agent.logs(namespace, pod, container, previous=previous)
+        raise NotFound(f'pods "{pod}" not found in namespace {namespace} on the nodes served here')
+
+
+class NodeAgent:
+    """The agent of one node. `run()` it; the NodeHost is its own unless one is given (which then must run, too).
+
+    root_dir: the kubelet's folder (really /var/lib/kubelet); short, since sockets lie below it. cdi_dirs: in rising
+    priority, `<root_dir>/cdi` by default. boot_id: of the simulated machine, else the kernel's. wipe_slices: delete
+    the node's ResourceSlices at the start, as kubelets do. sockets False: drivers join by `attach` only, and there is
+    no podresources service (virtual time). durable: whether files survive a power loss.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        client: Client,
+        clock: Clock,
+        root_dir: Path,
+        *,
+        entropy: Entropy | None = None,
+        host: NodeHost | None = None,
+        facts: NodeFacts | None = None,
+        cdi_dirs: tuple[Path, ...] = (),
+        boot_id: str = "",
+        wipe_slices: bool = True,
+        sockets: bool = True,
+        durable: bool = True,
+    ) -> None:
+        self.node_name = checked_name(node_name)
+        self.client = client
+        self.clock = clock
+        self.root_dir = root_dir
+        self.entropy = entropy or Entropy()
+        self.facts = facts or NodeFacts()
+        self._own_host = host is None
+        self.host = host or NodeHost(client, clock, self.entropy, node_name=node_name)
+        self.boot_id = boot_id or self.facts.boot_id or kernel_boot_id()
+        self.started = asyncio.Event()
+        """Set when the node is registered, its old slices are gone and drivers and pods are served."""
+        self._wipe_slices = wipe_slices
+        self._sockets = sockets
+        self._measure(self.host.metrics)
+        self.states = ClaimStates(root_dir / CLAIMS_FILE, durable=durable)
+        self.plugins = Plugins(
+            node_name,
+            root_dir / "plugins_registry",
+            clock,
+            self.entropy,
+            wipe=self._wipe,
+            observe=self._observe_call,
+        )
+        self.claims = Claims(client, self.states, self.plugins.connection)
+        self.health = Health(root_dir / HEALTH_FILE, clock, self.claims, self._wake_pods, node_name=node_name)
+        self.runtime = SimulatedRuntime(root_dir / "simulated", clock, boot_id=self.boot_id)
+        self.folders = CdiFolders(*(cdi_dirs or (root_dir / "cdi",)))
+        self.node_object = NodeObject(client, clock, self.entropy, node_name, self.facts)
+        self.ips = IpPool(self.facts.pod_cidr or "10.244.0.0/24")
+        self._workers: dict[str, PodWorker] = {}
+        self._uids: dict[tuple[str, str], str] = {}
+        self._tasks: Tasks | None = None
+        self._node: Node | None = None
+        self._log = get("kubelet", node=node_name)
+        self.plugins.on_join.append(self._driver_joined)
+
+    def _measure(self, metrics: Metrics) -> None:
+        self._operations = metrics.histogram(
+            "dra_operations_duration_seconds",
+            "Time to prepare or unprepare a pod's claims.",
+            ["operation_name", "is_error"],
+            BUCKETS,
+        )
+        self._calls = metrics.histogram(
+            "dra_grpc_operations_duration_seconds",
+            "Time of calls to DRA drivers.",
+            ["driver_name", "method_name", "grpc_status_code"],
+            BUCKETS,
+        )
+
+    # ---- life
+
+    async def run(self) -> None:
+        """Be the node until cancelled; containers run on. Raises Invalid for a checkpoint that cannot be trusted."""
+        self.root_dir.mkdir(parents=True, exist_ok=True)
+        self.states.load()
+        self.runtime.load()
+        self.health.load()
+        server: aio.Server | None = None
+        stop_beat: Callable[[], None] = lambda: None  # noqa: E731
+        leave_pods: Callable[[], None] = lambda: None  # noqa: E731
+        try:
+            async with Tasks(f"kubelet: {self.node_name}", self.clock, self.entropy) as tasks:
+                self._tasks = tasks
+                if self._own_host:
+                    tasks.supervise("host", self.host.run)
+                self._node = self._shared(tasks)
+                self._adopt()
+                self.host.agents[self.node_name] = self
+                await self._begin()
+                tasks.supervise("lease", self.node_object.keep_lease)
+                tasks.supervise("node status", self.node_object.keep_reporting)
+                if self._sockets:
+                    service = PodResources(self.claims, self.clock, self._active_pods)
+                    server = await service.serve(self.root_dir)
+                    self.plugins.start(tasks)
+                    stop_beat = self.host.every_beat(self.plugins.poll)
+                else:
+                    self.plugins.start_directly(tasks)
+                await self.host.informer.synced()
+                leave_pods = self.host.pods.subscribe(self.node_name, self._receive)
+                self._drop_orphans()
+                tasks.supervise("housekeeping", self._keep_house)
+                self.started.set()
+        finally:
+            self.started.clear()
+            stop_beat()
+            leave_pods()
+            self.host.agents.pop(self.node_name, None)
+            for worker in self._workers.values():
+                worker.stop()
+            await self.plugins.stop()
+            if server:
+                await server.stop(0)
+                (self.root_dir / SOCKET).unlink(missing_ok=True)
+            self._tasks = None
+
+    def _shared(self, tasks: Tasks) -> Node:
+        starter = Starter(self.client, self.claims, self.folders, node_name=self.node_name, host_ip=self.facts.host_ip)
+        return Node(
+            name=self.node_name,
+            host_ip=self.facts.host_ip,
+            client=self.client,
+            clock=self.clock,
+            tasks=tasks,
+            claims=self.claims,
+            runtime=self.runtime,
+            starter=starter,
+            health=self.health,
+            events=self.host.events,
+            ips=self.ips,
+            forget=self._forget,
+        )
+
+    def _adopt(self) -> None:
+        """Pods that ran before this process run on."""
+        for box in self.runtime.sandboxes.values():
+            if box.alive:
+                self.ips.adopt(box.uid, box.ip)
+                self.claims.adopt(box.uid)
+
+    async def _begin(self) -> None:
+        """Register the node and remove its old slices, however long that takes."""
+
+        async def begin() -> None:
+            await self.node_object.register()
+            if self._wipe_slices:
+                await self.client.delete_collection(SLICE, field_selector=f"spec.nodeName={self.node_name}")
+
+        await supervised(begin, clock=self.clock, entropy=self.entropy, backoff=START_BACKOFF, log=self._log)
+
+    # ---- pods
+
+    def _receive(self, what: str, pod: Pod) -> None:
+        worker = self._workers.get(pod.uid)
+        key = (pod.metadata.namespace, pod.metadata.name)
+        if what == "gone":
+            if worker:
+                worker.lost()
+            return
+        replaced = self._uids.get(key)
+        if replaced is not None and replaced != pod.uid and replaced in self._workers:
+            # The watch showed only the successor of a pod that was force-deleted.
+            self._workers[replaced].lost()
+        self._uids[key] = pod.uid
+        if worker:
+            worker.update(pod)
+            return
+        assert self._node is not None
+        self._workers[pod.uid] = worker = PodWorker(self._node, pod)
+        worker.wake()
+
+    def _forget(self, uid: str) -> None:
+        worker = self._workers.pop(uid, None)
+        if worker:
+            key = (worker.pod.metadata.namespace, worker.pod.metadata.name)
+            if self._uids.get(key) == uid:
+                del self._uids[key]
+
+    def _wake_pods(self, uids: set[str]) -> None:
+        for uid in sorted(uids & self._workers.keys()):
+            self._workers[uid].wake()
+
+    def _active_pods(self) -> list[Pod]:
+        return [worker.pod for worker in self._workers.values() if not worker.ended and not worker.pod.is_finished]
+
+    def _drop_orphans(self) -> None:
+        """Stop what no pod of the API stands for (deleted while we were away)."""
+        for box in list(self.runtime.sandboxes.values()):
+            if box.uid not in self._workers:
+                for name in self.runtime.running(box.uid):
+                    self.runtime.stop(box.uid, name, after_s=0.0)
+                self.ips.release(box.uid)
+                self.runtime.remove(box.uid)
+
+    async def _keep_house(self) -> None:
+        while True:
+            for uid in sorted(self.states.pods() - self._workers.keys()):
+                await self._unprepare_orphan(uid)
+            await self.clock.sleep(self.entropy.jitter(HOUSEKEEPING_S, 0.05))
+
+    async def _unprepare_orphan(self, uid: str) -> None:
+        try:
+            await self.claims.unprepare(uid)
+            self._log.info("unprepared the claims of a pod that is gone", uid=uid)
+        except DragomanError as error:
+            self._log.info("cannot unprepare yet", uid=uid, error=str(error))
+
+    # ---- drivers
+
+    def attach(self, plugin: Plugin) -> Callable[[], None]:
+        """Register a plugin of this process without sockets; the result deregisters it."""
+        instance = self.plugins.join_directly(DirectConnection(plugin))
+        return lambda: self.plugins.leave_directly(instance)
+
+    def _driver_joined(self, instance: Instance) -> None:
+        assert self._tasks is not None
+        follow = self._tasks.start(f"health of {instance.connection.driver}", self.health.follow(instance.connection))
+        instance.tasks.append(follow)
+        for worker in self._workers.values():
+            if not worker.ended:
+                worker.wake()
+
+    async def _wipe(self, driver: str) -> None:
+        selector = f"spec.nodeName={self.node_name},spec.driver={driver}"
+        await self.client.delete_collection(SLICE, field_selector=selector)
+
+    def _observe_call(self, driver: str, method: str, code: str, seconds: float) -> None:
+        self._calls.labels(driver, method, code).observe(seconds)
+
+    # ---- logs
+
+    def has_pod(self, namespace: str, pod: str) -> bool:
+        """Whether the pod is here."""
+        return (namespace, pod) in self._uids
+
+    def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
+        """The log of a container (the first one by default). Raises NotFound with what a kubelet says."""
+        uid = self._uids.get((namespace, pod), "")
+        worker, box = self._workers.get(uid), self.runtime.sandbox(uid)
+        if worker is None:
+            raise NotFound(f'pod "{pod}" not found on node {self.node_name}')
+        spec = worker.pod.spec
+        everybody = [c.name for c in (*spec.containers, *spec.init_containers)]
+        name = container or everybody[0]
+        if name not in everybody:
+            raise NotFound(f"container {name} is not valid for pod {pod}: it has {', '.join(everybody)}")
+        runs = (box.previous if previous else box.current) if box else {}
+        if name not in runs:
+            what = "previous terminated container" if previous else "container"
+            raise NotFound(f'{what} "{name}" in pod "{pod}" is waiting to start or not found')
+        return runs[name].log

@@ -1,0 +1,445 @@
+"""What does a pod need next on its node? One worker for each pod: prepare, start, restart, report, end.
+
+Every step is taken from what is there now (pod, sandbox, checkpoint), so a worker may stop anywhere and begin again.
+A final phase is reported only after the claims are given back (KEP-4381). It decides nothing about other pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dragoman.api import codec
+from dragoman.api.kinds import kind_of
+from dragoman.api.meta import Condition, parse_time
+from dragoman.cluster.client import Client
+from dragoman.errors import DragomanError, NotFound, Retry, Stale
+from dragoman.kubelet import status
+from dragoman.kubelet.claims import Claims
+from dragoman.kubelet.containers import CannotStart, Starter, stop_seconds
+from dragoman.kubelet.events import Events
+from dragoman.kubelet.health import Health
+from dragoman.kubelet.ips import IpPool
+from dragoman.kubelet.pod import Container, Pod
+from dragoman.kubelet.runtime import EXIT_KILLED, EXIT_TERMINATED, ContainerRun, Sandbox, SimulatedRuntime
+from dragoman.kubelet.status import Ending
+from dragoman.runtime.clock import Clock, Timer
+from dragoman.runtime.log import get
+from dragoman.runtime.retry import Backoff
+from dragoman.runtime.tasks import Tasks, report
+
+POD = kind_of("Pod")
+GRACE_S = 30
+SLOW_S = 0.3
+"""A start that takes longer is reported as being under way."""
+PREPARE_BACKOFF = Backoff(initial_s=1.0, max_s=10.0, jitter=0.1)
+WRITE_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.1)
+CONTAINER_BACKOFF = Backoff(initial_s=2.0, max_s=300.0, jitter=0.0)
+
+
+class Node(msgspec.Struct, frozen=True):
+    """What workers of one node share. forget(uid) ends the worker's existence."""
+
+    name: str
+    host_ip: str
+    client: Client
+    clock: Clock
+    tasks: Tasks
+    claims: Claims
+    runtime: SimulatedRuntime
+    starter: Starter
+    health: Health
+    events: Events
+    ips: IpPool
+    forget: Callable[[str], None]
+
+
+class PodWorker:
+    """One pod. Tell it of changes by `update` and `lost`; it works in a task that lives only while there is work."""
+
+    def __init__(self, node: Node, pod: Pod) -> None:
+        self.node = node
+        self.pod = pod
+        self.gone = False
+        self.ended = False
+        self.preparing = False
+        self._ending: Ending | None = None
+        self._waiting: dict[str, status.Waiting] = {}
+        self._retry_at: dict[str, float] = {}
+        self._faults: dict[str, int] = {}
+        self._failures = 0
+        self._written: dict[str, Any] = {}
+        self._conditions: tuple[Condition, ...] = pod.status.conditions
+        self._started_at = self._first_seen(pod)
+        self._writing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._timer: Timer | None = None
+        self._log = get("kubelet", node=node.name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
+
+    def _first_seen(self, pod: Pod) -> float:
+        box = self.node.runtime.sandbox(pod.uid)
+        return box.created_at if box else self.node.clock.now()
+
+    # ---- being told
+
+    def update(self, pod: Pod) -> None:
+        """The pod is now like this."""
+        old, self.pod = self.pod, pod
+        self._conditions = _merged(pod.status.conditions, self._conditions)
+        if _concerns(old, pod):
+            self.wake()
+
+    def lost(self) -> None:
+        """The pod is gone from the API, by our own hand or by force."""
+        self.gone = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is not None:
+            self._again = True
+            return
+        name = f"pod {self.pod.metadata.namespace}/{self.pod.metadata.name}"
+        self._task = self.node.tasks.start(name, self._work())
+
+    def stop(self) -> None:
+        """Let go of timers (the agent ends; the containers run on)."""
+        if self._timer:
+            self._timer.cancel()
+
+    async def _work(self) -> None:
+        try:
+            while True:
+                self._again = False
+                delay = await self._guarded()
+                if self._again:
+                    continue
+                if delay is not None:
+                    self._timer = self.node.clock.call_later(max(delay, 0.001), self.wake)
+                return
+        finally:
+            self._task = None
+
+    async def _guarded(self) -> float | None:
+        try:
+            return await self._step()
+        except Exception as error:
+            # One pod's trouble, even a bug, must not take the node down.
+            self._failures += 1
+            report(self._log, error)
+            return WRITE_BACKOFF.wait_s(self._failures)
+
+    # ---- steps
+
+    async def _step(self) -> float | None:
+        pod, runtime = self.pod, self.node.runtime
+        if self.ended:
+            return await self._leave()
+        if pod.is_finished and self._ending is None:
+            self._ending = Ending(pod.status.phase, pod.status.reason, pod.status.message)
+        if self.gone or pod.is_deleted or self._ending is not None or self._is_overdue():
+            return await self._end()
+        now = self.node.clock.now()
+        box = runtime.sandbox(pod.uid)
+        if box is None or not box.alive:
+            if box and status.phase_of(pod, box, now, ending=None) in ("Succeeded", "Failed"):
+                return await self._end()
+            made = await self._sandbox(box)
+            if isinstance(made, float):
+                return made
+            box = made
+        delay = await self._containers(box)
+        if status.phase_of(pod, box, self.node.clock.now(), ending=None) in ("Succeeded", "Failed"):
+            self._ending = Ending()
+            return await self._end()
+        await self._report()
+        self._failures = 0
+        return _soonest(delay, runtime.next_exit(pod.uid), self._overdue_in())
+
+    async def _sandbox(self, dead: Sandbox | None) -> Sandbox | float:
+        """A sandbox with its claims prepared, or the seconds to the next try."""
+        pod, node = self.pod, self.node
+        slow = node.clock.call_later(SLOW_S, self._report_soon)
+        self.preparing = True
+        try:
+            await node.claims.prepare(pod)
+        except DragomanError as error:
+            self._failures += 1
+            self._event(
+                "Warning",
+                "FailedPrepareDynamicResources",
+                f"Failed to prepare dynamic resources: prepare dynamic resources: {error}",
+            )
+            await self._report()
+            return PREPARE_BACKOFF.wait_s(self._failures)
+        finally:
+            self.preparing = False
+            slow.cancel()
+        self._failures = 0
+        if dead:
+            # A new sandbox runs the init containers again.
+            for container in pod.spec.init_containers:
+                if run := dead.current.pop(container.name, None):
+                    dead.previous[container.name] = run
+        ip = node.host_ip if pod.spec.host_network else node.ips.take(pod.uid)
+        return node.runtime.create(pod.uid, pod.metadata.namespace, pod.metadata.name, ip)
+
+    async def _containers(self, box: Sandbox) -> float | None:
+        """Start what is to be started now; seconds until something else is due."""
+        delays: list[float] = []
+        for container in self.pod.spec.init_containers:
+            run = await self._current(container, box, delays)
+            if container.is_sidecar:
+                if run is None:
+                    return _soonest(*delays)
+                continue
+            if run is None or run.is_running(self.node.clock.now()) or run.exit_code != 0:
+                return _soonest(*delays)
+        for container in self.pod.spec.containers:
+            await self._current(container, box, delays)
+        return _soonest(*delays)
+
+    async def _current(self, container: Container, box: Sandbox, delays: list[float]) -> ContainerRun | None:
+        """The container's run, started (again) if it is time for it; None if it cannot start now."""
+        now = self.node.clock.now()
+        run = box.current.get(container.name)
+        if run is not None and (run.is_running(now) or not status.will_restart(self.pod, container, run.exit_code)):
+            return run
+        if run is not None:
+            assert run.ends_at is not None
+            left = run.ends_at + status.restart_delay_s(run) - now
+            if left > 0:
+                self._back_off(container, status.restart_delay_s(run))
+                delays.append(left)
+                return run
+        if (left := self._retry_at.get(container.name, 0.0) - now) > 0:
+            delays.append(left)
+            return None
+        return await self._start(container, box, delays)
+
+    async def _start(self, container: Container, box: Sandbox, delays: list[float]) -> ContainerRun | None:
+        node, name = self.node, container.name
+        before = box.current.get(name) or box.previous.get(name)
+        attempt = before.attempt + 1 if before else self._attempts_before(name)
+        streak = status.next_streak(before) if before and before.ends_at is not None else 0
+        try:
+            run = await node.starter.run(self.pod, container, attempt, streak, box.ip, node.clock.now())
+        except CannotStart as error:
+            self._faults[name] = self._faults.get(name, 0) + 1
+            wait_s = CONTAINER_BACKOFF.wait_s(self._faults[name])
+            self._retry_at[name] = node.clock.now() + wait_s
+            self._waiting[name] = (error.reason, error.message)
+            self._event("Warning", "Failed", f"Error: {error.message}", name)
+            delays.append(wait_s)
+            return None
+        for known in (self._faults, self._retry_at, self._waiting):
+            known.pop(name, None)
+        node.runtime.start(self.pod.uid, run)
+        self._event("Normal", "Pulled", f'Container image "{container.image}" already present on machine', name)
+        self._event("Normal", "Created", "Container created", name)
+        self._event("Normal", "Started", "Container started", name)
+        return run
+
+    def _attempts_before(self, name: str) -> int:
+        """Runs that only the API knows of, of a node whose memory was lost."""
+        for known in (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses):
+            if known.get("name") == name and known.get("containerID"):
+                return int(known.get("restartCount") or 0) + 1
+        return 0
+
+    def _back_off(self, container: Container, delay_s: float) -> None:
+        meta = self.pod.metadata
+        pod = f"{meta.name}_{meta.namespace}({meta.uid})"
+        if container.name not in self._waiting:
+            self._event(
+                "Warning",
+                "BackOff",
+                f"Back-off restarting failed container {container.name} in pod {pod}",
+                container.name,
+            )
+        message = f"back-off {_span(delay_s)} restarting failed container={container.name} pod={pod}"
+        self._waiting[container.name] = ("CrashLoopBackOff", message)
+
+    # ---- the end
+
+    def _is_overdue(self) -> bool:
+        left = self._overdue_in()
+        if left is None or left > 0:
+            return False
+        self._ending = Ending(
+            "Failed", "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+        )
+        self._event("Normal", "DeadlineExceeded", self._ending.message)
+        return True
+
+    def _overdue_in(self) -> float | None:
+        deadline = self.pod.spec.active_deadline_seconds
+        return None if deadline is None else self._started_at + deadline - self.node.clock.now()
+
+    async def _end(self) -> float | None:
+        """Stop what runs, give the claims back, then say so."""
+        pod, node = self.pod, self.node
+        if self._ending is None:
+            self._ending = Ending()
+        if node.runtime.running(pod.uid):
+            self._stop_running()
+        if node.runtime.running(pod.uid):
+            if not self.gone:
+                await self._report(running=True)
+            return _soonest(node.runtime.next_exit(pod.uid))
+        try:
+            await node.claims.unprepare(pod.uid)
+        except Retry as error:
+            self._failures += 1
+            self._event("Warning", "FailedUnprepareDynamicResources", f"unprepare dynamic resources: {error}")
+            return PREPARE_BACKOFF.wait_s(self._failures)
+        node.runtime.end(pod.uid)
+        node.ips.release(pod.uid)
+        if not self.gone:
+            await self._report()
+        self.ended = True
+        return await self._leave()
+
+    def _stop_running(self) -> None:
+        """Ask the regular containers to stop, and the sidecars, last one first, once those have ended."""
+        pod, runtime = self.pod, self.node.runtime
+        running = set(runtime.running(pod.uid))
+        regular = [c.name for c in pod.spec.containers if c.name in running]
+        init = [c.name for c in pod.spec.init_containers if c.name in running]
+        for name in regular or init[-1:]:
+            grace_left = self._grace_left()
+            takes = stop_seconds(pod, name)
+            killed = takes > grace_left
+            after_s = grace_left if killed else takes
+            run = runtime.sandboxes[pod.uid].current[name]
+            if run.reason != "Error" or run.ends_at is None:
+                self._event("Normal", "Killing", f"Stopping container {name}", name)
+            runtime.stop(pod.uid, name, after_s=after_s, exit_code=EXIT_KILLED if killed else EXIT_TERMINATED)
+        if not runtime.running(pod.uid):
+            return
+        if set(runtime.running(pod.uid)) != running:
+            self._stop_running()
+
+    def _grace_left(self) -> float:
+        """Seconds that the containers have to stop."""
+        pod = self.pod
+        spec = pod.spec.termination_grace_period_seconds
+        if pod.is_deleted and not self.gone:
+            grace = pod.metadata.deletion_grace_period_seconds
+            # The API server sets the timestamp to when the grace period is over.
+            over = parse_time(pod.metadata.deletion_timestamp or "").timestamp()
+            return max(0.0, min(over - self.node.clock.now(), float(grace if grace is not None else GRACE_S)))
+        return float(GRACE_S if spec is None else spec)
+
+    async def _leave(self) -> float | None:
+        """The pod is over: delete the object if that was asked for, forget it when it is gone."""
+        pod = self.pod
+        if self.gone:
+            self.node.runtime.remove(pod.uid)
+            self.node.forget(pod.uid)
+            return None
+        if pod.is_deleted:
+            try:
+                await self.node.client.delete(
+                    POD, pod.metadata.name, pod.metadata.namespace, uid=pod.uid, grace_period_s=0
+                )
+            except (NotFound, Stale):
+                pass
+            except DragomanError:
+                self._failures += 1
+                return WRITE_BACKOFF.wait_s(self._failures)
+        return None
+
+    # ---- reporting
+
+    def _report_soon(self) -> None:
+        self.node.tasks.start(f"status of {self.pod.metadata.name}", self._report_under_way())
+
+    async def _report_under_way(self) -> None:
+        try:
+            await self._report()
+        except DragomanError as error:
+            self._log.debug("status not written", error=str(error))
+
+    async def _report(self, *, running: bool = False) -> None:
+        """Write the status if it is news. Raises Retry."""
+        async with self._writing:
+            pod, node = self.pod, self.node
+            now = node.clock.now()
+            box = node.runtime.sandbox(pod.uid)
+            made = status.made(
+                pod,
+                box,
+                now,
+                waiting=self._waiting,
+                host_ip=node.host_ip,
+                started_at=self._started_at,
+                ending=None if running else self._ending,
+                conditions=self._conditions,
+                health=node.health.statuses(pod) if pod.spec.resource_claims else None,
+            )
+            if made == self._written:
+                return
+            body = {"metadata": {"uid": pod.uid}, "status": made}
+            try:
+                await node.client.patch(
+                    POD,
+                    pod.metadata.name,
+                    body,
+                    pod.metadata.namespace,
+                    type="strategic",
+                    subresource="status",
+                    manager="kubelet",
+                )
+            except (NotFound, Stale) as error:
+                # Deleted, or another pod of that name: the watch will tell.
+                self._log.debug("status not written", error=str(error))
+                return
+            self._written = made
+            self._conditions = _merged(
+                tuple(codec.decode(Condition, condition) for condition in made["conditions"]), self._conditions
+            )
+
+    def _event(self, type_: str, reason: str, message: str, container: str = "") -> None:
+        self.node.events.emit(self.pod.ref, type_, reason, message, host=self.node.name, container=container)
+
+
+def _soonest(*delays: float | None) -> float | None:
+    known = [delay for delay in delays if delay is not None]
+    return min(known) if known else None
+
+
+def _merged(newer: tuple[Condition, ...], older: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    types = {condition.type for condition in newer}
+    return (*newer, *(condition for condition in older if condition.type not in types))
+
+
+def _concerns(old: Pod, new: Pod) -> bool:
+    """Whether a change is more than the status that we wrote ourselves."""
+    a, b = old.metadata, new.metadata
+    return (
+        (a.deletion_timestamp, a.deletion_grace_period_seconds, a.generation, a.annotations, a.uid)
+        != (b.deletion_timestamp, b.deletion_grace_period_seconds, b.generation, b.annotations, b.uid)
+        or old.spec != new.spec
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        or old.status.extended_resource_claim_status != new.status.extended_resource_claim_status
+        or (new.is_finished and not old.is_finished)
+        or _gates(old) != _gates(new)
+    )
+
+
+def _gates(pod: Pod) -> list[tuple[str, str]]:
+    wanted = {gate.get("conditionType") for gate in pod.spec.readiness_gates}
+    return [(c.type, c.status) for c in pod.status.conditions if c.type in wanted]
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

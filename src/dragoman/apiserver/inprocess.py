@@ -87,7 +87,7 @@ class InProcessClient:
         with _errors():
             match subresource:
                 case "":
-                    outcome = registry.create(kind, obj, namespace or _default(kind), self._versioned(kind, obj))
+                    outcome = registry.create(kind, obj, namespace, self._versioned(kind, obj))
                     reply = _whole(kind, outcome.body or b"{}")
                 case "binding":
                     reply = subresources.bind(registry, name, namespace, obj, self._write)
@@ -188,10 +188,6 @@ class InProcessClient:
 def _version_of(kind: Kind, obj: Any) -> str:
     text = str(obj.get("apiVersion") or "") if isinstance(obj, dict) else ""
     return text.rpartition("/")[2] if text != kind.api_version else ""
-
-
-def _default(kind: Kind) -> str:
-    return "default" if kind.namespaced else ""
 
 
 def _whole(kind: Kind, body: bytes) -> Object:

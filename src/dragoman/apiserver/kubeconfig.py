@@ -5,27 +5,19 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from dragoman.apiserver.certificates import write_private
+from dragoman.cluster.kubeconfig import Access
 
 NAME = "dragoman"
 
 
-class Access(msgspec.Struct, frozen=True):
-    """What a client needs: where, the CA in PEM (empty without TLS) and a token."""
-
-    url: str
-    ca_pem: str
-    token: str
-
-
 def text(access: Access) -> str:
     """The kubeconfig as YAML."""
-    cluster: dict[str, str] = {"server": access.url}
+    cluster: dict[str, str] = {"server": access.server}
     if access.ca_pem:
-        cluster["certificate-authority-data"] = base64.b64encode(access.ca_pem.encode()).decode()
+        cluster["certificate-authority-data"] = base64.b64encode(access.ca_pem).decode()
     config = {
         "apiVersion": "v1",
         "kind": "Config",

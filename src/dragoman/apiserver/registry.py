@@ -137,6 +137,8 @@ class Registry:
         warnings: list[str] = []
         obj = to_stored(kind, write.version, body, self.clock.utc())
         metadata.check_type(kind, write.version, body)
+        if kind.namespaced and not namespace:
+            raise bad_request(f"an empty namespace may not be set during creation of {kind.plural}")
         meta = metadata.begin(kind, obj, namespace)
         if kind.subresources and "status" in kind.subresources and strategy.has_status:
             obj.pop("status", None)

@@ -19,10 +19,10 @@ import uvicorn
 
 from dragoman.apiserver import certificates, fields, kubeconfig
 from dragoman.apiserver.app import App
-from dragoman.apiserver.kubeconfig import Access
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.store import Store
 from dragoman.apiserver.wal import open_store
+from dragoman.cluster.kubeconfig import Access
 from dragoman.errors import Denied
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -78,7 +78,7 @@ async def serving(config: ServerConfig, clock: Clock, entropy: Entropy) -> Async
         sock = _listen(config, folder)
         host = f"[{config.host}]" if ":" in config.host else config.host
         url = f"{'https' if config.tls else 'http'}://{host}:{sock.getsockname()[1]}"
-        access = Access(url, registry.ca_text, token)
+        access = Access(url, registry.ca_text.encode() or None, token=token)
         async with on_socket(app, sock, certificate), asyncio.TaskGroup() as group:
             sweeper = group.create_task(_sweep(registry), name="apiserver: expire events")
             if config.kubeconfig is not None:

@@ -73,7 +73,7 @@ def _pool(
             result: dict[str, Any] = {"request": "r", "driver": driver, "pool": pool, "device": device["name"]}
             if device.get("allowMultipleAllocations") and draw.random() < 0.8:
                 result["shareID"] = SHARE.format(draw.randint(0, 10**9))
-                result["consumedCapacity"] = {name: "1" for name in device["capacity"]}
+                result["consumedCapacity"] = dict.fromkeys(device["capacity"], "1")
             held.append(result)
     return [("ResourceSlice", decode(ResourceSlice, piece)) for piece in slices], held
 

@@ -278,7 +278,7 @@ class Scheduler:
         else:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)
-        assumption = self.cache.assume(decision.effects)
+        assumption = self.cache.assume(decision.assumed)
         self._tasks.start(f"commit {key[1]}/{key[2]}", self._write(decision, assumption))
 
     async def _write(self, decision: Decision, assumption: Assumption) -> None:

@@ -24,6 +24,7 @@ from dragoman.schedule.conditions import TIMEOUT_S, Pending, binding_of
 from dragoman.schedule.decision import (
     Decision,
     NewId,
+    NodesRefused,
     Placement,
     Refused,
     Wait,
@@ -36,7 +37,7 @@ from dragoman.schedule.decision import (
 )
 from dragoman.schedule.extended import classes_by_resource, is_special, special_claim
 from dragoman.schedule.filter import unsupported
-from dragoman.schedule.place import Memory, NoPlace, Place, find_place
+from dragoman.schedule.place import Memory, NoPlace, Place, all_refusals, find_place
 from dragoman.schedule.queue import Topic, UnitKey
 from dragoman.schedule.refusal import (
     BindingFailed,
@@ -129,6 +130,16 @@ def decide(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> D
     return _gang(snapshot, unit, now, context)
 
 
+def refusing_nodes(snapshot: Snapshot, pod: Pod, context: Context) -> tuple[NodesRefused, ...]:
+    """The nodes that cannot take a pod, alike ones together, whether or not it has a place elsewhere."""
+    claims = claims_of(snapshot, pod, context.gates, context.in_flight)
+    if not isinstance(claims, tuple):
+        return ()
+    by_resource = _by_resource(snapshot, context)
+    wish = wish_of(pod, claims, by_resource)
+    return all_refusals(snapshot, wish, context.options, by_resource, context.memory)
+
+
 # ---- one pod
 
 
@@ -190,13 +201,17 @@ def _place_pod(snapshot: Snapshot, pod: Pod, now: datetime, context: Context, me
         failed = binding_of(used.claim, now, context.binding_timeout_s)
         if isinstance(failed, BindingFailed):
             return _give_up_one(snapshot, pod, [used], NoPlace((failed,)))
-    by_resource = classes_by_resource(snapshot.classes) if context.gates.on("DRAExtendedResource") else {}
+    by_resource = _by_resource(snapshot, context)
     wish = wish_of(pod, claims, by_resource)
     place = find_place(snapshot, wish, context.options, by_resource, memory, context.new_id)
     if isinstance(place, Place):
         return _placed(snapshot, wish, place, now, context)
     elsewhere = {r.claim for some in place.nodes for r in some.reasons if isinstance(r, ClaimElsewhere)}
     return _give_up_one(snapshot, pod, [c for c in claims if c.claim.metadata.name in elsewhere], place)
+
+
+def _by_resource(snapshot: Snapshot, context: Context) -> dict[str, str]:
+    return classes_by_resource(snapshot.classes) if context.gates.on("DRAExtendedResource") else {}
 
 
 def _placed(snapshot: Snapshot, wish: Wish, place: Place, now: datetime, context: Context) -> _Outcome:
@@ -316,7 +331,7 @@ def _gang(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> De
     """Pods one after the other on a trial snapshot; fewer than wanted: nothing happened."""
     _, namespace, group = unit.key
     pods = [snapshot.pods[key] for key in unit.pods if key in snapshot.pods]
-    if (namespace, group) not in snapshot.pod_groups and context.gates.on(GANGS):
+    if (namespace, group) not in snapshot.pod_groups and any(group_name(pod) == group for pod in pods):
         outcomes = [_refuse(snapshot, pod, NoPlace((GroupMissing(group),))) for pod in pods]
         return _decision(snapshot, unit, outcomes)
     ready = [pod for pod in pods if is_waiting(pod) and not gated(pod)]

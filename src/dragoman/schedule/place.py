@@ -90,6 +90,14 @@ class _Option(NamedTuple):
     special: Special | None
 
 
+class _Seen(NamedTuple):
+    """Where the pod can go, and what refuses it elsewhere."""
+
+    options: list[_Option]
+    refused: list[NodesRefused]
+    gave_up: bool
+
+
 def find_place(
     snapshot: Snapshot,
     wish: Wish,
@@ -99,27 +107,40 @@ def find_place(
     share_id: Callable[[], str],
 ) -> Place | NoPlace:
     """The best node for a pod by upstream's scores, ties by name."""
-    search = _Search(snapshot, wish, options, by_resource)
     if not snapshot.nodes:
         return NoPlace((NoNodes(),))
+    seen = _see(_Search(snapshot, wish, options, by_resource), memory, whole=False)
+    if isinstance(seen, NoPlace):
+        return seen
+    if not seen.options:
+        return NoPlace((), tuple(seen.refused), seen.gave_up)
+    best = _best(seen.options)
+    results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
+    return Place(best.name, results, best.special)
+
+
+def all_refusals(
+    snapshot: Snapshot, wish: Wish, options: Options, by_resource: dict[str, str], memory: Memory
+) -> tuple[NodesRefused, ...]:
+    """The nodes that cannot take the pod, whether or not others can."""
+    seen = _see(_Search(snapshot, wish, options, by_resource), memory, whole=True)
+    return () if isinstance(seen, NoPlace) else tuple(seen.refused)
+
+
+def _see(search: _Search, memory: Memory, *, whole: bool) -> _Seen | NoPlace:
+    """Every node seen with checks and devices. whole: also why nodes cannot while others can."""
     judged = _judge(search, memory)
     fitting = [(group, verdict) for group, verdict in judged if not verdict.reasons]
-    found: list[_Option] = []
-    refused: list[NodesRefused] = []
-    gave_up = False
+    seen = _Seen([], [], False)
     for served in dict.fromkeys(verdict.served for _, verdict in fitting):
         some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
-        answer = _with_devices(search, served, some)
+        answer = _with_devices(search, served, some, whole=whole)
         if isinstance(answer, Refusals):
             return NoPlace(tuple(answer.reasons), gave_up=answer.gave_up)
-        found += answer.options
-        refused += answer.refused
-        gave_up = gave_up or answer.gave_up
-    if found:
-        best = _best(found)
-        results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
-        return Place(best.name, results, best.special)
-    return NoPlace((), tuple(_refused_by_checks(search, judged)) + tuple(refused), gave_up)
+        seen = _Seen(seen.options + answer.options, seen.refused + answer.refused, seen.gave_up or answer.gave_up)
+    if whole or not seen.options:
+        return seen._replace(refused=[*_refused_by_checks(search, judged), *seen.refused])
+    return seen
 
 
 def _best(found: list[_Option]) -> _Option:
@@ -198,15 +219,9 @@ def _why_pinned(search: _Search, other: str) -> NodeReason:
 # ---- devices
 
 
-class _Answer(NamedTuple):
-    options: list[_Option]
-    refused: list[NodesRefused]
-    gave_up: bool
-
-
 def _with_devices(
-    search: _Search, served: tuple[str, ...], some: list[tuple[NodeGroup, _Verdict]]
-) -> _Answer | Refusals:
+    search: _Search, served: tuple[str, ...], some: list[tuple[NodeGroup, _Verdict]], *, whole: bool
+) -> _Seen | Refusals:
     """Groups that pass node checks, seen with devices. served: resources that devices provide there."""
     wish = search.wish
     claims: tuple[ResourceClaim, ...] = wish.to_allocate
@@ -215,7 +230,7 @@ def _with_devices(
         special = special_requests(wish.pod.spec, served, search.by_resource)
         claims = (*claims, special_claim(wish.pod, special.requests))
     if not claims:
-        return _Answer([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
+        return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
     many = sum(len(group.members) for group, _ in some)
     nodes = None
     if 2 * many < len(search.snapshot.nodes):
@@ -228,10 +243,11 @@ def _with_devices(
         if devices.fits:
             liked = alternative_score([chosen.index for chosen in devices.chosen])
             options += _options(devices, liked, some, special)
-    if options:
-        return _Answer(options, [], False)
+    if options and not whole:
+        return _Seen(options, [], False)
     allowed = frozenset(name for group, _ in some for name in group.members)
-    return _refused_by_devices(answer.classes, allowed)
+    refused, gave_up = _refused_by_devices(answer.classes, allowed)
+    return _Seen(options, refused, gave_up)
 
 
 def _options(
@@ -243,7 +259,7 @@ def _options(
             yield _Option(verdict.raw._replace(devices=liked), name, devices, special)
 
 
-def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -> _Answer:
+def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -> tuple[list[NodesRefused], bool]:
     refused: list[NodesRefused] = []
     gave_up = False
     for devices in classes:
@@ -251,4 +267,4 @@ def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -
         if names and devices.refusals is not None:
             refused.append(NodesRefused(names, devices.refusals.reasons))
             gave_up = gave_up or devices.refusals.gave_up
-    return _Answer([], refused, gave_up)
+    return refused, gave_up

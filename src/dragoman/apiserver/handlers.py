@@ -359,7 +359,7 @@ class Handlers:
             raise Refused(
                 415,
                 "UnsupportedMediaType",
-                f"the body of the request was in an unknown format - accepted media types include: "
+                "the body of the request was in an unknown format - accepted media types include: "
                 + ", ".join(PATCHES),
             )
         write = self._write(request, target)

@@ -113,7 +113,8 @@ def _record_at(data: bytes, at: int) -> bytes | None:
         return None
     length, crc = _HEAD.unpack_from(data, at)
     payload = data[at + _HEAD.size : at + _HEAD.size + length]
-    return payload if len(payload) == length and zlib.crc32(payload) == crc else None
+    # Zeros, as a file system leaves them after a power failure, are no record of length 0.
+    return payload if length and len(payload) == length and zlib.crc32(payload) == crc else None
 
 
 def _load_snapshot(folder: Path, store: Store) -> int:

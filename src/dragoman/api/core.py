@@ -332,6 +332,16 @@ class WorkloadSpec(Value, frozen=True):
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
     manual_selector: bool = False
+    pod_failure_policy: Any = None
+    success_policy: Any = None
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    pod_replacement_policy: str = ""
+    service_name: str = ""
+    pod_management_policy: str = ""
+    update_strategy: Any = None
+    ordinals: Any = None
+    volume_claim_templates: tuple[Any, ...] = ()
 
 
 class Workload(Value, frozen=True):

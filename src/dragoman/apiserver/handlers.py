@@ -520,7 +520,7 @@ class Handlers:
         record = self.registry.get(target.kind, target.name, target.namespace)
         pod = record.decode()
         container = _container(pod, target.name, request.query.get("container", ""))
-        source = self.registry.logs.of(record.uid)
+        source = self.registry.logs.of(record.uid, target.namespace, target.name)
         if source is None:
             if not pod["spec"].get("nodeName"):
                 raise bad_request(f"pod {target.name} does not have a host assigned")

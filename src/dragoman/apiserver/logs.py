@@ -24,13 +24,20 @@ class LogWish(msgspec.Struct, frozen=True):
 
 
 LogSource = Callable[[LogWish], AsyncIterator[bytes]]
+Host = Callable[[str, str], LogSource | None]
+"""The source for a pod by namespace and name, None where it is unknown or has not started."""
 
 
 class Logs:
-    """Sources by uid of the pod."""
+    """Sources by uid of the pod, and hosts of many pods that are asked when a log is wanted."""
 
     def __init__(self) -> None:
         self._sources: dict[str, LogSource] = {}
+        self._hosts: list[Host] = []
+
+    def offer(self, host: Host) -> None:
+        """Ask this host about pods that nobody registered."""
+        self._hosts.append(host)
 
     def register(self, pod_uid: str, source: LogSource) -> None:
         """This source serves that pod from now on."""
@@ -40,6 +47,9 @@ class Logs:
         """The pod's logs are gone."""
         self._sources.pop(pod_uid, None)
 
-    def of(self, pod_uid: str) -> LogSource | None:
+    def of(self, pod_uid: str, namespace: str, name: str) -> LogSource | None:
         """Who has the pod's logs."""
-        return self._sources.get(pod_uid)
+        own = self._sources.get(pod_uid)
+        if own is not None:
+            return own
+        return next((source for host in self._hosts if (source := host(namespace, name))), None)

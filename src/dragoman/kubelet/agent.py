@@ -101,6 +101,10 @@ class NodeHost:
                 return agent.logs(namespace, pod, container, previous=previous)
         raise NotFound(f'pods "{pod}" not found in namespace {namespace} on the nodes served here')
 
+    def is_running(self, namespace: str, pod: str, container: str = "") -> bool:
+        """Whether a container (the first one by default) of a pod served here runs now."""
+        return any(agent.is_running(namespace, pod, container) for agent in self.agents.values())
+
 
 class NodeAgent:
     """The agent of one node. `run()` it; the NodeHost is its own unless one is given (which then must run, too).
@@ -342,6 +346,12 @@ class NodeAgent:
     def has_pod(self, namespace: str, pod: str) -> bool:
         """Whether the pod is here."""
         return (namespace, pod) in self._uids
+
+    def is_running(self, namespace: str, pod: str, container: str = "") -> bool:
+        """Whether a container (the first one by default) runs now."""
+        uid = self._uids.get((namespace, pod), "")
+        worker = self._workers.get(uid)
+        return worker is not None and (container or worker.pod.spec.containers[0].name) in self.runtime.running(uid)
 
     def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
         """The log of a container (the first one by default). Raises NotFound with what a kubelet says."""

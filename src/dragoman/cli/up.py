@@ -1,0 +1,74 @@
+"""`dragoman up`: a whole cluster in this process, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from pathlib import Path
+
+from dragoman.api.gates import DEFAULTS
+from dragoman.cli import connect, output
+from dragoman.cli.nodes import node_argument
+from dragoman.daemon.allinone import Cluster, Settings
+from dragoman.errors import Invalid
+from dragoman.runtime import log
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of up."""
+    parser.add_argument(
+        "--node",
+        action="append",
+        type=node_argument,
+        metavar="NAME=PROFILE[*N]",
+        help="a node, or N of them named NAME-0 to NAME-(N-1); default: node-0=example",
+    )
+    parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="keep state there over restarts; default: memory only")
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", default=Path(connect.EMBEDDED), help=f"default: ./{connect.EMBEDDED}"
+    )
+    parser.add_argument("--kubernetes", metavar="1.NN", default="1.37", help="version to report; default: 1.37")
+    parser.add_argument(
+        "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what the parts do")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM."""
+    log.setup(level="INFO" if args.verbose else "WARNING", format="human")
+    settings = Settings(
+        nodes=tuple(pair for group in args.node or [(("node-0", "example"),)] for pair in group),
+        port=args.port,
+        data=args.data,
+        kubeconfig=args.kubeconfig,
+        minor=_minor(args.kubernetes),
+        speed=args.speed,
+    )
+    return asyncio.run(_up(settings))
+
+
+def _minor(text: str) -> int:
+    major, _, minor = text.partition(".")
+    if major != "1" or not minor.isdecimal():
+        raise Invalid("--kubernetes", f"must be 1.NN, got {text!r}")
+    return int(minor)
+
+
+async def _up(settings: Settings) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with Cluster(settings) as cluster:
+        names = [machine.name for machine in cluster.machines]
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        output.say(f"API server: {cluster.access.url}")
+        output.say(f"nodes: {shown}")
+        output.say(f"state: {settings.data or 'in memory only'}")
+        output.say(f"use it: export KUBECONFIG={settings.kubeconfig}; kubectl get nodes")
+        output.say("Ctrl-C ends it.")
+        await stop.wait()
+    return 0

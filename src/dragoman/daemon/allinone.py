@@ -1,0 +1,215 @@
+"""How does a whole cluster run in one process? API server, controllers, scheduler, node agents and drivers wired up.
+
+    async with Cluster(Settings(nodes=(("worker", "example"),))) as cluster:
+        cluster.access          # where kubectl finds it
+
+Decides nothing. All parts reach the API through the in-process client, the drivers and agents each other over real
+Unix sockets. With `data` the objects, checkpoints and simulated machines are kept over restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from dragoman.allocate.allocator import OPTIONS, Options
+from dragoman.api.kinds import kind_of
+from dragoman.apiserver.inprocess import InProcessClient
+from dragoman.apiserver.kubeconfig import Access, write
+from dragoman.apiserver.logs import Host, LogSource, LogWish
+from dragoman.apiserver.server import Server, ServerConfig, serving
+from dragoman.cluster.watch import Informer
+from dragoman.daemon.controllers import Controllers
+from dragoman.daemon.machines import Machine, machines
+from dragoman.daemon.scheduler import Scheduler
+from dragoman.daemon.scheduler import Settings as SchedulerSettings
+from dragoman.errors import NotFound, Stale
+from dragoman.kubelet.agent import NodeAgent, NodeHost
+from dragoman.node.plugin import Places, Plugin
+from dragoman.node.publish import SLICE, slice_routes
+from dragoman.node.routes import Routes
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
+from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.tasks import Tasks
+
+DEVICE_CLASS = kind_of("DeviceClass")
+FILES_A_NODE = 40
+"""Open files a node needs: sockets of agent and drivers, their connections, checkpoints being written."""
+
+
+FOLLOW_S = 0.2
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """nodes: (name, profile). data: keep state there; root_dir: sockets and node files of a memory-only cluster.
+
+    kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's.
+    """
+
+    nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
+    port: int = 0
+    data: Path | None = None
+    kubeconfig: Path | None = None
+    root_dir: Path | None = None
+    minor: int = 37
+    speed: float = 1.0
+    options: Options = OPTIONS
+
+
+class Cluster:
+    """A running cluster while the body of `async with` runs. Raises Invalid and Denied at the start."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.machines = machines(settings.nodes)
+        self.clock = Clock(speed=settings.speed)
+        self.entropy = Entropy()
+        self.metrics = Metrics()
+        self.agents: dict[str, NodeAgent] = {}
+        self.plugins: dict[tuple[str, str], Plugin] = {}
+        self._stack = AsyncExitStack()
+        self._server: Server | None = None
+        self._log = get("up")
+
+    @property
+    def access(self) -> Access:
+        """Where the API is."""
+        assert self._server is not None
+        return self._server.access
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.aclose()
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        settings = self.settings
+        _raise_open_files(len(self.machines))
+        # Millions of long-lived objects: the collector's default thresholds would walk them again and again.
+        gc.set_threshold(100_000, 50, 1000)
+        config = ServerConfig(port=settings.port, data=settings.data, minor=settings.minor)
+        self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy))
+        root = self._root(stack)
+        client = InProcessClient(self._server.registry)
+        await self._create_classes(client)
+        host = NodeHost(client, self.clock, self.entropy, metrics=self.metrics)
+        self._server.registry.logs.offer(_logs_of(host, self.clock))
+        slices = Informer(client, SLICE, self.clock, self.entropy)
+        tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
+        stack.callback(tasks.stop)
+        tasks.supervise("controllers", Controllers(client, self.clock, self.entropy, metrics=self.metrics).run)
+        scheduling = SchedulerSettings(options=settings.options)
+        scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics)
+        tasks.supervise("scheduler", scheduler.run)
+        tasks.supervise("node host", host.run)
+        routes = slice_routes(slices)
+        tasks.supervise("watch slices", slices.run)
+        for machine in self.machines:
+            self._start_node(tasks, client, host, machine, routes, root / machine.name)
+        await asyncio.gather(*(agent.started.wait() for agent in self.agents.values()))
+        if settings.kubeconfig is not None:
+            write(settings.kubeconfig, self.access)
+
+    def _root(self, stack: AsyncExitStack) -> Path:
+        base = self.settings.data or self.settings.root_dir
+        if base is None:
+            base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-")))
+        return base / "n"
+
+    async def _create_classes(self, client: InProcessClient) -> None:
+        wanted = {body["metadata"]["name"]: body for machine in self.machines for body in machine.classes}
+        for body in wanted.values():
+            try:
+                await client.create(DEVICE_CLASS, body)
+            except Stale:
+                continue  # there already, perhaps changed by its user
+
+    def _start_node(
+        self,
+        tasks: Tasks,
+        client: InProcessClient,
+        host: NodeHost,
+        machine: Machine,
+        routes: Routes,
+        root: Path,
+    ) -> None:
+        durable = self.settings.data is not None
+        agent = NodeAgent(
+            machine.name,
+            client,
+            self.clock,
+            root,
+            entropy=self.entropy,
+            host=host,
+            facts=machine.facts,
+            boot_id=machine.facts.boot_id or f"boot-{machine.name}",
+            wipe_slices=False,
+            durable=durable,
+        )
+        self.agents[machine.name] = agent
+        tasks.supervise(f"node {machine.name}", agent.run)
+        for make in machine.drivers:
+            driver = make()
+            plugin = Plugin(
+                driver,
+                client,
+                self.clock,
+                self.entropy,
+                node_name=machine.name,
+                places=Places.under(root, driver.name, root / "cdi"),
+                boot_id=machine.facts.boot_id or f"boot-{machine.name}",
+                durable=durable,
+                routes=routes,
+                metrics=self.metrics,
+            )
+            self.plugins[(machine.name, driver.name)] = plugin
+            tasks.supervise(f"driver {driver.name} on {machine.name}", plugin.run)
+
+
+def _logs_of(host: NodeHost, clock: Clock) -> Host:
+    def source_of(namespace: str, pod: str) -> LogSource | None:
+        try:
+            host.logs(namespace, pod)
+        except NotFound:
+            return None
+        return lambda wish: _read(host, clock, namespace, pod, wish)
+
+    return source_of
+
+
+async def _read(host: NodeHost, clock: Clock, namespace: str, pod: str, wish: LogWish) -> AsyncIterator[bytes]:
+    text = host.logs(namespace, pod, wish.container, previous=wish.previous)
+    lines = text.splitlines(keepends=True)
+    if wish.tail_lines is not None:
+        lines = lines[len(lines) - wish.tail_lines :] if wish.tail_lines else []
+    whole = "".join(lines).encode()
+    yield whole if wish.limit_bytes is None else whole[: wish.limit_bytes]
+    while wish.follow and host.is_running(namespace, pod, wish.container):
+        await clock.sleep(FOLLOW_S * max(1.0, clock.speed))
+        grown = host.logs(namespace, pod, wish.container)
+        if len(grown) > len(text):
+            yield grown[len(text) :].encode()
+            text = grown
+
+
+def _raise_open_files(nodes: int) -> None:
+    """Let the process open the files its nodes need. Raises Invalid through the system's limit only when it is hit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1024 + nodes * FILES_A_NODE
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

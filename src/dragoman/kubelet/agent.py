@@ -12,6 +12,7 @@ from pathlib import Path
 
 from grpc import aio
 
+from dragoman.apiserver.logs import Logs
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
 from dragoman.errors import DragomanError, NotFound
@@ -24,6 +25,7 @@ from dragoman.kubelet.health import FILE as HEALTH_FILE
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.lifecycle import POD, Node, PodWorker
+from dragoman.kubelet.logs import log_source
 from dragoman.kubelet.node_object import NodeFacts, NodeObject, checked_name
 from dragoman.kubelet.plugins import Instance, Plugins
 from dragoman.kubelet.pod import Pod
@@ -83,6 +85,11 @@ class NodeHost:
             tasks.supervise("events", self.events.run)
             tasks.supervise("beat", self._beat)
 
+    def beat(self) -> None:
+        """Beat now, for who has just put a driver's sockets in place and does not want to wait."""
+        for callback in tuple(self._beats):
+            callback()
+
     def every_beat(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back about every second of the world (not of a faster clock); the result ends that."""
         self._beats.append(callback)
@@ -91,8 +98,7 @@ class NodeHost:
     async def _beat(self) -> None:
         while True:
             await self.clock.sleep(POLL_S * max(1.0, self.clock.speed))
-            for callback in tuple(self._beats):
-                callback()
+            self.beat()
 
     def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
         """What `kubectl logs` shows. Raises NotFound."""
@@ -112,7 +118,8 @@ class NodeAgent:
     root_dir: the kubelet's folder (really /var/lib/kubelet); short, since sockets lie below it. cdi_dirs: in rising
     priority, `<root_dir>/cdi` by default. boot_id: of the simulated machine, else the kernel's. wipe_slices: delete
     the node's ResourceSlices at the start, as kubelets do. sockets False: drivers join by `attach` only, and there is
-    no podresources service (virtual time). durable: whether files survive a power loss.
+    no podresources service (virtual time). durable: whether files survive a power loss. logs: of the embedded API, for
+    `kubectl logs`.
     """
 
     def __init__(
@@ -130,6 +137,7 @@ class NodeAgent:
         wipe_slices: bool = True,
         sockets: bool = True,
         durable: bool = True,
+        logs: Logs | None = None,
     ) -> None:
         self.node_name = checked_name(node_name)
         self.client = client
@@ -143,6 +151,7 @@ class NodeAgent:
         self.started = asyncio.Event()
         """Set when the node is registered, its old slices are gone and drivers and pods are served."""
         self._wipe_slices = wipe_slices
+        self._logs = logs
         self._sockets = sockets
         self._measure(self.host.metrics)
         self.states = ClaimStates(root_dir / CLAIMS_FILE, durable=durable)
@@ -154,7 +163,7 @@ class NodeAgent:
             wipe=self._wipe,
             observe=self._observe_call,
         )
-        self.claims = Claims(client, self.states, self.plugins.connection)
+        self.claims = Claims(client, self.states, self.plugins.connection, self._count_claims)
         self.health = Health(root_dir / HEALTH_FILE, clock, self.claims, self._wake_pods, node_name=node_name)
         self.runtime = SimulatedRuntime(root_dir / "simulated", clock, boot_id=self.boot_id)
         self.folders = CdiFolders(*(cdi_dirs or (root_dir / "cdi",)))
@@ -180,6 +189,8 @@ class NodeAgent:
             ["driver_name", "method_name", "grpc_status_code"],
             BUCKETS,
         )
+        self._in_use = metrics.gauge("dra_resource_claims_in_use", "Prepared claims by driver.", ["driver_name"])
+        self._counted: dict[str, int] = {}
 
     # ---- life
 
@@ -243,6 +254,7 @@ class NodeAgent:
             events=self.host.events,
             ips=self.ips,
             forget=self._forget,
+            observe=self._observe_operation,
         )
 
     def _adopt(self) -> None:
@@ -281,10 +293,14 @@ class NodeAgent:
             return
         assert self._node is not None
         self._workers[pod.uid] = worker = PodWorker(self._node, pod)
+        if self._logs:
+            self._logs.register(pod.uid, log_source(self.runtime, self.clock, pod))
         worker.wake()
 
     def _forget(self, uid: str) -> None:
         worker = self._workers.pop(uid, None)
+        if self._logs:
+            self._logs.forget(uid)
         if worker:
             key = (worker.pod.metadata.namespace, worker.pod.metadata.name)
             if self._uids.get(key) == uid:
@@ -328,8 +344,9 @@ class NodeAgent:
 
     def _driver_joined(self, instance: Instance) -> None:
         assert self._tasks is not None
-        follow = self._tasks.start(f"health of {instance.connection.driver}", self.health.follow(instance.connection))
-        instance.tasks.append(follow)
+        connection = instance.connection
+        if connection.offers_health:
+            instance.tasks.append(self._tasks.start(f"health of {connection.driver}", self.health.follow(connection)))
         for worker in self._workers.values():
             if not worker.ended:
                 worker.wake()
@@ -340,6 +357,22 @@ class NodeAgent:
 
     def _observe_call(self, driver: str, method: str, code: str, seconds: float) -> None:
         self._calls.labels(driver, method, code).observe(seconds)
+
+    def _observe_operation(self, operation: str, seconds: float, *, is_error: bool) -> None:
+        self._operations.labels(operation, str(is_error).lower()).observe(seconds)
+
+    def _count_claims(self) -> None:
+        """Bring the gauge, which all nodes of the process share, up to date by what changed here."""
+        counts: dict[str, int] = {}
+        for key in self.states.prepared:
+            if state := self.states.claims.get(key):
+                for driver in ("<any>", *state.driver_state):
+                    counts[driver] = counts.get(driver, 0) + 1
+        for driver in counts.keys() | self._counted.keys():
+            step = counts.get(driver, 0) - self._counted.get(driver, 0)
+            if step:
+                self._in_use.labels(driver).inc(step)
+        self._counted = counts
 
     # ---- logs
 
@@ -354,18 +387,14 @@ class NodeAgent:
         return worker is not None and (container or worker.pod.spec.containers[0].name) in self.runtime.running(uid)
 
     def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
-        """The log of a container (the first one by default). Raises NotFound with what a kubelet says."""
+        """The log of a container (the first one by default). Raises NotFound."""
         uid = self._uids.get((namespace, pod), "")
         worker, box = self._workers.get(uid), self.runtime.sandbox(uid)
         if worker is None:
             raise NotFound(f'pod "{pod}" not found on node {self.node_name}')
-        spec = worker.pod.spec
-        everybody = [c.name for c in (*spec.containers, *spec.init_containers)]
-        name = container or everybody[0]
-        if name not in everybody:
-            raise NotFound(f"container {name} is not valid for pod {pod}: it has {', '.join(everybody)}")
+        name = container or worker.pod.spec.containers[0].name
         runs = (box.previous if previous else box.current) if box else {}
         if name not in runs:
             what = "previous terminated container" if previous else "container"
-            raise NotFound(f'{what} "{name}" in pod "{pod}" is waiting to start or not found')
+            raise NotFound(f'{what} "{name}" in pod "{pod}" not found')
         return runs[name].log

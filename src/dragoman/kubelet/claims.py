@@ -51,7 +51,15 @@ class _Checked(msgspec.Struct, frozen=True):
 class Claims:
     """The claims of one node's pods. `connection(driver)` finds the driver, None when it is not registered."""
 
-    def __init__(self, client: Client, states: ClaimStates, connection: Callable[[str], Connection | None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        states: ClaimStates,
+        connection: Callable[[str], Connection | None],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`changed()` is called when claims became prepared or ceased to be."""
+        self._changed = changed
         self.client = client
         self.states = states
         self.connection = connection
@@ -161,6 +169,7 @@ class Claims:
         for driver, batch in batches.items():
             await self._call_prepare(driver, batch)
         self.states.prepared.update(one.key for one in todo)
+        self._changed()
         if batches:
             self.states.save()
 
@@ -218,6 +227,7 @@ class Claims:
         for state in states:
             del self.states.claims[state.key]
         if states:
+            self._changed()
             self.states.save()
 
     async def _call_unprepare(self, driver: str, batch: Sequence[ClaimState]) -> None:
@@ -234,6 +244,7 @@ class Claims:
     def adopt(self, pod_uid: str) -> None:
         """The pod's containers run on since before this process: its claims are prepared."""
         self.states.prepared.update(state.key for state in self.states.of_pod(pod_uid))
+        self._changed()
 
     # ---- what a container gets
 

@@ -39,6 +39,11 @@ class Connection(Protocol):
         """Whether it would answer now."""
         ...
 
+    @property
+    def offers_health(self) -> bool:
+        """Whether it has a health stream."""
+        ...
+
     async def prepare(self, claims: Sequence[ClaimRef]) -> Prepared:
         """NodePrepareResources: by uid devices, or the error's text."""
         ...
@@ -85,6 +90,11 @@ class GrpcConnection:
     def connected(self) -> bool:
         """Whether the channel is ready."""
         return self._connected
+
+    @property
+    def offers_health(self) -> bool:
+        """Whether the plugin listed a health service that we know."""
+        return self._health is not None
 
     async def watch(self, changed: Callable[[], None]) -> None:
         """Keep the channel connecting and tell of its changes."""
@@ -165,6 +175,11 @@ class DirectConnection:
     def connected(self) -> bool:
         """The plugin's own word for it."""
         return self._plugin.is_running
+
+    @property
+    def offers_health(self) -> bool:
+        """Whether the driver reports health."""
+        return self._plugin.health is not None
 
     async def watch(self, changed: Callable[[], None]) -> None:
         """Follow the plugin's starts and stops."""

@@ -7,8 +7,8 @@ A final phase is reported only after the claims are given back (KEP-4381). It de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -40,6 +40,14 @@ WRITE_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.1)
 CONTAINER_BACKOFF = Backoff(initial_s=2.0, max_s=300.0, jitter=0.0)
 
 
+class Observe(Protocol):
+    """Hears how long an operation on a pod's claims took."""
+
+    def __call__(self, operation: str, seconds: float, *, is_error: bool) -> None:
+        """operation is PrepareResources or UnprepareResources."""
+        ...
+
+
 class Node(msgspec.Struct, frozen=True):
     """What workers of one node share. forget(uid) ends the worker's existence."""
 
@@ -55,6 +63,7 @@ class Node(msgspec.Struct, frozen=True):
     events: Events
     ips: IpPool
     forget: Callable[[str], None]
+    observe: Observe
 
 
 class PodWorker:
@@ -169,7 +178,7 @@ class PodWorker:
         slow = node.clock.call_later(SLOW_S, self._report_soon)
         self.preparing = True
         try:
-            await node.claims.prepare(pod)
+            await self._timed("PrepareResources", node.claims.prepare(pod))
         except DragomanError as error:
             self._failures += 1
             self._event(
@@ -295,7 +304,7 @@ class PodWorker:
                 await self._report(running=True)
             return _soonest(node.runtime.next_exit(pod.uid))
         try:
-            await node.claims.unprepare(pod.uid)
+            await self._timed("UnprepareResources", node.claims.unprepare(pod.uid))
         except Retry as error:
             self._failures += 1
             self._event("Warning", "FailedUnprepareDynamicResources", f"unprepare dynamic resources: {error}")
@@ -356,6 +365,15 @@ class PodWorker:
                 self._failures += 1
                 return WRITE_BACKOFF.wait_s(self._failures)
         return None
+
+    async def _timed(self, operation: str, work: Awaitable[None]) -> None:
+        began = self.node.clock.monotonic()
+        failed = True
+        try:
+            await work
+            failed = False
+        finally:
+            self.node.observe(operation, self.node.clock.monotonic() - began, is_error=failed)
 
     # ---- reporting
 

@@ -21,7 +21,7 @@ from dragoman.apiserver.negotiate import form_of, to_yaml
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import ADMIN, User
 from dragoman.apiserver.status import Refused
-from dragoman.errors import DragomanError, Retry
+from dragoman.errors import DragomanError, NotFound, Retry
 from dragoman.runtime import log
 
 Scope = dict[str, Any]
@@ -66,7 +66,7 @@ class App:
             text = f"Internal error occurred: {type(error).__name__}: this is a bug, see the server's log"
             reply = _refusal(request, Refused(500, "InternalError", text))
         if isinstance(reply, Stream):
-            await _stream(reply, receive, send)
+            await _stream(request, reply, receive, send)
         else:
             await _send(reply, send, head=request.method == "HEAD")
 
@@ -135,12 +135,20 @@ async def _send(reply: Reply, send: Send, *, head: bool) -> None:
     await send({"type": "http.response.body", "body": b"" if head else reply.body})
 
 
-async def _stream(stream: Stream, receive: Receive, send: Send) -> None:
+async def _stream(request: Request, stream: Stream, receive: Receive, send: Send) -> None:
     """Send chunks until they end or the client has gone."""
+    first = b""
+    if stream.may_fail:
+        try:
+            first = await anext(stream.chunks, b"")
+        except NotFound as error:
+            stream.release()
+            await _send(_refusal(request, Refused(400, "BadRequest", str(error))), send, head=False)
+            return
     headers = [*stream.headers, (b"content-type", stream.content_type), (b"cache-control", b"no-cache, private")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     # An empty chunk makes the server write the head now: a watch may stay silent for long.
-    await send({"type": "http.response.body", "body": b"", "more_body": True})
+    await send({"type": "http.response.body", "body": first, "more_body": True})
     try:
         async with asyncio.TaskGroup() as group:
             pump = group.create_task(_pump(stream, send), name="stream")

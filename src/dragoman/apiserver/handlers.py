@@ -6,7 +6,7 @@ Authentication is done before (app.py).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -537,12 +537,7 @@ class Handlers:
             since_s=None if since_s is None else float(since_s),
             limit_bytes=request.number("limitBytes"),
         )
-        return Stream(_text(source(wish)), _nothing, b"text/plain")
-
-
-async def _text(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    async for chunk in chunks:
-        yield chunk
+        return Stream(source(wish), _nothing, b"text/plain", may_fail=True)
 
 
 def _nothing() -> None:

@@ -66,12 +66,16 @@ class Reply(msgspec.Struct):
 
 
 class Stream(msgspec.Struct):
-    """An answer in chunks; `release` is called when it ends, however it ends."""
+    """An answer in chunks; `release` is called when it ends, however it ends.
+
+    may_fail: the first chunk may raise NotFound instead, so it is awaited before the head is sent.
+    """
 
     chunks: AsyncIterator[bytes]
     release: Callable[[], None]
     content_type: bytes = b"application/json"
     headers: Headers = []
+    may_fail: bool = False
 
 
 def json_reply(obj: Object, status: int = 200, headers: Headers | None = None) -> Reply:

@@ -48,6 +48,7 @@ FILES_A_NODE = 40
 
 
 FOLLOW_S = 0.2
+DRIVERS_S = 15.0
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -121,8 +122,20 @@ class Cluster:
         for machine in self.machines:
             self._start_node(tasks, client, host, machine, routes, root / machine.name)
         await asyncio.gather(*(agent.started.wait() for agent in self.agents.values()))
+        await self._drivers_registered()
         if settings.kubeconfig is not None:
             write(settings.kubeconfig, self.access)
+
+    async def _drivers_registered(self) -> None:
+        """Wait for the drivers, but not for ever: one that cannot start must not keep the cluster from its user."""
+        waits = [asyncio.ensure_future(plugin.registered.wait()) for plugin in self.plugins.values()]
+        if not waits:
+            return
+        _, late = await asyncio.wait(waits, timeout=DRIVERS_S)
+        for wait in late:
+            wait.cancel()
+        if late:
+            self._log.warning("some drivers have not registered yet", drivers=len(late))
 
     def _root(self, stack: AsyncExitStack) -> Path:
         base = self.settings.data or self.settings.root_dir

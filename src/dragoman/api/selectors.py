@@ -17,11 +17,14 @@ import msgspec
 from dragoman.api.resource import Device, DeviceAttribute
 from dragoman.cel import types as t
 from dragoman.cel.environment import Environment
+from dragoman.cel.estimate import estimate
 from dragoman.cel.expression import Expression, compile_expression
 from dragoman.cel.faults import EvalError, NoSuchKey, Refused
+from dragoman.cel.meter import Meter
 from dragoman.cel.reads import Path, paths_read
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.quantity import QUANTITY
+from dragoman.cel.stdlib.semver import SEMVER
 from dragoman.cel.types import Type
 from dragoman.cel.values import TYPE_OF, Value, type_name
 from dragoman.values.names import split_qualified
@@ -175,6 +178,30 @@ def environment(mode: Mode) -> Environment:
     )
 
 
+_DOMAIN_MAX: Final = 63
+_ID_MAX: Final = 32
+_KEYS_MAX: Final = 32
+_VALUE_MAX: Final = 64
+
+
+def sizes(path: tuple[str, ...]) -> int | None:
+    """The largest size of what a path into `device` leads to: the API's limits, for the worst-case cost."""
+    match path[1:]:
+        case ("driver",):
+            return _DOMAIN_MAX
+        case ("allowMultipleAllocations",):
+            return 1
+        case ("attributes" | "capacity",) | ("attributes" | "capacity", "@values"):
+            return _KEYS_MAX
+        case ("attributes" | "capacity", "@keys"):
+            return _DOMAIN_MAX
+        case ("attributes" | "capacity", "@values", "@keys"):
+            return _ID_MAX
+        case ("attributes", "@values", name) if not name.startswith("@") or name == "@values":
+            return _VALUE_MAX
+    return None
+
+
 # ---- outcomes
 
 
@@ -275,14 +302,20 @@ def _pairs(field: str, paths: frozenset[Path]) -> frozenset[tuple[str, str | Non
 
 
 class Selector:
-    """A compiled selector: `reads` says what it can read, `type` its static type."""
+    """A compiled selector: `reads` says what it can read, `type` its static type, `max_cost` its worst-case cost.
 
-    __slots__ = ("_places", "_run", "expression", "reads", "type")
+    Cost is counted during an evaluation only where the worst case is over the limit; below, it cannot be exceeded.
+    """
 
-    def __init__(self, compiled: Expression) -> None:
+    __slots__ = ("_places", "_run", "expression", "max_cost", "reads", "type")
+
+    def __init__(self, compiled: Expression, within: Environment) -> None:
         self.expression = compiled.text
         self.type = compiled.type
+        self.max_cost = estimate(compiled.tree, sizes).most
         self._run: Callable[[DeviceView], Value] = compiled.program
+        if self.max_cost > COST_MAX:
+            self._run = _metered(compiled, within)
         paths, self._places = paths_read(compiled.tree, "device")
         self.reads = _reads(paths)
 
@@ -318,6 +351,13 @@ class Selector:
         return SelectorFailed(self.expression, error.message, line, column, attribute=name, near=near)
 
 
+def _metered(compiled: Expression, within: Environment) -> Callable[[DeviceView], Value]:
+    def run(view: DeviceView) -> Value:
+        return Meter(within, COST_MAX).run(compiled.tree, view)
+
+    return run
+
+
 def position(text: str, offset: int) -> tuple[int, int]:
     """Line and column of an offset, both from 1; zeros if there is none."""
     if offset < 0:
@@ -334,15 +374,62 @@ def _near(name: str, known: tuple[str, ...]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def compile_selector(expression: str, mode: Mode = STORED) -> Selector | SelectorInvalid:
-    """The selector of a text, cached. With mode.new the length and the worst-case cost are judged too."""
+    """The selector of a text, cached. With mode.new length and worst-case cost are judged too."""
+    found = _compile(expression, mode)
+    if isinstance(found, SelectorInvalid) or found.type == t.BOOL or t.is_dyn(found.type):
+        return found
+    what = f"must evaluate to bool or the unknown type, not {t.show(found.type)}"
+    return SelectorInvalid(expression, "result", what)
+
+
+@lru_cache(maxsize=1024)
+def compile_derived(expression: str, mode: Mode = STORED) -> Selector | SelectorInvalid:
+    """The expression of a derived attribute (KEP-6080), cached; ask `value` of the outcome.
+
+    The static type must be int, bool, string, Semver, unknown, or (with list attributes) a list of one of these.
+    """
+    found = _compile(expression, mode)
+    if isinstance(found, SelectorInvalid):
+        return found
+    lists = not mode.new or mode.list_attributes
+    element = found.type.params[0] if lists and found.type.kind == "list" else found.type
+    if element in _DERIVED or t.is_dyn(element):
+        return found
+    more = " or a list of these scalars" if lists else ""
+    what = f"must evaluate to a primitive scalar (string, integer, boolean, semver){more}, not {t.show(found.type)}"
+    return SelectorInvalid(expression, "result", what)
+
+
+_DERIVED: Final = (t.BOOL, t.INT, t.STRING, SEMVER)
+
+
+def derived_fault(value: Value) -> str | None:
+    """Why a value of a derived attribute cannot be one: neither int, bool, str, Semver nor a list of one of them."""
+    kinds = {element.__class__ for element in value} if value.__class__ is tuple else {value.__class__}
+    if not kinds:
+        return "a list must not be empty"
+    if len(kinds) > 1:
+        return "a list must hold values of one kind"
+    return None if kinds <= _VALUE_KINDS else f"unsupported CEL return type: {type_name(value)}"
+
+
+_VALUE_KINDS: Final = frozenset((int, bool, str, Semver))
+
+
+def _compile(expression: str, mode: Mode) -> Selector | SelectorInvalid:
+    if mode.new and len(expression.encode()) > EXPRESSION_MAX:
+        size = len(expression.encode())
+        return SelectorInvalid(expression, "length", f"must be no more than {EXPRESSION_MAX} bytes, got {size}")
+    within = environment(mode)
     try:
-        compiled = compile_expression(expression, environment(mode))
+        compiled = compile_expression(expression, within)
     except Refused as refused:
         issue = refused.issues[0]
-        line, column = position(expression, issue.offset)
+        line, column = issue.line_and_column(expression)
         kind = "syntax" if issue.message.startswith("Syntax error") else "compile"
         return SelectorInvalid(expression, kind, f"compilation failed: {refused}", line, column)
-    if compiled.type != t.BOOL and not t.is_dyn(compiled.type):
-        what = f"must evaluate to bool or the unknown type, not {t.show(compiled.type)}"
-        return SelectorInvalid(expression, "result", what)
-    return Selector(compiled)
+    found = Selector(compiled, within)
+    if mode.new and found.max_cost > COST_MAX:
+        what = f"too complex, exceeds cost limit: worst case {found.max_cost}, limit {COST_MAX}"
+        return SelectorInvalid(expression, "cost", what)
+    return found

@@ -13,7 +13,7 @@ from dragoman.cel.faults import EvalError
 from dragoman.cel.functions import Overload, free, member
 from dragoman.cel.stdlib.times import format_duration, format_timestamp, parse_duration, parse_timestamp
 from dragoman.cel.types import A, B, Type
-from dragoman.cel.values import INT_MAX, INT_MIN, TYPE_OF, UINT_MAX, Duration, Timestamp, Uint, Value, size
+from dragoman.cel.values import INT_MAX, INT_MIN, TYPE_OF, UINT_MAX, Timestamp, Uint, Value, size
 
 _RANGE = "range error: integer overflow: return error for overflow, out of range"
 _WHOLE = re.compile(r"[+-]?[0-9]+")

@@ -64,7 +64,11 @@ def _sort_by_keys(values: List, keys: List) -> List:
         raise EvalError("list elements must have the same type")
     if len(values) == 1:
         compare(keys[0], keys[0])
-    order = sorted(range(len(values)), key=cmp_to_key(lambda i, j: compare(keys[i], keys[j])))
+
+    def by_key(one: int, two: int) -> int:
+        return compare(keys[one], keys[two])
+
+    order = sorted(range(len(values)), key=cmp_to_key(by_key))
     return tuple(values[i] for i in order)
 
 

@@ -9,7 +9,12 @@ from dragoman.cel.faults import EvalError
 from dragoman.cel.functions import free, member
 from dragoman.cel.stdlib.strformat import format_string
 
-SPACES: Final = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+SPACES: Final = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""What trim() takes off: Unicode's white space."""
+
 _LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _UPPER = {ord(lower): lower.upper() for lower in "abcdefghijklmnopqrstuvwxyz"}
 _QUOTED = str.maketrans(

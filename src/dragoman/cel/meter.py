@@ -1,0 +1,446 @@
+"""What does an evaluation cost? The language once more, slowly, with cost counted step by step as cel-go counts it.
+
+Used where the worst case of an expression is over the limit, and by tests; `compile` is the fast way, and both must
+agree on every value. Errors are values here, because cel-go goes on evaluating beside an error, and that costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, MapLit, Node, Select
+from dragoman.cel.compile import iterated, iterated_pairs, present, put_entry, select_optional, selected
+from dragoman.cel.cost import LIST_CREATE, MAP_CREATE, call_cost
+from dragoman.cel.environment import Environment
+from dragoman.cel.faults import CostExceeded, EvalError, NoSuchOverload
+from dragoman.cel.functions import Overload, Run, dispatch
+from dragoman.cel.stdlib.operators import index
+from dragoman.cel.stdlib.optionals import index_optional
+from dragoman.cel.values import NONE, Optional, Value, equal
+
+_CONVERSIONS: Final = frozenset(
+    ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
+)
+_ALL_ARGUMENTS_SINGLETONS: Final = frozenset(
+    (
+        "_+_",
+        "_-_",
+        "_*_",
+        "_/_",
+        "_%_",
+        "_<_",
+        "_<=_",
+        "_>_",
+        "_>=_",
+        "@in",
+        "contains",
+        "startsWith",
+        "endsWith",
+        "matches",
+        "size",
+    )
+    + tuple(_CONVERSIONS)
+)
+"""Functions with one implementation for all overloads: both arguments are evaluated even if the first fails."""
+
+_ONE_BY_ONE: Final = frozenset(("string_format",))
+"""Overloads of two parameters whose second is left alone when the first fails."""
+
+
+class Failed:
+    """An error in the place of a value."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: EvalError) -> None:
+        self.error = error
+
+
+class Scope:
+    """Names and values; `lazy` is evaluated when its name is first asked for."""
+
+    __slots__ = ("lazy", "outer", "values")
+
+    def __init__(self, outer: Scope | None, values: dict[str, Value]) -> None:
+        self.outer = outer
+        self.values = values
+        self.lazy: dict[str, Callable[[], Value]] = {}
+
+    def get(self, name: str) -> Value:
+        scope: Scope | None = self
+        if name.startswith("."):
+            while scope is not None and scope.outer is not None:
+                scope = scope.outer
+            name = name[1:]
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            if name in scope.lazy:
+                found = scope.values[name] = scope.lazy[name]()
+                return found
+            scope = scope.outer
+        return Failed(EvalError(f"no such attribute(s): {name}"))
+
+
+class Meter:
+    """One evaluation; `cost` is what it has cost so far. Raises CostExceeded beyond the limit."""
+
+    __slots__ = ("cost", "environment", "limit")
+
+    def __init__(self, environment: Environment, limit: int) -> None:
+        self.environment = environment
+        self.limit = limit
+        self.cost = 0
+
+    def run(self, tree: Node, *values: Value) -> Value:
+        """The value of an expression for the variables' values. Raises EvalError."""
+        found = self.value(tree, Scope(None, dict(zip(self.environment.variables, values, strict=True))))
+        if isinstance(found, Failed):
+            raise found.error
+        return found
+
+    def add(self, cost: int) -> None:
+        self.cost += cost
+        if self.cost > self.limit:
+            raise CostExceeded
+
+    def value(self, node: Node, scope: Scope) -> Value:
+        """A value or Failed."""
+        match node:
+            case Const():
+                return node.value
+            case Ident() | Select():
+                found = self.attribute(node, [], scope)
+                self.add(0 if isinstance(node, Select) and node.test_only else 1)
+                return found
+            case Call():
+                return self.call(node, scope)
+            case ListLit():
+                return self.list_literal(node, scope)
+            case MapLit():
+                return self.map_literal(node, scope)
+            case Fold():
+                return self.fold(node, scope)
+        return Failed(EvalError("unknown expression"))
+
+    # ---- attributes: a variable or any value, followed by fields and indices
+
+    def attribute(self, node: Node, steps: list[Node], scope: Scope) -> Value:
+        """The value of a path, whose own cost of 1 the caller counts; steps are those that come after node."""
+        while (operand := _operand(node)) is not None:
+            steps = [node, *steps]
+            node = operand
+        if isinstance(node, Ident):
+            return self.stepped(scope.get(node.name), steps, scope)
+        if isinstance(node, Call) and node.function == "_?_:_":
+            test = self.value(node.args[0], scope)
+            if isinstance(test, Failed):
+                return test
+            if test is not True and test is not False:
+                return Failed(NoSuchOverload(offset=node.offset))
+            return self.attribute(node.args[1 if test else 2], steps, scope)
+        return self.stepped(self.value(node, scope), steps, scope)
+
+    def stepped(self, value: Value, steps: list[Node], scope: Scope) -> Value:
+        if isinstance(value, Failed) or not steps:
+            return value
+        optional = value.__class__ is Optional
+        if optional:
+            if not value.present:
+                return NONE
+            value = value.value
+        for step in steps:
+            optional = optional or _is_optional(step)
+            value = self.step(value, step, scope, optional=optional)
+            if value is NONE or isinstance(value, Failed):
+                return value
+        return Optional(value) if optional else value
+
+    def step(self, value: Value, step: Node, scope: Scope, *, optional: bool) -> Value:
+        """One field or index. An optional step that finds nothing costs nothing and gives NONE."""
+        try:
+            if isinstance(step, Select) and step.test_only:
+                self.add(1)
+                return present(value, step.field)
+            key = self.key(step, scope)
+            if isinstance(key, Failed):
+                self.add(1)
+                return key
+            if optional:
+                is_field = isinstance(step, Select) or (isinstance(step, Call) and step.function == "_?._")
+                found = select_optional(value, key) if is_field else index_optional(value, key)
+                if not found.present:
+                    return NONE
+                self.add(1)
+                return found.value
+            self.add(1)
+            return selected(value, key, step.offset) if isinstance(step, Select) else index(value, key)
+        except CostExceeded:
+            raise
+        except EvalError as error:
+            if error.offset < 0:
+                error.offset = step.offset
+            return Failed(error)
+
+    def key(self, step: Node, scope: Scope) -> Value:
+        """The field or index of a step. An index that is a path itself is not charged for being one."""
+        if isinstance(step, Select):
+            return step.field
+        assert isinstance(step, Call)
+        node = step.args[1]
+        if (
+            isinstance(node, Ident)
+            or _operand(node) is not None
+            or (isinstance(node, Call) and node.function == "_?_:_")
+        ):
+            return self.attribute(node, [], scope)
+        return self.value(node, scope)
+
+    # ---- calls
+
+    def call(self, node: Call, scope: Scope) -> Value:
+        function = node.function
+        if function in ("_[_]", "_[?_]", "_?._"):
+            found = self.attribute(node, [], scope)
+            self.add(0 if _is_conditional(node) else 1)
+            return found
+        if function == "_?_:_":
+            return self.attribute(node, [], scope)
+        if function == "_&&_":
+            return self.chain(node, scope, stop=False)
+        if function == "_||_":
+            return self.chain(node, scope, stop=True)
+        if function == "@not_strictly_false":
+            found = self.value(node.args[0], scope)
+            self.add(1)
+            return found is not False
+        if node.target is not None and len(node.args) == 1 and function in ("or", "orValue"):
+            return self.optional_or(node, scope)
+        folded = _folded(node)
+        if folded is not None:
+            return self.applied(node, [self.value(arg, scope) for arg in folded])
+        if function == "@in" and _is_set(node):
+            return self.membership(node, scope)
+        return self.strict_call(node, scope)
+
+    def membership(self, node: Call, scope: Scope) -> Value:
+        """`in` with a constant list costs nothing, since it is a look-up in a set."""
+        among = _constant(node.args[1])
+        wanted = self.value(node.args[0], scope)
+        if isinstance(wanted, Failed):
+            return wanted
+        return self.applied(node, [wanted, among])
+
+    def strict_call(self, node: Call, scope: Scope) -> Value:
+        operands = node.operands()
+        values: list[Value] = []
+        failed: Failed | None = None
+        for operand in operands:
+            value = self.value(operand, scope)
+            values.append(value)
+            if isinstance(value, Failed):
+                failed = failed or value
+                if not self.evaluates_all(node, len(operands)):
+                    break
+        if len(values) < len(operands):
+            assert failed is not None
+            return failed
+        result = failed if failed is not None else self.applied(node, values)
+        self.add(self.charge(node, values, result))
+        return result
+
+    def charge(self, node: Call, values: list[Value], result: Value) -> int:
+        overload = node.overloads[0] if len(node.overloads) == 1 else ""
+        if node.function in ("_==_", "_!=_"):
+            overload = "equals" if node.function == "_==_" else "not_equals"
+        return call_cost(node.function, overload, values, result)
+
+    def evaluates_all(self, node: Call, count: int) -> bool:
+        if count > 2:
+            return False
+        if node.function in ("_==_", "_!=_") or node.function in _ALL_ARGUMENTS_SINGLETONS:
+            return True
+        return len(node.overloads) == 1 and node.overloads[0] not in _ONE_BY_ONE
+
+    def applied(self, node: Call, values: list[Value]) -> Value:
+        if node.function == "_==_":
+            run: Run = equal
+        else:
+            overloads = self.overloads(node, len(values))
+            if not overloads:
+                return Failed(NoSuchOverload(offset=node.offset))
+            run = dispatch(overloads)
+        try:
+            return run(*values)
+        except EvalError as error:
+            if error.offset < 0:
+                error.offset = node.offset
+            return Failed(error)
+
+    def overloads(self, node: Call, count: int) -> tuple[Overload, ...]:
+        is_member = node.target is not None
+        return tuple(
+            overload
+            for overload in self.environment.functions.get(node.function, ())
+            if len(overload.args) == count
+            and overload.member == is_member
+            and (not node.overloads or overload.id in node.overloads)
+        )
+
+    def chain(self, node: Call, scope: Scope, *, stop: bool) -> Value:
+        failed: Failed | None = None
+        for arg in node.args:
+            value = self.value(arg, scope)
+            if value is stop:
+                return stop
+            if isinstance(value, Failed):
+                failed = failed or value
+            elif value is not (not stop):
+                failed = failed or Failed(NoSuchOverload(offset=node.offset))
+        return failed if failed is not None else not stop
+
+    def optional_or(self, node: Call, scope: Scope) -> Value:
+        assert node.target is not None
+        value = self.value(node.target, scope)
+        if isinstance(value, Failed):
+            return value
+        if value.__class__ is not Optional:
+            return Failed(NoSuchOverload(offset=node.offset))
+        if value.present:
+            return value.value if node.function == "orValue" else value
+        return self.value(node.args[0], scope)
+
+    # ---- literals and loops
+
+    def list_literal(self, node: ListLit, scope: Scope) -> Value:
+        found: list[Value] = []
+        outcome: Value = None
+        for at, element in enumerate(node.elements):
+            value = self.value(element, scope)
+            if isinstance(value, Failed):
+                outcome = value
+                break
+            if at not in node.optional:
+                found.append(value)
+            elif value.__class__ is not Optional:
+                outcome = Failed(
+                    EvalError("cannot initialize optional list element from non-optional value", node.offset)
+                )
+                break
+            elif value.present:
+                found.append(value.value)
+        if _constant(node) is None:
+            self.add(LIST_CREATE)
+        return outcome if outcome is not None else tuple(found)
+
+    def map_literal(self, node: MapLit, scope: Scope) -> Value:
+        found: dict[Value, Value] = {}
+        outcome: Value = found
+        for at, (key_node, value_node) in enumerate(node.entries):
+            key = self.value(key_node, scope)
+            value = key if isinstance(key, Failed) else self.value(value_node, scope)
+            if isinstance(value, Failed):
+                outcome = value
+                break
+            try:
+                put_entry(found, key, value, optional=at in node.optional, offset=node.offset)
+            except EvalError as error:
+                outcome = Failed(error)
+                break
+        if not _is_constant_map(node):
+            self.add(MAP_CREATE)
+        return outcome
+
+    def fold(self, node: Fold, scope: Scope) -> Value:
+        values = self.value(node.range, scope)
+        if isinstance(values, Failed):
+            return values
+        accumulated = Scope(scope, {})
+        accumulated.lazy[node.accu] = lambda: self.value(node.init, scope)
+        inner = Scope(accumulated, {})
+        try:
+            for one, two in _pairs(values, both=bool(node.var2)):
+                inner.values[node.var] = one
+                if node.var2:
+                    inner.values[node.var2] = two
+                goes_on = self.value(node.condition, inner)
+                if goes_on is False:
+                    break
+                accumulated.values[node.accu] = self.value(node.step, inner)
+        except CostExceeded:
+            raise
+        except EvalError as error:
+            error.offset = node.offset if error.offset < 0 else error.offset
+            return Failed(error)
+        return self.value(node.result, accumulated)
+
+
+def _pairs(values: Value, *, both: bool) -> Iterable[tuple[Value, Value]]:
+    return iterated_pairs(values) if both else ((one, None) for one in iterated(values))
+
+
+def _operand(node: Node) -> Node | None:
+    """What a field or index is taken of; None if the node is neither."""
+    if isinstance(node, Select):
+        return node.operand
+    if isinstance(node, Call) and node.function in ("_[_]", "_[?_]", "_?._"):
+        return node.args[0]
+    return None
+
+
+def _is_optional(step: Node) -> bool:
+    return isinstance(step, Call) and step.function in ("_[?_]", "_?._")
+
+
+def _is_conditional(node: Node) -> bool:
+    """Whether a path starts at a `? :`."""
+    while (operand := _operand(node)) is not None:
+        node = operand
+    return isinstance(node, Call) and node.function == "_?_:_"
+
+
+def _constant(node: Node) -> Value:
+    """The value of a constant list, or None."""
+    if isinstance(node, ListLit) and not node.optional and all(_is_constant(element) for element in node.elements):
+        return tuple(_literal(element) for element in node.elements)
+    return None
+
+
+def _literal(node: Node) -> Value:
+    if isinstance(node, Const):
+        return node.value
+    return _constant(node)
+
+
+def _is_constant(node: Node) -> bool:
+    if isinstance(node, Const):
+        return True
+    if isinstance(node, MapLit):
+        return _is_constant_map(node)
+    if isinstance(node, Call):
+        return _folded(node) is not None
+    return isinstance(node, ListLit) and _constant(node) is not None
+
+
+def _is_constant_map(node: MapLit) -> bool:
+    return not node.optional and all(_is_constant(key) and _is_constant(value) for key, value in node.entries)
+
+
+def _folded(node: Call) -> list[Node] | None:
+    """The argument of a conversion of a constant, which is converted once and then free."""
+    if node.function in _CONVERSIONS and len(node.args) == 1 and node.target is None and _is_constant(node.args[0]):
+        return node.args
+    return None
+
+
+def _is_set(node: Call) -> bool:
+    if node.overloads != ("in_list",):
+        return False
+    among = node.args[1]
+    if not isinstance(among, ListLit) or not _is_constant(among):
+        return False
+    return all(
+        isinstance(element, Const) and element.value.__class__ is not bytes and element.value is not None
+        for element in among.elements
+    )

@@ -6,6 +6,7 @@ docs/reference/allocation.md lists are asserted the other way round in test_allo
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,9 @@ def run(case: dict[str, Any]) -> Allocation | Refusals:
     objects += [("ResourceClaim", decode(ResourceClaim, c)) for c in held_claims(case)]
     claims = tuple(decode(ResourceClaim, claim) for claim in case["claims"])
     ask = Ask(claims, case["node"]["metadata"]["name"])
-    return allocate(
-        Snapshot.from_objects(objects), [ask], Options(gates=gates_with(changes)[0]), share_id=lambda: SHARE
-    )
+    numbers = itertools.count()
+    options = Options(gates=gates_with(changes)[0])
+    return allocate(Snapshot.from_objects(objects), [ask], options, share_id=lambda: f"share-{next(numbers)}")
 
 
 def plain(result: dict[str, Any]) -> dict[str, Any]:
@@ -91,6 +92,9 @@ def plain(result: dict[str, Any]) -> dict[str, Any]:
     def by_text(value: Any) -> str:
         return json.dumps(value, sort_keys=True)
 
+    for entry in result["devices"].get("results", []):
+        if "shareID" in entry:
+            entry["shareID"] = SHARE
     selector = result.get("nodeSelector")
     terms = [
         {

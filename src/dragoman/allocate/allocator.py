@@ -14,18 +14,38 @@ KEP-4816, KEP-4815, KEP-5075, KEP-5007, KEP-5055, KEP-5491, KEP-5963, KEP-6080; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
-from dragoman.allocate.decide import Answer, Decider, Unit, chosen_of, settled, unit_of
+from dragoman.allocate.assemble import allocation_of
+from dragoman.allocate.classes import Group, Memory, Outcome, Partition, Shape, shape_of
+from dragoman.allocate.decide import Decider, Planned, Unit, chosen_of, settled, unit_of
 from dragoman.allocate.match import Matcher
-from dragoman.allocate.refusal import Refusals
-from dragoman.allocate.slots import Rules, rules_of
+from dragoman.allocate.refusal import Refusals, renamed_in
+from dragoman.allocate.slots import key_of, plan_claims, rules_of
 from dragoman.allocate.values import Allocation, Ask, Chosen
+from dragoman.allocate.verify import verify
+from dragoman.api.codec import to_bytes
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.resource import ResourceClaim
 from dragoman.errors import Bug
 from dragoman.snapshot.change import Snapshot
+
+__all__ = [
+    "OPTIONS",
+    "Allocation",
+    "Ask",
+    "Chosen",
+    "Limits",
+    "Memory",
+    "NodeClass",
+    "Options",
+    "Survey",
+    "allocate",
+    "story",
+    "survey",
+]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -45,10 +65,11 @@ class Options(msgspec.Struct, frozen=True):
 OPTIONS = Options()
 
 
-class NodeClass(msgspec.Struct, frozen=True):
-    """Nodes that are alike for these claims, sorted by name. outcome: what holds on each of them.
+class NodeClass(msgspec.Struct, frozen=True, eq=False):
+    """Nodes that are alike for these claims, sorted by name. fits: whether they can have devices there.
 
-    A refusal's facts are those of nodes[0]. `allocation_on(node)` gives the node's own results.
+    refusals: why not; its facts are those of one of the nodes. `allocation_on(node, share_id)` gives a node's own
+    results. Valid as long as the Memory has not followed another snapshot: `nodes` is its list, not a copy.
     """
 
     nodes: Sequence[str]
@@ -58,8 +79,8 @@ class NodeClass(msgspec.Struct, frozen=True):
     allocation_on: Callable[[str, Callable[[], str]], Allocation]
 
 
-class Survey(msgspec.Struct, frozen=True):
-    """What holds on every node that was asked for, one entry a class of alike nodes."""
+class Survey(msgspec.Struct, frozen=True, eq=False):
+    """What holds on every node that was asked for, one entry a class of alike nodes, by first name."""
 
     classes: tuple[NodeClass, ...]
 
@@ -79,7 +100,9 @@ def allocate(
     answer = Decider(snapshot, rules, Matcher(), options.limits.search_steps).decide(unit)
     if isinstance(answer, Refusals):
         return answer
-    return settled(unit, answer, rules, share_id)
+    allocation = settled(unit, answer, rules, share_id)
+    _check(snapshot, asks, allocation, options)
+    return allocation
 
 
 def survey(
@@ -88,38 +111,114 @@ def survey(
     options: Options = OPTIONS,
     *,
     nodes: Iterable[str] | None = None,
+    memory: Memory | None = None,
 ) -> Survey | Refusals:
     """The same question for many nodes (None: all), one search a class of alike nodes.
 
     Refusals: no node can help. Pick a node of a class with `fits`, then `node_class.allocation_on(node, share_id)`.
+    Give the same Memory for each snapshot of a line, then a question costs what changed since the last one.
     """
-    rules = rules_of(options.gates)
-    decider = Decider(snapshot, rules, Matcher(), options.limits.search_steps)
-    classes = []
-    for name in sorted(snapshot.nodes) if nodes is None else nodes:
-        unit = unit_of(snapshot, [Ask(tuple(claims), name)], rules)
-        if isinstance(unit, Refusals):
-            if unit.pod_wide:
-                return unit
-            classes.append(NodeClass((name,), False, (), unit, _nowhere))
-            continue
-        answer = decider.decide(unit)
+    return _Surveyor(snapshot, tuple(claims), options, memory if memory is not None else Memory()).survey(nodes)
+
+
+class _Surveyor:
+    def __init__(self, snapshot: Snapshot, claims: tuple[ResourceClaim, ...], options: Options, memory: Memory) -> None:
+        self.snapshot = snapshot
+        self.claims = claims
+        self.options = options
+        self.memory = memory
+        self.rules = rules_of(options.gates)
+        self.decider = Decider(snapshot, self.rules, memory.matcher, options.limits.search_steps)
+
+    def survey(self, nodes: Iterable[str] | None) -> Survey | Refusals:
+        memory, snapshot = self.memory, self.snapshot
+        memory.follow(snapshot)
+        key = (to_bytes([claim.spec for claim in self.claims]), self.options)
+        shape = memory.shape(key, snapshot)
+        if shape is None:
+            plans = plan_claims(self.claims, snapshot, self.rules)
+            if not isinstance(plans, list):
+                return Refusals((plans,), pod_wide=True)
+            shape = shape_of(plans)
+            memory.keep_shape(key, shape)
+        partition = memory.partition(snapshot, shape.attributes)
+        classes = []
+        for group, names in _groups(partition, nodes):
+            outcome = memory.outcome(key, group, snapshot)
+            if outcome is None:
+                outcome = self._find(shape, group.names[0])
+                memory.keep_outcome(key, group, outcome)
+            classes.append(self._class(shape, outcome, names))
+        return Survey(tuple(sorted(classes, key=lambda found: found.nodes[0])))
+
+    def _unit(self, shape: Shape, node: str) -> Unit:
+        found = self.snapshot.nodes[node]
+        planned = tuple(Planned(plan, 0, found, ()) for plan in shape.plans)
+        return Unit((Ask(self.claims, node),), planned, (tuple(range(len(planned))),))
+
+    def _find(self, shape: Shape, node: str) -> Outcome:
+        """Decides for one node of a class."""
+        unit = self._unit(shape, node)
+        answer = self.decider.decide(unit)
+        wide = self.snapshot.wide_state
         if isinstance(answer, Refusals):
-            classes.append(NodeClass((name,), False, (), answer, _nowhere))
-        else:
-            classes.append(_yes(unit, answer, rules))
-    return Survey(tuple(classes))
+            return Outcome((), (), (), answer, answer.steps, wide)
+        return Outcome(
+            tuple(tuple(wants) for wants in answer.chosen),
+            tuple(tuple((want, candidate.offer.position) for want, candidate in picks) for picks in answer.picks),
+            chosen_of(unit, answer),
+            None,
+            answer.steps,
+            wide,
+        )
+
+    def _class(self, shape: Shape, outcome: Outcome, names: Sequence[str]) -> NodeClass:
+        keys = {plan.key: key_of(claim) for plan, claim in zip(shape.plans, self.claims, strict=True)}
+        renamed = any(old != new for old, new in keys.items())
+        refusals = outcome.refusals
+        if refusals is not None and renamed:
+            refusals = renamed_in(refusals, keys)
+        chosen = outcome.alternatives
+        if chosen and renamed:
+            chosen = tuple(msgspec.structs.replace(entry, claim=keys[entry.claim]) for entry in chosen)
+        allocation_on = partial(self._allocation, shape, outcome, chosen)
+        return NodeClass(names, refusals is None, chosen, refusals, allocation_on)
+
+    def _allocation(
+        self, shape: Shape, outcome: Outcome, chosen: tuple[Chosen, ...], node: str, share_id: Callable[[], str]
+    ) -> Allocation:
+        """The outcome of the class in terms of one of its nodes."""
+        if outcome.refusals is not None:
+            raise Bug(f"claims were refused on node {node}: there is no allocation to ask for")
+        offers = self.decider.terrain(self.snapshot.nodes[node]).offers
+        results = []
+        for plan, wants, picks in zip(shape.plans, outcome.chosen, outcome.picks, strict=True):
+            picked = [(want, self.decider.judge.candidate(want, offers[position])) for want, position in picks]
+            results.append(allocation_of(plan, wants, picked, node, self.rules, share_id))
+        allocation = Allocation((tuple(results),), chosen, outcome.steps)
+        _check(self.snapshot, (Ask(self.claims, node),), allocation, self.options)
+        return allocation
 
 
-def _nowhere(node: str, share_id: Callable[[], str]) -> Allocation:
-    raise Bug(f"claims were refused on node {node}: there is no allocation to ask for")
+def _groups(partition: Partition, nodes: Iterable[str] | None) -> Iterable[tuple[Group, Sequence[str]]]:
+    if nodes is None:
+        for group in partition.groups.values():
+            yield group, group.names
+        return
+    some: dict[Group, list[str]] = {}
+    for name in nodes:
+        found = partition.of.get(name)
+        if found is not None:
+            some.setdefault(found, []).append(name)
+    for group, names in some.items():
+        yield group, sorted(names)
 
 
-def _yes(unit: Unit, answer: Answer, rules: Rules) -> NodeClass:
-    def on(node: str, share_id: Callable[[], str]) -> Allocation:
-        return settled(unit, answer, rules, share_id)
-
-    return NodeClass((unit.asks[0].node,), True, chosen_of(unit, answer), None, on)
+def _check(snapshot: Snapshot, asks: Sequence[Ask], allocation: Allocation, options: Options) -> None:
+    wrong = verify(snapshot, asks, allocation, options.gates)
+    if wrong:
+        first = wrong[0]
+        raise Bug(f"the allocator's choice is wrong: {first.rule}, claim {first.claim}: {first.detail}")
 
 
 def story(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> Refusals:

@@ -444,3 +444,18 @@ class Refusals(msgspec.Struct, frozen=True):
     def gave_up(self) -> bool:
         """Not decided: try again with more steps; starts no preemption and no hint."""
         return any(isinstance(reason, GaveUp) for reason in self.reasons)
+
+
+def renamed_in(refusals: Refusals, names: dict[str, str]) -> Refusals:
+    """The same refusals for claims of other names; names: old to new."""
+    return msgspec.structs.replace(refusals, reasons=tuple(_renamed(reason, names) for reason in refusals.reasons))
+
+
+def _renamed(reason: Refusal, names: dict[str, str]) -> Refusal:
+    if isinstance(reason, Contended):
+        return msgspec.structs.replace(reason, requests=tuple((names.get(c, c), r) for c, r in reason.requests))
+    if isinstance(reason, NoCombination | GaveUp):
+        return msgspec.structs.replace(reason, claims=tuple(names.get(claim, claim) for claim in reason.claims))
+    if isinstance(reason, UnknownNode) or not reason.claim:
+        return reason
+    return msgspec.structs.replace(reason, claim=names.get(reason.claim, reason.claim))

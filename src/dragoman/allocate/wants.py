@@ -84,6 +84,13 @@ class Judge:
             found.count = len(found.candidates)
         return found
 
+    def candidate(self, want: Want, offer: Offer) -> Candidate:
+        """The device as candidate of a want that it is known to serve."""
+        found = Candidate(offer)
+        if not want.admin:
+            self._capacity_step(want, found)
+        return found
+
     def _add_to_all(self, found: View, plan: ClaimPlan, want: Want, offer: Offer) -> None:
         if offer.gated_early:
             return

@@ -17,7 +17,7 @@ Index fields end in `_by_*` and map a term to a persistent set (a Map with the o
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from immutables import Map
@@ -31,7 +31,9 @@ from dragoman.api.resource import (
     ResourceSlice,
 )
 from dragoman.errors import Bug
+from dragoman.snapshot.taints import applies
 from dragoman.snapshot.usage import DeviceId, Holder, claim_names, holds, is_finished, pod_requests
+from dragoman.snapshot.views import NOWHERE, NodeView, SliceShape, view_of
 
 Key: TypeAlias = tuple[str, str]
 WorkloadKey: TypeAlias = tuple[str, str, str]
@@ -75,6 +77,17 @@ class Gone(msgspec.Struct, frozen=True):
 Change: TypeAlias = Put | Gone
 
 
+class Touched(NamedTuple):
+    """One step in the life of a snapshot. mark: identifies the snapshot after the step."""
+
+    mark: object
+    nodes: frozenset[str] | None
+
+
+RECENT_MAX = 32
+TOUCHED_MAX = 256
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """One picture of the cluster.
 
@@ -86,6 +99,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     slices_by_pool: (driver, pool) -> slices, all generations
     slices_by_node: node name -> slices with that spec.nodeName; "" -> slices without nodeName
     holders: device -> who holds it (several: shares, or a double allocation)
+    nodes_by_pool: (driver, pool) -> node names (and "" for none) that its slices name -> how many slices do
+    wide_pools: pools that more than one node can see: with slices without nodeName or for several nodes
+    shapes: slice name -> what can be told apart in it (snapshot.views)
+    views: node name -> its own pools as far as they can be told apart; no entry: none
+    wide_state: changes identity whenever a slice or holder of a wide pool changes
+    recent: the last changes as (mark, nodes whose view or labels changed, None: many), newest last
     requested: node name -> resource -> nano-units asked for by its unfinished pods, "pods" being 1e9 each
     """
 
@@ -107,8 +126,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     claims_by_owner: Map[str, Map[Key, None]]
     slices_by_pool: Map[Key, Map[str, None]]
     slices_by_node: Map[str, Map[str, None]]
+    nodes_by_pool: Map[Key, Map[str, int]]
+    wide_pools: Map[Key, None]
     holders: Map[DeviceId, tuple[Holder, ...]]
     requested: Map[str, Map[str, int]]
+    shapes: Map[str, SliceShape]
+    views: Map[str, NodeView]
+    wide_state: object
+    recent: tuple[Touched, ...]
 
     @classmethod
     def empty(cls) -> Snapshot:
@@ -178,6 +203,9 @@ class _Draft:
         self.base = base
         self.version = base.version
         self.opened: dict[str, Any] = {}
+        self.touched: set[str] = set()
+        self.wide = False
+        self.many = False
 
     def map(self, field: str) -> Any:
         found = self.opened.get(field)
@@ -185,11 +213,43 @@ class _Draft:
             found = self.opened[field] = getattr(self.base, field).mutate()
         return found
 
+    def read(self, field: str) -> Any:
+        """The map as it is now, for iteration; a mutation cannot be iterated."""
+        mutation = self.opened.get(field)
+        if mutation is None:
+            return getattr(self.base, field)
+        found = mutation.finish()
+        self.opened[field] = found.mutate()
+        return found
+
     def finish(self) -> Snapshot:
         if self.version == self.base.version:
             return self.base
+        self._view()
         closed = {field: mutation.finish() for field, mutation in self.opened.items()}
-        return msgspec.structs.replace(self.base, version=self.version, **closed)
+        nodes = None if self.many or len(self.touched) > TOUCHED_MAX else frozenset(self.touched)
+        return msgspec.structs.replace(
+            self.base,
+            version=self.version,
+            wide_state=object() if self.wide else self.base.wide_state,
+            recent=(*self.base.recent[1 - RECENT_MAX :], Touched(object(), nodes)),
+            **closed,
+        )
+
+    def _view(self) -> None:
+        """Makes anew the views of the nodes touched."""
+        if not self.touched:
+            return
+        by_node, shapes, wide = self.map("slices_by_node"), self.map("shapes"), self.map("wide_pools")
+        views, holders, rules = self.map("views"), self.map("holders"), self.read("taint_rules")
+        for node in self.touched:
+            names = by_node.get(node) if node else None
+            own = [shapes[name] for name in sorted(names)] if names is not None else []
+            view = view_of([shape for shape in own if shape.pool not in wide], holders, rules)
+            if view is not NOWHERE:
+                views[node] = view
+            elif node in views:
+                del views[node]
 
     def step(self, change: Change) -> None:
         if isinstance(change, Put):
@@ -209,7 +269,7 @@ class _Draft:
             store[key] = new
         self._reindex(change.kind, key, old, new)
 
-    def _reindex(self, kind: str, key: Hashable, old: Any, new: Any) -> None:
+    def _reindex(self, kind: str, key: Any, old: Any, new: Any) -> None:
         terms = _TERMS.get(kind)
         if terms is not None:
             before = terms(old) if old is not None else []
@@ -220,6 +280,55 @@ class _Draft:
             self._hold(old, new)
         elif kind == "Pod":
             self._request(old, new)
+        elif kind == "Node":
+            self.touched.add(key)
+        elif kind == "ResourceSlice":
+            self._slice(key, old, new)
+        elif kind == "DeviceTaintRule":
+            self._rule(old, new)
+
+    def _slice(self, name: str, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        shapes, nodes_by_pool, wide = self.map("shapes"), self.map("nodes_by_pool"), self.map("wide_pools")
+        if new is None:
+            del shapes[name]
+        else:
+            shapes[name] = SliceShape(new)
+        for piece, sign in ((old, -1), (new, 1)):
+            if piece is None:
+                continue
+            pool, node = (piece.spec.driver, piece.spec.pool.name), piece.spec.node_name or ""
+            counts = nodes_by_pool.get(pool, _NOTHING)
+            total = counts.get(node, 0) + sign
+            counts = counts.set(node, total) if total else counts.delete(node)
+            if counts:
+                nodes_by_pool[pool] = counts
+            else:
+                del nodes_by_pool[pool]
+            is_wide, was_wide = len(counts) > 1 or "" in counts, pool in wide
+            self.touched.add(node)
+            if is_wide != was_wide:
+                self.touched.update(counts)
+                if is_wide:
+                    wide[pool] = None
+                else:
+                    del wide[pool]
+            if is_wide or was_wide:  # many nodes may see something else now
+                self.wide = self.many = True
+
+    def _rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+        rules = [rule for rule in (old, new) if rule is not None]
+        wide = self.map("wide_pools")
+        for pool, nodes in self.read("nodes_by_pool").items():
+            if any(applies(rule, driver=pool[0], pool=pool[1], device=None) for rule in rules):
+                self.touched.update(nodes)
+                self.wide = self.wide or pool in wide
+
+    def _touch(self, device: DeviceId) -> None:
+        pool = (device.driver, device.pool)
+        if pool in self.map("wide_pools"):
+            self.wide = True
+        else:
+            self.touched.update(self.map("nodes_by_pool").get(pool, ()))
 
     def _move(self, key: Hashable, before: list[tuple[str, Hashable]], after: list[tuple[str, Hashable]]) -> None:
         for field, term in before:
@@ -239,6 +348,8 @@ class _Draft:
         if before == after:
             return
         holders = self.map("holders")
+        for device in (*before, *after):
+            self._touch(device)
         for device, gone in before.items():
             rest = tuple(holder for holder in holders[device] if holder not in gone)
             if rest:
@@ -289,4 +400,5 @@ def _demand(pod: Pod | None) -> tuple[str, dict[str, int]]:
 
 
 _NOTHING: Map[Any, Any] = Map()
-_EMPTY = Snapshot(0, *[_NOTHING] * (len(Snapshot.__struct_fields__) - 1))
+_MAPS: Any = dict.fromkeys(Snapshot.__struct_fields__, _NOTHING)
+_EMPTY = Snapshot(**{**_MAPS, "version": 0, "wide_state": object(), "recent": (Touched(object(), None),)})

@@ -7,9 +7,12 @@ applies to nothing. Never decides whether a taint matters.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from dragoman.api.resource import Device, DeviceTaint, DeviceTaintRule
-from dragoman.snapshot.change import Snapshot
+
+if TYPE_CHECKING:
+    from dragoman.snapshot.change import Snapshot
 
 
 def rules_of_pool(snapshot: Snapshot, driver: str, pool: str) -> tuple[DeviceTaintRule, ...]:

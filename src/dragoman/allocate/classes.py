@@ -1,0 +1,292 @@
+"""Which nodes are alike for these claims, and what was already found out about them?
+
+A Memory follows one line of snapshots: it keeps nodes in classes, one partition for each set of attributes that
+claims read, and per class the outcomes of claims of one shape. It can be slow (shown another line it starts anew)
+but never wrong: everything in it is keyed by what it depends on. Never searches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from dragoman.allocate.match import Matcher
+from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.slots import ClaimPlan, Want
+from dragoman.allocate.values import Chosen
+from dragoman.api.core import Node
+from dragoman.api.resource import DeviceClass, ResourceSlice
+from dragoman.api.selectors import Reads
+from dragoman.cel.reads import paths_read
+from dragoman.snapshot.change import Snapshot, keys_of
+from dragoman.snapshot.pools import device_targets, slice_targets
+from dragoman.snapshot.views import NOWHERE, Interned, NodeView
+
+Attributes: TypeAlias = "frozenset[tuple[str, str | None]] | None"
+"""(domain, name) pairs, name None for a whole domain; None for everything."""
+
+PARTITIONS_MAX = 32
+SHAPES_MAX = 512
+OUTCOMES_MAX = 65_536
+
+
+class Shape(NamedTuple):
+    """Claims as far as allocation can tell them apart: their plans, and what they depend on."""
+
+    plans: tuple[ClaimPlan, ...]
+    classes: tuple[tuple[str, DeviceClass], ...]
+    attributes: Attributes
+
+
+class Outcome(NamedTuple):
+    """What was found for a class. picks: for each claim (want, position among the node's devices).
+
+    wide: the state of pools that several nodes see, if the class sees one.
+    """
+
+    chosen: tuple[tuple[Want, ...], ...]
+    picks: tuple[tuple[tuple[Want, int], ...], ...]
+    alternatives: tuple[Chosen, ...]
+    refusals: Refusals | None
+    steps: int
+    wide: object
+
+
+class Group:
+    """Alike nodes, sorted by name. sees_wide: a pool that other nodes see too."""
+
+    __slots__ = ("_names", "_sorted", "key", "sees_wide")
+
+    def __init__(self, key: Any, *, sees_wide: bool) -> None:
+        self.key = key
+        self.sees_wide = sees_wide
+        self._names: list[str] = []
+        self._sorted = True
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes, sorted. Do not keep: it changes with the snapshots."""
+        if not self._sorted:
+            self._names.sort()
+            self._sorted = True
+        return self._names
+
+    def load(self, name: str) -> None:
+        """Adds a node, many in a row."""
+        self._names.append(name)
+        self._sorted = False
+
+    def add(self, name: str) -> None:
+        """Adds a node."""
+        insort(self.names, name)
+
+    def discard(self, name: str) -> None:
+        """Takes a node out."""
+        names = self.names
+        del names[bisect_left(names, name)]
+
+
+class Partition:
+    """All nodes in groups for claims that read these attributes."""
+
+    def __init__(self, attributes: Attributes) -> None:
+        self.attributes = attributes
+        self.groups: dict[Any, Group] = {}
+        self.of: dict[str, Group] = {}
+        self._by_base: dict[Interned, Interned] = {}
+
+    def load(self, snapshot: Snapshot, wide: WideSight) -> None:
+        """Places all nodes."""
+        nodes, of = snapshot.nodes, self.of
+        last_base, group = None, None
+        for name, view in snapshot.views.items():
+            if name not in nodes:
+                continue
+            if view.base is not last_base or wide.pools or view.rare:
+                group = self._group(self._key(nodes[name], view, wide))
+                last_base = view.base
+            assert group is not None
+            group.load(name)
+            of[name] = group
+        if len(of) < len(nodes):
+            for name, node in nodes.items():
+                if name not in of:
+                    group = of[name] = self._group(self._key(node, NOWHERE, wide))
+                    group.load(name)
+
+    def place(self, snapshot: Snapshot, name: str, wide: WideSight) -> None:
+        """Places one node anew."""
+        old = self.of.get(name)
+        node = snapshot.nodes.get(name)
+        key = None
+        if node is not None:
+            key = self._key(node, snapshot.views.get(name, NOWHERE), wide)
+            if old is not None and old.key == key:
+                return
+        if old is not None:
+            old.discard(name)
+            del self.of[name]
+            if not old.names:
+                del self.groups[old.key]
+        if key is not None:
+            group = self.of[name] = self._group(key)
+            group.add(name)
+
+    def _group(self, key: Any) -> Group:
+        found = self.groups.get(key)
+        if found is None:
+            found = self.groups[key] = Group(key, sees_wide=bool(key[1]))
+        return found
+
+    def _key(self, node: Node, view: NodeView, wide: WideSight) -> tuple[Interned, Any]:
+        seen = wide.of(node, view) if wide.pools else ()
+        if view.rare and (self.attributes is None or any(self._reads(name) for name in view.rare)):
+            return (view.key(self.attributes), seen)
+        key = self._by_base.get(view.base)
+        if key is None:
+            key = self._by_base[view.base] = view.key(self.attributes)
+        return (key, seen)
+
+    def _reads(self, name: tuple[str, str]) -> bool:
+        attributes = self.attributes
+        return attributes is None or name in attributes or (name[0], None) in attributes
+
+
+class WideSight:
+    """What each node sees of the pools that several nodes see."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.pools: list[tuple[tuple[str, str], list[ResourceSlice]]] = [
+            (pool, [snapshot.slices[name] for name in keys_of(snapshot.slices_by_pool, pool)])
+            for pool in sorted(snapshot.wide_pools)
+        ]
+
+    def of(self, node: Node, view: NodeView) -> tuple[Any, ...]:
+        """For each pool that the node sees: its place among the node's own pools, and which devices it sees."""
+        seen = []
+        for pool, pieces in self.pools:
+            sight = tuple(_sight(piece, node) for piece in pieces)
+            if any(part is not False for part in sight):
+                seen.append((pool, bisect_left(view.pools, pool), sight))
+        return tuple(seen)
+
+
+def _sight(piece: ResourceSlice, node: Node) -> Any:
+    if not slice_targets(piece, node):
+        return False
+    if not piece.spec.per_device_node_selection:
+        return True
+    return tuple(device_targets(piece, device, node) for device in piece.spec.devices)
+
+
+class Memory:
+    """What earlier questions found out, for one line of snapshots. Leaving it out changes no answer.
+
+    Give the same Memory to `survey` for each snapshot of a line; not to be shared between threads.
+    """
+
+    def __init__(self) -> None:
+        self.matcher = Matcher()
+        self._mark: object = None
+        self._wide: WideSight | None = None
+        self._partitions: dict[Attributes, Partition] = {}
+        self._shapes: dict[Any, Shape] = {}
+        self._outcomes: dict[Any, Outcome] = {}
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Catches up with a snapshot."""
+        mark = snapshot.recent[-1].mark
+        if mark is self._mark:
+            return
+        names = self._since(snapshot)
+        self._mark = mark
+        if names is None or self._wide is None:
+            self._partitions.clear()
+            self._wide = WideSight(snapshot)
+            return
+        for name in names:
+            for partition in self._partitions.values():
+                partition.place(snapshot, name, self._wide)
+
+    def _since(self, snapshot: Snapshot) -> set[str] | None:
+        """The nodes touched since the last snapshot seen; None if that is not known."""
+        names: set[str] = set()
+        for touched in reversed(snapshot.recent):
+            if touched.mark is self._mark:
+                return names
+            if touched.nodes is None:
+                return None
+            names |= touched.nodes
+        return None
+
+    def partition(self, snapshot: Snapshot, attributes: Attributes) -> Partition:
+        """The nodes of the snapshot followed last, in groups."""
+        found = self._partitions.pop(attributes, None)
+        if found is None:
+            if len(self._partitions) >= PARTITIONS_MAX:
+                self._partitions.pop(next(iter(self._partitions)))
+            found = Partition(attributes)
+            assert self._wide is not None
+            found.load(snapshot, self._wide)
+        self._partitions[attributes] = found
+        return found
+
+    def shape(self, key: Any, snapshot: Snapshot) -> Shape | None:
+        """Plans of claims of that shape, unless a class changed."""
+        found = self._shapes.get(key)
+        if found is None or any(snapshot.classes.get(name) is not known for name, known in found.classes):
+            return None
+        return found
+
+    def keep_shape(self, key: Any, shape: Shape) -> None:
+        """Remembers plans. Outcomes of an older version of the shape are forgotten."""
+        if len(self._shapes) >= SHAPES_MAX or key in self._shapes:
+            self._shapes.clear()
+            self._outcomes.clear()
+        self._shapes[key] = shape
+
+    def outcome(self, key: Any, group: Group, snapshot: Snapshot) -> Outcome | None:
+        """What was found for claims of that shape on nodes like these."""
+        found = self._outcomes.get((key, group.key))
+        if found is None or (group.sees_wide and found.wide is not snapshot.wide_state):
+            return None
+        return found
+
+    def keep_outcome(self, key: Any, group: Group, outcome: Outcome) -> None:
+        """Remembers an outcome."""
+        if len(self._outcomes) >= OUTCOMES_MAX:
+            self._outcomes.clear()
+        self._outcomes[key, group.key] = outcome
+
+
+def shape_of(plans: Sequence[ClaimPlan]) -> Shape:
+    """What plans depend on: classes, and the attributes that selectors and constraints read."""
+    classes: dict[str, DeviceClass] = {}
+    attributes: set[tuple[str, str | None]] | None = set()
+    for plan in plans:
+        for constraint in plan.constraints:
+            domain, _, name = constraint.attribute.partition("/")
+            if attributes is not None:
+                attributes.add((domain, name))
+        for wants in plan.requests:
+            for want in wants:
+                classes[want.device_class.metadata.name] = want.device_class
+                attributes = _joined(attributes, (selector.compiled.reads for selector in want.selectors))
+                for derived in want.derived:
+                    paths, _ = paths_read(derived.compiled.tree, "device")
+                    if () in paths or ("attributes",) in paths:
+                        attributes = None
+                    elif attributes is not None:
+                        attributes |= {(p[1], p[2] if len(p) > 2 else None) for p in paths if p[0] == "attributes"}
+    return Shape(tuple(plans), tuple(classes.items()), None if attributes is None else frozenset(attributes))
+
+
+def _joined(
+    attributes: set[tuple[str, str | None]] | None, reads: Iterable[Reads]
+) -> set[tuple[str, str | None]] | None:
+    for read in reads:
+        if attributes is None or read.attributes is None:
+            return None
+        attributes |= read.attributes
+    return attributes

@@ -91,8 +91,14 @@ WRONG = {
     "a bool for a quantity": (
         Node,
         {"status": {"allocatable": {"cpu": True}}},
-        "status.allocatable[...]",
+        "status.allocatable[cpu]",
         "must be a quantity, got true or false",
+    ),
+    "one of several values of a map": (
+        ResourceSlice,
+        {"spec": {"devices": [{}, {"capacity": {"a": {"value": 1}, "b.c/d": {"value": []}}}]}},
+        "spec.devices[1].capacity[b.c/d].value",
+        "must be a quantity, got a list",
     ),
     "a null element": (
         Workload,
@@ -120,7 +126,7 @@ def test_a_wrong_type_names_the_field(kind: type, raw: dict[str, object], where:
 def test_a_bad_quantity_names_the_field() -> None:
     with pytest.raises(Invalid) as caught:
         codec.decode(Node, {"status": {"capacity": {"cpu": "many"}}})
-    assert caught.value.where == "status.capacity[...]"
+    assert caught.value.where == "status.capacity[cpu]"
     assert "many" in caught.value.what
 
 

@@ -56,16 +56,15 @@ def decode(kind: type[T], source: Any) -> T:
             value: T = _decoder(kind)(source)
             return value
         return msgspec.convert(source, kind, dec_hook=_dec_hook)
-    except msgspec.ValidationError as error:
-        if "got `null`" not in str(error):
-            raise _invalid(error) from error
+    except msgspec.ValidationError:
+        pass
     except msgspec.DecodeError as error:
         raise Invalid("", f"must be JSON: {error}") from error
+    raw = without_nulls(msgspec.json.decode(source) if is_text else source)
     try:
-        raw = msgspec.json.decode(source) if is_text else source
-        return msgspec.convert(without_nulls(raw), kind, dec_hook=_dec_hook)
+        return msgspec.convert(raw, kind, dec_hook=_dec_hook)
     except msgspec.ValidationError as error:
-        raise _invalid(error) from error
+        raise _invalid(kind, raw, error) from error
 
 
 def to_json(value: Any) -> Any:
@@ -141,11 +140,60 @@ def _json_type(raw: Any) -> str:
 _MISMATCH = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<got>[^`]+)`")
 
 
-def _invalid(error: msgspec.ValidationError) -> Invalid:
+def _invalid(kind: Any, raw: Any, error: msgspec.ValidationError) -> Invalid:
     """msgspec's `Expected ..., got ... - at `$.a[0].b`` in our words."""
-    text, _, path = str(error).partition(" - at ")
-    path = path.removeprefix("`key` in ").strip("`").removeprefix("$").removeprefix(".")
+    text, path = _parts(error)
     if match := _MISMATCH.fullmatch(text):
         wanted = " or ".join(_TYPE_NAMES.get(w.strip(), w.strip()) for w in match["wanted"].split("|"))
         text = f"must be {wanted.removesuffix(' or null')}, got {_TYPE_NAMES.get(match['got'], match['got'])}"
-    return Invalid(path, text)
+    return Invalid(_with_keys(kind, raw, path), text)
+
+
+def _parts(error: msgspec.ValidationError) -> tuple[str, str]:
+    text, _, path = str(error).partition(" - at ")
+    return text, path.removeprefix("`key` in ").strip("`").removeprefix("$").removeprefix(".")
+
+
+def _with_keys(kind: Any, raw: Any, path: str) -> str:
+    """The path with the keys of maps, which msgspec leaves out: the first key that fails alone in the same way."""
+    text, *parts = path.split("[...]")
+    steps = _steps(text)
+    for rest in parts:
+        entries = _at(raw, steps)
+        key = next((k for k in entries if _fails(kind, _replaced(raw, steps, {k: entries[k]}), path)), None)
+        if key is None:
+            return path
+        raw = _replaced(raw, steps, {key: entries[key]})
+        text += f"[{key}]{rest}"
+        steps = [*steps, key, *_steps(rest)]
+    return text
+
+
+def _fails(kind: Any, raw: Any, path: str) -> bool:
+    try:
+        msgspec.convert(raw, kind, dec_hook=_dec_hook)
+    except msgspec.ValidationError as error:
+        return _parts(error)[1] == path
+    return False
+
+
+_STEP = re.compile(r"\[(\d+)\]|([^.\[]+)")
+
+
+def _steps(text: str) -> list[str | int]:
+    return [int(index) if index else field for index, field in _STEP.findall(text)]
+
+
+def _at(raw: Any, steps: list[str | int]) -> dict[str, Any]:
+    for step in steps:
+        raw = raw[step]
+    return raw if isinstance(raw, dict) else {}
+
+
+def _replaced(raw: Any, steps: list[str | int], value: Any) -> Any:
+    if not steps:
+        return value
+    step, inner = steps[0], _replaced(raw[steps[0]], steps[1:], value)
+    if isinstance(step, int):
+        return [*raw[:step], inner, *raw[step + 1 :]]
+    return {**raw, step: inner}

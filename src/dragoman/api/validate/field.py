@@ -6,6 +6,7 @@ A FieldError is one finding, a Path its place. Checks collect FieldErrors in lis
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -213,3 +214,18 @@ def number(holder: dict[str, Any], field: str) -> int | None:
     """The integer under the field, if there is one."""
     value = holder.get(field)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def split_path(text: str) -> tuple[str | int, ...]:
+    """`spec.requests[0].labels[a.b/c]` as ("spec", "requests", 0, "labels", "a.b/c")."""
+    steps: list[str | int] = []
+    for found in _STEP.finditer(text):
+        key = found["key"]
+        if key is None:
+            steps.append(found["field"])
+        else:
+            steps.append(int(key) if key.isdigit() else key)
+    return tuple(steps)
+
+
+_STEP = re.compile(r"\[(?P<key>[^\]]*)\]|(?P<field>[^.\[]+)")

@@ -1,0 +1,169 @@
+"""Which objects does this text hold? Manifests and dumps as people keep them, for tools that decide or lint.
+
+Takes text, never opens a file. Many YAML documents, JSON, lists and dumps; v1beta1 and v1beta2 are converted, a
+missing namespace is `default`. Reading is lenient: unknown fields and kinds stay and are ignored. Invalid is what
+cannot be understood: broken syntax, a wrong JSON type, two objects of one kind and name. Judging is lint's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from dragoman.api import convert, yamltext
+from dragoman.api.codec import TYPES, decode
+from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.meta import Value
+from dragoman.api.validate.field import split_path
+from dragoman.errors import Invalid
+
+DEFAULT_NAMESPACE = "default"
+
+
+class DocumentInvalid(Invalid):
+    """An object of a file cannot be understood. The parts of the place are fields, for output as JSON."""
+
+    def __init__(self, file: str, document: int, subject: str, field: str, message: str, *, line: int = 0) -> None:
+        place = f"{file}, document {document}" + (f", line {line}" if line else "")
+        place += f" ({subject})" if subject else ""
+        super().__init__(f"{place}: {field}" if field else place, message)
+        self.file = file
+        self.document = document
+        self.subject = subject
+        self.field = field
+        self.message = message
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One object of a file.
+
+    `raw` is as written. `object` is in the stored version with its namespace, `value` its struct (`codec.TYPES`);
+    of kinds we do not know, and of versions that are gone, `kind` and `value` are None and `object` is `raw`.
+    """
+
+    file: str
+    chunk: yamltext.Chunk
+    raw: dict[str, Any]
+    object: dict[str, Any]
+    kind: Kind | None
+    value: Value | None
+
+    @property
+    def number(self) -> int:
+        """The document's number in its file, from 1."""
+        return self.chunk.document
+
+    @property
+    def item(self) -> int | None:
+        """The place in a list, from 0."""
+        return self.chunk.item
+
+    @property
+    def kind_name(self) -> str:
+        """The kind as written."""
+        return str(self.raw.get("kind") or "")
+
+    @property
+    def name(self) -> str:
+        """metadata.name; generateName, if there is no name."""
+        metadata = _metadata(self.raw)
+        return str(metadata.get("name") or metadata.get("generateName") or "")
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, `default` for a missing one, "" for cluster scope and unknown kinds without one."""
+        return str(_metadata(self.object).get("namespace") or "")
+
+    @property
+    def subject(self) -> str:
+        """`Pod default/train`."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind_name} {name}".strip()
+
+    @property
+    def place(self) -> str:
+        """`pods.yaml, document 2, items[3]`."""
+        text = f"{self.file}, document {self.number}"
+        return text if self.item is None else f"{text}, items[{self.item}]"
+
+    def line(self, field: str = "") -> int:
+        """The line of a field (`spec.devices.requests[0].name`) as written, or of the nearest one above it."""
+        return yamltext.line_of(self.chunk, split_path(field))
+
+    def invalid(self, field: str, message: str) -> DocumentInvalid:
+        """An error at a field of this document."""
+        return DocumentInvalid(self.file, self.number, self.subject, field, message, line=self.line(field))
+
+
+def read(text: str, name: str) -> list[Document]:
+    """The objects of one text; `name` is what errors call it. Raises Invalid (DocumentInvalid, yamltext.Broken)."""
+    return read_all([(name, text)])
+
+
+def read_all(sources: Iterable[tuple[str, str]]) -> list[Document]:
+    """The objects of several (name, text), each object once. Raises Invalid, both places named for a duplicate."""
+    documents: list[Document] = []
+    seen: dict[tuple[str, str, str, str], Document] = {}
+    for name, text in sources:
+        for document in _documents(text, name):
+            key = _identity(document)
+            if key is not None and (first := seen.setdefault(key, document)) is not document:
+                raise document.invalid("metadata.name", f"is there twice, first in {first.place}, line {first.line()}")
+            documents.append(document)
+    return documents
+
+
+def _documents(text: str, name: str) -> Iterator[Document]:
+    for chunk in yamltext.chunks(text, name):
+        raw = chunk.value
+        document = Document(name, chunk, raw, raw, None, None)
+        for field in ("kind", "apiVersion"):
+            if not isinstance(raw.get(field), str) or not raw[field]:
+                raise document.invalid(field, "must be set, to say what this object is")
+        kind = _known(raw)
+        yield document if kind is None else _understood(document, kind)
+
+
+def _known(raw: dict[str, Any]) -> Kind | None:
+    """The kind, if it is one of ours in a version that is served."""
+    kind = BY_NAME.get(raw["kind"])
+    group, _, version = raw["apiVersion"].rpartition("/")
+    return kind if kind is not None and kind.group == group and version in kind.versions else None
+
+
+def _understood(document: Document, kind: Kind) -> Document:
+    version = document.raw["apiVersion"].rpartition("/")[2]
+    stored = convert.to_stored(kind.kind, version, document.raw)
+    metadata = stored.get("metadata")
+    if kind.namespaced and isinstance(metadata, dict | type(None)) and not (metadata or {}).get("namespace"):
+        stored = {**stored, "metadata": {**(metadata or {}), "namespace": DEFAULT_NAMESPACE}}
+    found = Document(document.file, document.chunk, document.raw, stored, kind, None)
+    struct = TYPES.get(kind.kind)
+    if struct is None:
+        return found
+    try:
+        value = decode(struct, stored)
+    except Invalid as error:
+        raise found.invalid(error.where, error.what + _HINTS.get(error.what, "")) from error
+    return Document(document.file, document.chunk, document.raw, stored, kind, value)
+
+
+_HINTS = {
+    "must be a string, got true or false": " (YAML takes y, n, yes, no, on and off for these: quote the text)",
+    "must be a string, got an integer": " (quote the text)",
+}
+
+
+def _identity(document: Document) -> tuple[str, str, str, str] | None:
+    """What may be there once; objects without a name are made anew each time."""
+    if not _metadata(document.raw).get("name"):
+        return None
+    group = document.raw["apiVersion"].rpartition("/")[0]
+    return group, document.kind_name, document.namespace, document.name
+
+
+def _metadata(obj: dict[str, Any]) -> dict[str, Any]:
+    metadata = obj.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,406 @@
+"""What does this YAML or JSON text say, as kubectl understands it?
+
+kubectl reads YAML 1.1 as Go's library does: `yes`, `on` and `y` are booleans, `0777` is octal, `1e3` and `1.0` are
+numbers, dates are text, keys become text, the last of equal keys wins. A fast parser of YAML 1.2 serves whatever
+means the same in both; a scan for what does not sends the rest to PyYAML with those rules. Never opens a file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import re2
+import ryaml
+import yaml
+
+from dragoman.errors import Invalid
+
+FAST_FROM = 16 * 1024
+"""Characters from which on the fast parser is worth its scan."""
+
+NODES_MAX = 20_000_000
+"""Values in one text, aliases counted each time: a ceiling for texts that multiply themselves."""
+
+_DEPTH_MAX = 200
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One object of a text. document counts from 1, item from 0 (None: the document itself is the object).
+
+    `text` is the part of the source that starts at `line` (from 1) and holds the object; of a list that could not
+    be cut it is the whole document, and `within` leads to the object.
+    """
+
+    document: int
+    item: int | None
+    line: int
+    text: str
+    value: dict[str, Any]
+    within: tuple[str | int, ...] = ()
+
+
+class Broken(Invalid):
+    """The text is no YAML or JSON. line counts from 1, 0 if unknown."""
+
+    def __init__(self, name: str, document: int, line: int, what: str) -> None:
+        place = f"{name}, document {document}" + (f", line {line}" if line else "")
+        super().__init__(place, what)
+        self.document = document
+        self.line = line
+
+
+def chunks(text: str, name: str) -> Iterator[Chunk]:
+    """The objects of a text, lists cut into their items. Empty documents are passed over. Raises Invalid."""
+    text = text.removeprefix("\ufeff")
+    documents = _json_documents(text, name) if text.lstrip()[:1] in ("{", "[") else None
+    for number, (line, part) in enumerate(documents or _yaml_documents(text), 1):
+        if isinstance(part, str):
+            yield from _of_yaml(part, name, number, line)
+        else:
+            yield from _items_of(part, number, line, text)
+
+
+# ---- JSON
+
+
+_NOT_BLANK = re.compile(r"\S")
+
+
+def _json_documents(text: str, name: str) -> list[tuple[int, Any]] | None:
+    """Values of one or several JSON texts; None if it is YAML in flow style, or broken in a way YAML explains."""
+    try:
+        return [(1, _checked(msgspec.json.decode(text.encode("utf-8", "surrogatepass")), name, 1))]
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    decoder, at = json.JSONDecoder(), 0
+    found: list[tuple[int, Any]] = []
+    while (started := _NOT_BLANK.search(text, at)) is not None:
+        at = started.start()
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError) as error:
+            if _is_yaml(text):
+                return None
+            line = getattr(error, "lineno", 0)
+            what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            raise Broken(name, len(found) + 1, line, f"broken JSON: {what}") from error
+        found.append((text.count("\n", 0, at) + 1, _checked(value, name, len(found) + 1)))
+        at = end
+    return found
+
+
+def _is_yaml(text: str) -> bool:
+    try:
+        for _event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            pass
+    except yaml.YAMLError:
+        return False
+    return True
+
+
+def _checked(value: Any, name: str, document: int) -> Any:
+    if value is not None and not isinstance(value, dict):
+        raise Broken(name, document, 0, f"must be an object with apiVersion and kind, got {_kind_of(value)}")
+    return value
+
+
+# ---- YAML
+
+_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_DIRECTIVES = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|%[^\n]*\n)*")
+
+
+def _yaml_documents(text: str) -> Iterator[tuple[int, str]]:
+    """First line and text of each document, those without content left out."""
+    start, line = 0, 1
+    starts = [*(found.start() for found in _SEPARATOR.finditer(text)), len(text)]
+    for end in starts:
+        part = text[start:end]
+        if part.startswith("---"):
+            part = "   " + part[3:]
+        if part.strip() and not _DIRECTIVES.fullmatch(part if part.endswith("\n") else part + "\n"):
+            yield line, part
+        line += text.count("\n", start, end)
+        start = end
+
+
+def _of_yaml(part: str, name: str, number: int, line: int) -> Iterator[Chunk]:
+    cut = _cut_list(part) if len(part) >= FAST_FROM else None
+    if cut is not None:
+        try:
+            yield from list(_of_cut(cut, name, number, line))
+        except (Broken, _NotAlone):
+            # An alias into another item, or a real fault: the whole document says which.
+            pass
+        else:
+            return
+    value = parse(part, name, document=number, line=line)
+    if value is not None:
+        yield from _items_of(_checked(value, name, number), number, line, part)
+
+
+def _items_of(value: Any, number: int, line: int, text: str) -> Iterator[Chunk]:
+    if value is None:
+        return
+    if not is_list(value):
+        yield Chunk(number, None, line, text, value)
+        return
+    for index, item in enumerate(value["items"]):
+        if isinstance(item, dict):
+            yield Chunk(number, index, line, text, _named(item, value), ("items", index))
+
+
+def is_list(value: dict[str, Any]) -> bool:
+    """Whether the object is a List, or a list of one kind, with its items."""
+    return str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list)
+
+
+def _named(item: dict[str, Any], of: dict[str, Any]) -> dict[str, Any]:
+    """An item of a `PodList` does not say its kind again."""
+    kind = str(of.get("kind"))
+    if kind == "List" or "kind" in item:
+        return item
+    return {"apiVersion": of.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
+
+
+class _NotAlone(Exception):
+    """An item that cannot be read without the rest of its list."""
+
+
+class _Cut(msgspec.Struct, frozen=True):
+    header: str
+    items: list[tuple[int, str]]
+
+
+def _cut_list(part: str) -> _Cut | None:
+    """A block-style list cut into its items (line from 0, text); None if it is not written as kubectl writes it."""
+    lines = part.splitlines(keepends=True)
+    try:
+        first = lines.index("items:\n")
+    except ValueError:
+        return None
+    starts = [first + 1]
+    end = len(lines)
+    for index in range(first + 1, len(lines)):
+        head = lines[index][:2]
+        if head == "- ":
+            starts.append(index)
+        elif head[:1] not in (" ", "#", "\n"):
+            end = index
+            break
+    header = "".join(lines[:first]) + "".join(lines[end:])
+    if len(starts) < 2 or "".join(lines[first + 1 : starts[1]]).strip():
+        return None
+    bounds = [*starts[1:], end]
+    return _Cut(header, [(a, "".join(lines[a:b])) for a, b in pairwise(bounds)])
+
+
+def _of_cut(cut: _Cut, name: str, number: int, line: int) -> Iterator[Chunk]:
+    header = parse(cut.header, name, document=number, line=line)
+    if not isinstance(header, dict) or not is_list({**header, "items": []}):
+        raise _NotAlone
+    for index, (start, text) in enumerate(cut.items):
+        value = parse(text, name, document=number, line=line + start)
+        if not isinstance(value, list) or len(value) != 1:
+            raise _NotAlone
+        if isinstance(value[0], dict):
+            yield Chunk(number, index, line + start, text, _named(value[0], header), (0,))
+
+
+# ---- one YAML document
+
+# Plain scalars that YAML 1.2 and kubectl read differently, where one may stand; keys that are no text; tags, merges.
+_BOOLEANS = "y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF"
+_ODD_INTEGERS = r"[-+]?0[bBoOxX]?[0-9a-fA-F_]+|[-+]?[0-9][0-9_]*_[0-9_]*"
+_FLOATS = r"[-+]?(?:\.[0-9_]+|[0-9][0-9_]*\.[0-9_]*)(?:[eE][-+]?[0-9_]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9_]+"
+_SPECIAL = r"[-+]?\.(?:inf|Inf|INF|nan|NaN|NAN)"
+_KEYS = r"[-+]?[0-9][0-9a-fA-FoxX]*|true|True|TRUE|false|False|FALSE|~|null|Null|NULL"
+_HERE = r"(?:^[ \t]*|[:,\[{?-][ \t]+|[,\[{]|[\"']:)"
+_DIFFERS = re2.compile(
+    f"(?m){_HERE}(?:(?:{_BOOLEANS}|{_ODD_INTEGERS}|{_FLOATS}|{_SPECIAL})"
+    r"[ \t\r]*(?:$|#|[,\]}:])"
+    rf"|(?:{_KEYS})[ \t]*:(?:\s|$)|<<[ \t]*:|!\S*(?:\s|$))"
+)
+
+
+def parse(text: str, name: str, *, document: int = 1, line: int = 1) -> Any:
+    """The JSON-shaped value of one YAML document that starts at `line` of its file. Raises Broken."""
+    if len(text) >= FAST_FROM or text.startswith("- "):
+        fast = parse_fast(text)
+        if fast is not None:
+            return fast
+    return parse_exact(text, name, document=document, line=line)
+
+
+def parse_fast(text: str) -> Any:
+    """The value if both versions of YAML agree on it, else None."""
+    if _DIFFERS.search(text):
+        return None
+    try:
+        return ryaml.loads(text)
+    except (ryaml.InvalidYamlError, ValueError):
+        return None
+
+
+def parse_exact(text: str, name: str, *, document: int = 1, line: int = 1) -> Any:
+    """The value by kubectl's rules. Raises Broken."""
+    try:
+        value = yaml.load(text, Loader=_KubectlLoader)  # noqa: S506 - a safe loader with other scalars
+        return _JsonShape().of(value, 0)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = line + mark.line if mark else line
+        what = ", ".join(filter(None, (error.problem, error.context)))
+        raise Broken(name, document, at, f"broken YAML: {what}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        what = str(error).replace("\n", " ") or type(error).__name__
+        raise Broken(name, document, line, f"broken YAML: {what}") from error
+
+
+class _JsonShape:
+    """Turns what PyYAML made into JSON: text keys, whole floats as integers, no infinities, bounded size."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+
+    def of(self, value: Any, depth: int) -> Any:
+        self.nodes += 1
+        if depth > _DEPTH_MAX:
+            raise ValueError(f"nested deeper than {_DEPTH_MAX} levels")
+        if self.nodes > NODES_MAX:
+            raise ValueError(f"more than {NODES_MAX} values")
+        if isinstance(value, dict):
+            return {key: self.of(inner, depth + 1) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.of(inner, depth + 1) for inner in value]
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise ValueError(f"{value} is no number of JSON")
+            return int(value) if value.is_integer() and abs(value) < 1e21 else value
+        if value is None or isinstance(value, str | int):
+            return value
+        if isinstance(value, bytes):
+            return value.decode("latin-1")
+        raise ValueError(f"{_kind_of(value)} has no form in JSON")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int | float):
+        return f"{key:g}" if isinstance(key, float) else str(key)
+    raise ValueError(f"a key must be text, got {_kind_of(key)}")
+
+
+def _kind_of(value: Any) -> str:
+    names = {type(None): "null", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)
+
+
+class _KubectlLoader(yaml.CSafeLoader):
+    """Safe loading with the plain scalars of Go's YAML 1.1."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Keys become text before they meet: for Python 1 and True are one key."""
+        self.flatten_mapping(node)
+        return {
+            _key(self.construct_object(key, deep=True)): self.construct_object(value, deep=deep)
+            for key, value in node.value
+        }
+
+
+def _resolve(tag: str, pattern: str, first: str) -> None:
+    _KubectlLoader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"(?:{pattern})$"), list(first))
+
+
+_resolve("bool", f"{_BOOLEANS}|true|True|TRUE|false|False|FALSE", "yYnNtTfFoO")
+_resolve("null", "~|null|Null|NULL|", "~nN")
+_KubectlLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile("$"), [""])
+_resolve("merge", "<<", "<")
+_resolve("int", r"[-+]?(?:0[bB][01_]+|0[oO]?[0-7_]+|0[xX][0-9a-fA-F_]+|[1-9][0-9_]*|0)", "-+0123456789")
+_resolve("float", r"[-+]?(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9_]+)?", "-+.0123456789")
+_resolve("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+.")
+
+
+def _construct_bool(loader: Any, node: Any) -> bool:
+    return str(loader.construct_scalar(node)) in _TRUE
+
+
+_TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
+
+
+def _construct_int(loader: Any, node: Any) -> int | float:
+    text = str(loader.construct_scalar(node)).replace("_", "").lower()
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+        digits = f"0o{digits}"
+    value = sign * int(digits, 0)
+    # Beyond 64 bits Go has no integers.
+    return value if -(2**63) <= value < 2**63 else float(value)
+
+
+def _construct_text(loader: Any, node: Any) -> str:
+    return str(loader.construct_scalar(node))
+
+
+def _construct_float(loader: Any, node: Any) -> float | str:
+    text = str(loader.construct_scalar(node))
+    if "." in text and text.lower().lstrip("+-") in (".inf", ".nan"):
+        return math.nan if text.lower().endswith("nan") else (-math.inf if text[0] == "-" else math.inf)
+    value = float(text.replace("_", ""))
+    return value if math.isfinite(value) else text
+
+
+_KubectlLoader.add_constructor("tag:yaml.org,2002:bool", _construct_bool)
+_KubectlLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+_KubectlLoader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+
+
+def _construct_untagged(loader: Any, tag: str, node: Any) -> Any:
+    """A value with a tag of somebody's own is read as if the tag were not there."""
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return loader.construct_scalar(node)
+
+
+_KubectlLoader.add_multi_constructor("!", _construct_untagged)
+for _tag in ("timestamp", "merge"):
+    _KubectlLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _construct_text)
+
+# ---- lines of fields
+
+
+def line_of(chunk: Chunk, path: tuple[str | int, ...]) -> int:
+    """The line (from 1) of a field, or of the nearest field above it that is written."""
+    try:
+        node: Any = yaml.compose(chunk.text, Loader=_KubectlLoader)
+    except yaml.YAMLError:
+        return chunk.line
+    line = 0
+    for step in (*chunk.within, *path):
+        found = _child(node, step)
+        if found is not None:
+            line, node = found
+    return chunk.line + line
+
+
+def _child(node: Any, step: str | int) -> tuple[int, Any] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step].start_mark.line, node.value[step]
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return key.start_mark.line, value
+    return None

@@ -52,7 +52,7 @@ async def _describe(args: argparse.Namespace) -> int:
 
 
 def _source(event: Object) -> str:
-    return event.get("reportingComponent") or (event.get("source") or {}).get("component", "")
+    return str(event.get("reportingComponent") or (event.get("source") or {}).get("component", ""))
 
 
 def _fields(obj: Object) -> str:

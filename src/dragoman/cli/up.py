@@ -7,7 +7,6 @@ import asyncio
 import signal
 from pathlib import Path
 
-from dragoman.api.gates import DEFAULTS
 from dragoman.cli import connect, output
 from dragoman.cli.nodes import node_argument
 from dragoman.daemon.allinone import Cluster, Settings
@@ -65,7 +64,7 @@ async def _up(settings: Settings) -> int:
     async with Cluster(settings) as cluster:
         names = [machine.name for machine in cluster.machines]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        output.say(f"API server: {cluster.access.url}")
+        output.say(f"API server: {cluster.access.server}")
         output.say(f"nodes: {shown}")
         output.say(f"state: {settings.data or 'in memory only'}")
         output.say(f"use it: export KUBECONFIG={settings.kubeconfig}; kubectl get nodes")

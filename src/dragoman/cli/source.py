@@ -1,0 +1,98 @@
+"""What do tools decide on? Files as `kubectl get -o yaml` prints them, or a live cluster, read only, as one Snapshot.
+
+Reading is lenient (architecture: "Bare objects"): what is wrong in an object is for the decision to say, or for lint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from dragoman.api import codec, files
+from dragoman.api.files import Document
+from dragoman.api.gates import Gates, parse_gates
+from dragoman.api.kinds import kind_of
+from dragoman.cli import connect, manifests, output
+from dragoman.errors import NotFound
+from dragoman.schedule.whatif import Named
+from dragoman.snapshot.change import HELD, WORKLOADS, Snapshot
+
+# What a cluster is asked for; the kinds that no server must have are left out where it lacks them.
+LIVE = sorted(HELD - {"CronJob", "ReplicationController", "PriorityClass"})
+
+
+class World(msgspec.Struct, frozen=True):
+    """A snapshot and what tools need beside it.
+
+    order: pods and workloads in file order (for a live cluster, pods by creation time). documents: as read, for
+    places; empty for a live cluster.
+    """
+
+    snapshot: Snapshot
+    order: tuple[Named, ...]
+    documents: tuple[Document, ...] = ()
+
+
+def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
+    """-f, --feature-gates and, if live, the flags that name a cluster."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="manifests or dumps, a folder, - for stdin",
+    )
+    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    if live:
+        connect.arguments(parser)
+
+
+def gates(args: argparse.Namespace) -> Gates:
+    """The gates of --feature-gates; what follows from one that is turned off is said on stderr. Raises Invalid."""
+    found, notes = parse_gates(args.feature_gates)
+    for note in notes:
+        output.say(f"note: {note}")
+    return found
+
+
+def world(args: argparse.Namespace) -> World:
+    """From the files if there are any, else from the cluster. Raises Invalid, NotFound, Denied, Retry."""
+    return from_files(args.filename) if args.filename else asyncio.run(_live(args))
+
+
+def from_files(names: Sequence[str]) -> World:
+    """The objects of these files."""
+    texts = ((name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(list(names)))
+    documents = files.read_all(texts)
+    held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
+    snapshot = Snapshot.from_objects((d.kind.kind, d.value) for d in held if d.kind is not None)
+    order = tuple(
+        (d.kind.kind, d.namespace, d.name)
+        for d in held
+        if d.kind is not None and (d.kind.kind == "Pod" or d.kind.kind in WORKLOADS)
+    )
+    return World(snapshot, order, tuple(documents))
+
+
+async def _live(args: argparse.Namespace) -> World:
+    objects: list[tuple[str, object]] = []
+    async with connect.client(args) as client:
+
+        async def read(name: str) -> None:
+            try:
+                listed = await client.list(kind_of(name))
+            except NotFound:
+                return  # a server without that kind has no such objects
+            type_ = codec.TYPES[name]
+            objects.extend((name, codec.decode(type_, item)) for item in listed.items)
+
+        async with asyncio.TaskGroup() as group:
+            for name in LIVE:
+                group.create_task(read(name), name=f"list {name}")
+    snapshot = Snapshot.from_objects(objects)
+    pods = sorted(snapshot.pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
+    return World(snapshot, tuple(("Pod", pod.metadata.namespace, pod.metadata.name) for pod in pods))

@@ -10,13 +10,16 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragoman.api.kinds import KINDS, Kind
-from dragoman.cluster import kubeconfig
-from dragoman.cluster.http import HttpClient
 from dragoman.errors import Invalid
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+
+if TYPE_CHECKING:
+    from dragoman.cluster.http import HttpClient
+    from dragoman.cluster.kubeconfig import Access
 
 EMBEDDED = "dragoman.kubeconfig"
 
@@ -28,8 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", metavar="NS", default="", help="default: the context's")
 
 
-def access(args: argparse.Namespace) -> kubeconfig.Access:
+def access(args: argparse.Namespace) -> Access:
     """How to reach the cluster. Raises NotFound or Invalid."""
+    from dragoman.cluster import kubeconfig  # commands that read files only start faster without it
+
     path = args.kubeconfig
     if path is None and not os.environ.get("KUBECONFIG") and Path(EMBEDDED).is_file():
         path = EMBEDDED
@@ -39,6 +44,8 @@ def access(args: argparse.Namespace) -> kubeconfig.Access:
 @asynccontextmanager
 async def client(args: argparse.Namespace) -> AsyncIterator[HttpClient]:
     """A client for the cluster that the flags name; closed at the end."""
+    from dragoman.cluster.http import HttpClient  # aiohttp alone takes 0.1 s to import
+
     found = HttpClient(access(args), Clock(), Entropy(), manager="dragoman")
     try:
         yield found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
-from dragoman.api.codec import decode
+from dragoman.api.codec import decode, to_json
 from dragoman.api.core import Node
 from dragoman.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dragoman.snapshot.change import Snapshot
@@ -175,3 +176,21 @@ def _claim(draw: Random, features: set[str], number: int) -> dict[str, Any]:
 
 def snapshot_of(objects: list[tuple[str, Any]]) -> Snapshot:
     return Snapshot.from_objects(objects)
+
+
+def cluster(seed: int) -> tuple[list[tuple[str, Any]], list[ResourceClaim]]:
+    """Four nodes made after two moulds, so that some are alike until something changes, and claims."""
+    draw = Random(seed)
+    objects: dict[tuple[str, str], tuple[str, Any]] = {}
+    claims: list[ResourceClaim] = []
+    for i in range(4):
+        mould, claims = world(seed + draw.randint(0, 1))
+        for kind, value in mould:
+            body = json.dumps(to_json(value)).replace("node-0", f"node-{i}").replace("pool-0-", f"pool-{i}-")
+            made = decode(type(value), body)
+            name = made.metadata.name
+            if kind == "ResourceClaim":
+                made = decode(type(value), body.replace(f'"{name}"', f'"{name}-{i}"', 1))
+                name = made.metadata.name
+            objects[kind, name] = (kind, made)
+    return list(objects.values()), claims

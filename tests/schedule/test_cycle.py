@@ -496,3 +496,34 @@ def test_a_template_that_is_missing_is_named() -> None:
     assert decided(snapshot_of(node("a"), template("t", request()), pod("p", templates=["t"]))).refused[0].reasons == (
         refusal.ClaimNotCreated("t", "t", True),
     )
+
+
+def test_devices_of_a_gangs_earlier_pods_are_chosen_anew_if_that_lets_a_later_one_fit() -> None:
+    # The first pod alone prefers the whole card; both fit only on halves (counters: two slots).
+    def part(name: str, slots: str, size: int) -> dict[str, Any]:
+        return device(name, size=size) | {
+            "consumesCounters": [{"counterSet": "card", "counters": {"slots": {"value": slots}}}]
+        }
+
+    counters = pool("c", [], node="a", sharedCounters=[{"name": "card", "counters": {"slots": {"value": "2"}}}])
+    parts = pool("c", [part("whole", "2", 2), part("half-1", "1", 1), part("half-2", "1", 1)], node="a")
+    for piece, name in ((counters, "counters"), (parts, "parts")):
+        piece["metadata"]["name"] = name
+        piece["spec"]["pool"]["resourceSliceCount"] = 2
+    del counters["spec"]["devices"]
+    sizes = [
+        {
+            "name": name,
+            "deviceClassName": "gpu.example.com",
+            "selectors": [{"cel": {"expression": f"device.attributes['gpu.example.com'].size == {size}"}}],
+        }
+        for name, size in (("whole", 2), ("half", 1))
+    ]
+    claims = [claim(f"c{i}", {"name": "r", "firstAvailable": sizes}) for i in range(2)]
+    snapshot = snapshot_of(
+        node("a"), counters, parts, GPU, *claims, *gang(2, pod("p0", "c0"), pod("p1", "c1")), pod("alone", "c0")
+    )
+    assert devices(decided(snapshot, "alone")) == ["whole"]
+    decision = decided(snapshot, "p0", context(options=GANGS))
+    assert devices(decision) == ["half-1", "half-2"]
+    assert [type(effect) for effect in decision.effects][-2:] == [Bind, Bind]

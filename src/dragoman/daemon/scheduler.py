@@ -259,15 +259,18 @@ class Scheduler:
         if key not in self.queue:
             return
         self._placed[key] = tuple((placement.pod, placement.node) for placement in decision.placements)
-        if key not in self._room:
-            pods = [Ref("Pod", *placement.pod, placement.uid) for placement in decision.placements]
-            nodes = [placement.node for placement in decision.placements]
-            self._room[key] = self.cache.assume(Bind(pod, node) for pod, node in zip(pods, nodes, strict=True))
+        self._keep_room(decision)
         left = [wait.deadline for wait in decision.waits if wait.deadline is not None]
         wait_s = self.settings.binding_timeout_s
         if left:
             wait_s = max(0.0, (min(left) - self._clock.utc()).total_seconds())
         self.queue.waits(key, decision.topics, now + wait_s, now)
+
+    def _keep_room(self, decision: Decision) -> None:
+        """The pods count on their nodes until they are bound or let go."""
+        if decision.unit not in self._room:
+            places = [Bind(Ref("Pod", *p.pod, p.uid), p.node) for p in decision.placements]
+            self._room[decision.unit] = self.cache.assume(places)
 
     # ---- committing
 
@@ -278,7 +281,10 @@ class Scheduler:
         else:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)
-        assumption = self.cache.assume(decision.assumed)
+        if decision.waits:
+            self._keep_room(decision)
+        claims = [change for change in decision.assumed if change.kind != "Pod"]
+        assumption = self.cache.assume([*claims, *(effect for effect in decision.effects if isinstance(effect, Bind))])
         self._tasks.start(f"commit {key[1]}/{key[2]}", self._write(decision, assumption))
 
     async def _write(self, decision: Decision, assumption: Assumption) -> None:

@@ -103,15 +103,17 @@ def _preemption(refused: Refused) -> str:
 
 
 def details(refused: Refused, reader: str | None = None) -> list[str]:
-    """What can be acted on, most telling first: a sentence for each kind of reason, with numbers."""
-    if refused.reasons:
-        return [sentence(reason, reader) for reason in refused.reasons[:MAX_SENTENCES] if _says_more(reason)]
+    """What can be acted on, most telling first: a sentence for each kind of reason, with numbers.
+
+    Left out is what upstream's words in front of it say already.
+    """
+    texts = [sentence(reason, reader) for reason in refused.reasons if _says_more(reason)]
     grouped: dict[tuple[str, ...], list[tuple[AnyReason, int]]] = {}
     for some in refused.nodes:
         for reason in some.reasons:
             if _says_more(reason):
                 grouped.setdefault(_topic(reason), []).append((reason, len(some.nodes)))
-    texts = [_together(reasons, refused.total, reader) for reasons in grouped.values()]
+    texts += [_together(reasons, refused.total, reader) for reasons in grouped.values()]
     if refused.released:
         texts.insert(0, f"claim {refused.released} was given up to be allocated anew")
     if len(texts) > MAX_SENTENCES:
@@ -121,10 +123,8 @@ def details(refused: Refused, reader: str | None = None) -> list[str]:
 
 
 def _says_more(reason: AnyReason) -> bool:
-    """Whether the sentence says more than upstream's fragment does."""
-    return not isinstance(
-        reason, pod.NodeCordoned | pod.NoNodes | pod.TaintNotTolerated | pod.ClaimInFlight | pod.Gated
-    )
+    silent = (pod.NodeCordoned, pod.NoNodes, pod.TaintNotTolerated, pod.Gated)
+    return not isinstance(reason, silent) and fragment(reason) != sentence(reason)
 
 
 def _topic(reason: AnyReason) -> tuple[str, ...]:
@@ -285,7 +285,7 @@ def _of_node(reason: pod.NodeReason) -> str:
         case pod.BindingFailed():
             if reason.timed_out:
                 return f"claim {reason.claim}: {reason.condition} of device {reason.device} did not become true in time"
-            told = f" ({reason.message})" if reason.message else ""
+            told = f" ({reason.told})" if reason.told else ""
             return f"claim {reason.claim}: device {reason.device} reports {reason.condition}{told}"
         case _:
             assert_never(reason)
@@ -383,12 +383,13 @@ def _of_fault(
         case device.SelectorError():
             text = f"{_selector(reason)} on device {reason.device}: CEL runtime error: {reason.error}"
             if reason.attribute and reason.lacking:
-                text += f"; {reason.lacking} of {plural(reason.seen, 'device')} lack {reason.attribute}"
+                text += f"; {reason.lacking} of {plural(reason.seen, 'device')} without {reason.attribute}"
             return text
         case device.PoolIncomplete():
+            asked = f"{_where(reason.claim, reason.request)} asks for all devices, but " if reason.claim else ""
             return (
-                f"{_where(reason.claim, reason.request)} asks for all devices, but pool {reason.driver}/{reason.pool} "
-                f"is being updated: {reason.have} of {reason.want} slices of generation {reason.generation} are there"
+                f"{asked}pool {reason.driver}/{reason.pool} is being updated: {reason.have} of {reason.want} slices of "
+                f"generation {reason.generation} are there"
             )
         case device.PoolInvalid():
             asked = f"{_where(reason.claim, reason.request)} asks for all devices, but " if reason.claim else ""

@@ -6,13 +6,14 @@ best place or the reasons node by node. Never writes and never looks at the cloc
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 from immutables import Map
 
-from dragoman.allocate.allocator import NodeClass, Options, survey
+from dragoman.allocate.allocator import OPTIONS, NodeClass, Options, survey
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult, ResourceClaim
@@ -125,6 +126,16 @@ def all_refusals(
     """The nodes that cannot take the pod, whether or not others can."""
     seen = _see(_Search(snapshot, wish, options, by_resource), memory, whole=True)
     return () if isinstance(seen, NoPlace) else tuple(seen.refused)
+
+
+def rooms(snapshot: Snapshot, wish: Wish, memory: Memory, first: Sequence[str], limit: int) -> list[str]:
+    """Names of nodes that pass node checks, devices aside: those of `first`, then the best others, at most `limit`."""
+    judged = _judge(_Search(snapshot, wish, OPTIONS, {}), memory)
+    fitting = [(group, verdict) for group, verdict in judged if not verdict.reasons]
+    scores = totals([verdict.raw for _, verdict in fitting])
+    named = {name: -score for score, (group, _) in zip(scores, fitting, strict=True) for name in group.members}
+    best = heapq.nsmallest(limit, named, key=lambda name: (named[name], name))
+    return [name for name in dict.fromkeys([*first, *best]) if name in named][:limit]
 
 
 def _see(search: _Search, memory: Memory, *, whole: bool) -> _Seen | NoPlace:

@@ -191,12 +191,15 @@ class ClaimElsewhere(Reason, frozen=True):
 
 
 class BindingFailed(Reason, frozen=True):
-    """A device of the allocated claim reports a binding failure, or its conditions did not come true in time."""
+    """A device of the allocated claim reports a binding failure, or its conditions did not come true in time.
+
+    told: what the condition says.
+    """
 
     claim: str
     device: str
     condition: str
-    message: str
+    told: str
     timed_out: bool
 
 

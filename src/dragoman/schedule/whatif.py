@@ -115,8 +115,8 @@ def _claims(before: Snapshot, after: Snapshot, pod: Pod) -> Iterator[ClaimVerdic
         claim = after.claims.get((namespace, name or ""))
         allocation = claim.status.allocation if claim is not None else None
         old = before.claims.get((namespace, name or ""))
-        had = old is not None and old.status.allocation is not None
-        yield ClaimVerdict(entry, name or "", template, allocation is not None and not had, allocation)
+        new = allocation is not None and (old is None or old.status.allocation != allocation)
+        yield ClaimVerdict(entry, name or "", template, new, allocation)
 
 
 # ---- pods in order

@@ -1,0 +1,136 @@
+"""Does a gang fit as a whole? Pods one after the other on a trial snapshot; where that fails, devices chosen anew.
+
+A gang is placed with at least as many pods as it wants, or not at all. Nodes chosen for earlier pods stay; their
+devices may change so that a later pod fits. Never binds or writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from dragoman.allocate.allocator import Allocation, Ask, allocate
+from dragoman.api.core import Pod
+from dragoman.api.resource import AllocationResult, ResourceClaim
+from dragoman.schedule.claims import claims_of, group_name
+from dragoman.schedule.place import Memory, NoPlace, Place, rooms
+from dragoman.schedule.refusal import GroupDoesNotFit, GroupMissing, GroupTooSmall
+from dragoman.schedule.single import Outcome, by_resource_of, place_pod, placed, refuse
+from dragoman.schedule.units import Context, Unit, gated, is_waiting
+from dragoman.schedule.wish import Wish, wish_of
+from dragoman.snapshot.change import Snapshot, apply_all
+
+NODES_TRIED = 16
+"""For one pod, when the devices of the pods before it are chosen anew."""
+
+
+class _Trial:
+    """The gang's pods so far, each with its outcome, on a snapshot that shows them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.memory = Memory()
+        self.outcomes: list[Outcome] = []
+
+    def add(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        if outcome.placement is not None:
+            after = apply_all(self.snapshot, outcome.assumed)
+            self.memory.alike.follow(self.snapshot, outcome.assumed, after)
+            self.snapshot = after
+
+    def places(self) -> list[tuple[Pod, str]]:
+        return [(o.pod, o.placement.node) for o in self.outcomes if o.placement is not None]
+
+
+def place_gang(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> list[Outcome]:
+    """An outcome for each pod: at least unit.wanted of them placed, or all refused."""
+    _, namespace, group = unit.key
+    pods = [snapshot.pods[key] for key in unit.pods if key in snapshot.pods]
+    if (namespace, group) not in snapshot.pod_groups and any(group_name(pod) == group for pod in pods):
+        return [refuse(snapshot, pod, NoPlace((GroupMissing(group),))) for pod in pods]
+    ready = [pod for pod in pods if is_waiting(pod) and not gated(pod)]
+    if len(ready) < unit.wanted:
+        no = NoPlace((GroupTooSmall(group, len(ready), unit.wanted),))
+        return [refuse(snapshot, pod, no) for pod in pods]
+    trial = _Trial(snapshot)
+    for pod in ready:
+        outcome = place_pod(trial.snapshot, pod, now, context, trial.memory)
+        together = _together(snapshot, trial, pod, now, context) if outcome.placement is None else None
+        if together is not None:
+            trial = together
+        else:
+            trial.add(outcome)
+    fitted = len(trial.places())
+    return trial.outcomes if fitted >= unit.wanted else _refuse_all(snapshot, unit, trial.outcomes, fitted)
+
+
+def _refuse_all(snapshot: Snapshot, unit: Unit, outcomes: Sequence[Outcome], fitted: int) -> list[Outcome]:
+    without = next(outcome for outcome in outcomes if outcome.placement is None)
+    reason = GroupDoesNotFit(unit.key[2], fitted, unit.wanted, without.pod.metadata.name)
+    refused = []
+    for outcome in outcomes:
+        no = NoPlace((reason,))
+        if outcome.refused is not None:
+            no = NoPlace((reason, *outcome.refused.reasons), outcome.refused.nodes, outcome.refused.gave_up)
+        again = refuse(snapshot, outcome.pod, no)
+        refused.append(msgspec.structs.replace(again, topics=again.topics | outcome.topics))
+    return refused
+
+
+# ---- devices of several pods chosen together
+
+
+def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, context: Context) -> _Trial | None:
+    """A trial with one more pod, the devices of all chosen anew; None where no node helps."""
+    before = trial.places()
+    wish = _wish(trial.snapshot, pod, context)
+    wishes = [_wish(snapshot, one, context) for one, _ in before]
+    if not before or wish is None or wish.mapped or any(w is None or w.mapped for w in wishes):
+        return None
+    asks = [Ask(_open(snapshot, one, context), node) for one, node in before]
+    used = [node for _, node in before]
+    for node in rooms(trial.snapshot, wish, trial.memory, list(dict.fromkeys(used)), NODES_TRIED):
+        every = [*asks, Ask(_open(snapshot, pod, context), node)]
+        answer = allocate(snapshot, every, context.options, share_id=context.new_id)
+        if isinstance(answer, Allocation):
+            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, answer), now, context)
+    return None
+
+
+def _wish(snapshot: Snapshot, pod: Pod, context: Context) -> Wish | None:
+    claims = claims_of(snapshot, pod, context.gates, context.in_flight)
+    return wish_of(pod, claims, by_resource_of(snapshot, context)) if isinstance(claims, tuple) else None
+
+
+def _open(snapshot: Snapshot, pod: Pod, context: Context) -> tuple[ResourceClaim, ...]:
+    """The claims to allocate, before anything was chosen for the gang."""
+    wish = _wish(snapshot, pod, context)
+    return wish.to_allocate if wish is not None else ()
+
+
+def _by_claim(asks: Sequence[Ask], answer: Allocation) -> dict[str, AllocationResult]:
+    found: dict[str, AllocationResult] = {}
+    for ask, results in zip(asks, answer.results, strict=True):
+        for claim, result in zip(ask.claims, results, strict=True):
+            found.setdefault(claim.metadata.name, result)
+    return found
+
+
+def _rebuilt(
+    snapshot: Snapshot,
+    places: Sequence[tuple[Pod, str]],
+    results: dict[str, AllocationResult],
+    now: datetime,
+    context: Context,
+) -> _Trial | None:
+    trial = _Trial(snapshot)
+    for pod, node in places:
+        wish = _wish(trial.snapshot, pod, context)
+        if wish is None:
+            return None
+        chosen = tuple(results[claim.metadata.name] for claim in wish.to_allocate)
+        trial.add(placed(wish, Place(node, chosen), now, context))
+    return trial

@@ -1,0 +1,206 @@
+"""What happens to one pod? Placed with its writes, or refused with its reasons, or one of its claims given up.
+
+Never binds: the unit does, once all its pods have their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from dragoman.api.core import Pod
+from dragoman.api.resource import ResourceClaim
+from dragoman.effects import Effect
+from dragoman.schedule.claims import PodClaim, claims_of, same
+from dragoman.schedule.conditions import Pending, binding_of
+from dragoman.schedule.decision import (
+    NodesRefused,
+    Placement,
+    Refused,
+    Wait,
+    bound,
+    pod_claim_writes,
+    release_writes,
+    remove_special_writes,
+    special_writes,
+)
+from dragoman.schedule.extended import classes_by_resource, is_special, special_claim
+from dragoman.schedule.filter import unsupported
+from dragoman.schedule.place import Memory, NoPlace, Place, all_refusals, find_place
+from dragoman.schedule.queue import Topic
+from dragoman.schedule.refusal import BindingFailed, ClaimElsewhere, Gated
+from dragoman.schedule.units import Context, gated
+from dragoman.schedule.wakeup import named, topics_of
+from dragoman.schedule.wish import Wish, wish_of
+from dragoman.snapshot.change import Change, Key, Put, Snapshot, keys_of
+from dragoman.snapshot.usage import claim_names
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What happens to one pod: placed (placement set) or refused. writes: before any binding."""
+
+    pod: Pod
+    placement: Placement | None = None
+    wait: Wait | None = None
+    refused: Refused | None = None
+    writes: tuple[Effect, ...] = ()
+    assumed: tuple[Change, ...] = ()
+    written: tuple[Key, ...] = ()
+    topics: frozenset[Topic] = frozenset()
+
+
+def place_pod(snapshot: Snapshot, pod: Pod, now: datetime, context: Context, memory: Memory) -> Outcome:
+    """The outcome for a pod that waits for its node."""
+    if gated(pod):
+        return refuse(snapshot, pod, NoPlace((Gated(tuple(g.name for g in pod.spec.scheduling_gates)),)))
+    unknown = unsupported(pod)
+    if unknown is not None:
+        return refuse(snapshot, pod, NoPlace((unknown,)))
+    left_over = _left_over_special(snapshot, pod)
+    if left_over is not None:
+        writes, changes = remove_special_writes(pod, left_over)
+        return _release(snapshot, pod, left_over, NoPlace(), writes, changes)
+    claims = claims_of(snapshot, pod, context.gates, context.in_flight)
+    if not isinstance(claims, tuple):
+        return refuse(snapshot, pod, NoPlace((claims,)))
+    for used in claims:
+        failed = binding_of(used.claim, now, context.binding_timeout_s)
+        if isinstance(failed, BindingFailed):
+            return give_up_one(snapshot, pod, [used], NoPlace((failed,)))
+    by_resource = by_resource_of(snapshot, context)
+    wish = wish_of(pod, claims, by_resource)
+    place = find_place(snapshot, wish, context.options, by_resource, memory, context.new_id)
+    if isinstance(place, Place):
+        return placed(wish, place, now, context)
+    elsewhere = {r.claim for some in place.nodes for r in some.reasons if isinstance(r, ClaimElsewhere)}
+    return give_up_one(snapshot, pod, [c for c in claims if c.claim.metadata.name in elsewhere], place)
+
+
+def by_resource_of(snapshot: Snapshot, context: Context) -> dict[str, str]:
+    """Extended resource -> class, if that gate is on."""
+    return classes_by_resource(snapshot.classes) if context.gates.on("DRAExtendedResource") else {}
+
+
+def placed(wish: Wish, place: Place, now: datetime, context: Context) -> Outcome:
+    """The outcome for a pod with its place: what is written, what is assumed, whether it waits."""
+    pod, shown = wish.pod, wish.pod
+    results = iter(place.results)
+    writes: list[Effect] = []
+    changes: list[Change] = []
+    written: list[Key] = []
+    allocations = []
+    claims: list[ResourceClaim] = []
+    for used in wish.claims:
+        allocation = None if used.allocated else next(results)
+        if allocation is not None:
+            allocations.append((used.key, allocation))
+        more, puts = pod_claim_writes(used, allocation, now)
+        writes += more
+        changes += puts
+        written += [used.key] if more else []
+        claims.append(puts[0].object if puts else used.claim)
+    if place.special is not None:
+        name = f"{pod.metadata.name[:229]}-extended-resources-{context.new_id().replace('-', '')[:5]}"
+        claim = special_claim(pod, place.special.requests, name)
+        more, allocated, shown = special_writes(pod, claim, place.special, next(results), now)
+        writes += more
+        changes.append(Put("ResourceClaim", allocated))
+        written.append((pod.metadata.namespace, name))
+        assert allocated.status.allocation is not None
+        allocations.append(((pod.metadata.namespace, name), allocated.status.allocation))
+        claims.append(allocated)
+    changes.append(Put("Pod", bound(shown, place.node)))
+    key = (pod.metadata.namespace, pod.metadata.name)
+    wait = wait_of(key, place.node, claims, now, context)
+    topics = frozenset(named("ResourceClaim", *claim) for claim in wait.claims) if wait is not None else frozenset()
+    return Outcome(
+        pod,
+        Placement(key, pod.metadata.uid, place.node, tuple(allocations)),
+        wait,
+        None,
+        tuple(writes),
+        tuple(changes),
+        tuple(written),
+        topics,
+    )
+
+
+def wait_of(pod: Key, node: str, claims: Sequence[ResourceClaim], now: datetime, context: Context) -> Wait | None:
+    """What a placed pod waits for; None if nothing."""
+    deadlines: list[datetime | None] = []
+    for claim in claims:
+        binding = binding_of(claim, now, context.binding_timeout_s)
+        if isinstance(binding, Pending):
+            deadlines.append(binding.deadline)
+    if not deadlines:
+        return None
+    known = [deadline for deadline in deadlines if deadline is not None]
+    keys = tuple((claim.metadata.namespace, claim.metadata.name) for claim in claims)
+    return Wait(pod, node, keys, min(known) if known else None)
+
+
+# ---- refusals
+
+
+def refuse(snapshot: Snapshot, pod: Pod, no: NoPlace) -> Outcome:
+    """Refused, with the topics that may help."""
+    reasons = [*no.reasons, *(reason for some in no.nodes for reason in some.reasons)]
+    meta = pod.metadata
+    refused = Refused(
+        (meta.namespace, meta.name), meta.uid, no.reasons, no.nodes, len(snapshot.nodes), gave_up=no.gave_up
+    )
+    return Outcome(pod, refused=refused, topics=topics_of(pod, claim_names(pod), reasons))
+
+
+def give_up_one(snapshot: Snapshot, pod: Pod, candidates: Sequence[PodClaim], no: NoPlace) -> Outcome:
+    """Refused; the first candidate that nobody else uses loses its devices, so that it can be allocated anew."""
+    for used in candidates:
+        others = [e for e in used.claim.status.reserved_for if e.resource != "pods" or not same(e.uid, e.name, pod)]
+        if used.allocated and not others:
+            writes, released = release_writes(used.claim)
+            return _release(snapshot, pod, used.claim, no, writes, (Put("ResourceClaim", released),))
+    return refuse(snapshot, pod, no)
+
+
+def _release(
+    snapshot: Snapshot,
+    pod: Pod,
+    claim: ResourceClaim,
+    no: NoPlace,
+    writes: tuple[Effect, ...],
+    changes: tuple[Change, ...],
+) -> Outcome:
+    outcome = refuse(snapshot, pod, no)
+    assert outcome.refused is not None
+    name = claim.metadata.name
+    refused = msgspec.structs.replace(outcome.refused, released=name)
+    topic = named("ResourceClaim", claim.metadata.namespace, name)
+    return Outcome(
+        pod,
+        refused=refused,
+        writes=writes,
+        assumed=changes,
+        written=((claim.metadata.namespace, name),),
+        topics=outcome.topics | {topic},
+    )
+
+
+def _left_over_special(snapshot: Snapshot, pod: Pod) -> ResourceClaim | None:
+    """A special claim of an earlier attempt that was not finished."""
+    for key in keys_of(snapshot.claims_by_owner, pod.metadata.uid):
+        claim = snapshot.claims[key]
+        if is_special(claim, pod) and claim.metadata.deletion_timestamp is None:
+            return claim
+    return None
+
+
+def refusing_nodes(snapshot: Snapshot, pod: Pod, context: Context) -> tuple[NodesRefused, ...]:
+    """The nodes that cannot take a pod, alike ones together, whether or not it has a place elsewhere."""
+    claims = claims_of(snapshot, pod, context.gates, context.in_flight)
+    if not isinstance(claims, tuple):
+        return ()
+    by_resource = by_resource_of(snapshot, context)
+    wish = wish_of(pod, claims, by_resource)
+    return all_refusals(snapshot, wish, context.options, by_resource, context.memory)

@@ -1,0 +1,89 @@
+"""What is placed together, and what does a decision depend on? Units, their priority, and the context.
+
+Never decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from dragoman.allocate.allocator import OPTIONS, Options
+from dragoman.api.core import Pod
+from dragoman.api.gates import Gates
+from dragoman.schedule.claims import group_name
+from dragoman.schedule.conditions import TIMEOUT_S
+from dragoman.schedule.decision import NewId
+from dragoman.schedule.place import Memory
+from dragoman.schedule.queue import UnitKey
+from dragoman.snapshot.change import Key, Snapshot, keys_of
+from dragoman.snapshot.usage import is_finished
+
+GANGS = "GangScheduling"
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """What is placed together. pods: those without a node, in order. wanted: how many of them must fit.
+
+    placed: (pod, node) when the unit has its place already and only waits for conditions.
+    """
+
+    key: UnitKey
+    pods: tuple[Key, ...]
+    wanted: int = 1
+    placed: tuple[tuple[Key, str], ...] = ()
+
+
+class Context(msgspec.Struct):
+    """What a decision depends on besides the snapshot.
+
+    in_flight: claims that another decision is being written for. new_id: gives a new UUID at each call.
+    """
+
+    new_id: NewId
+    options: Options = OPTIONS
+    in_flight: Collection[Key] = ()
+    binding_timeout_s: float = TIMEOUT_S
+    memory: Memory = msgspec.field(default_factory=Memory)
+
+    @property
+    def gates(self) -> Gates:
+        """The feature gates."""
+        return self.options.gates
+
+
+def unit_of(snapshot: Snapshot, pod: Pod, gates: Gates) -> Unit:
+    """The unit a pod belongs to: its gang, or itself."""
+    meta = pod.metadata
+    key = (meta.namespace, meta.name)
+    group = group_name(pod)
+    if not group or not gates.on(GANGS):
+        return Unit(("Pod", *key), (key,))
+    pod_group = snapshot.pod_groups.get((meta.namespace, group))
+    policy = pod_group.spec.scheduling_policy if pod_group is not None else None
+    if pod_group is not None and (policy is None or policy.gang is None):
+        return Unit(("Pod", *key), (key,))
+    members = keys_of(snapshot.pods_by_group, (meta.namespace, group))
+    waiting = tuple(member for member in members if is_waiting(snapshot.pods[member]))
+    running = sum(1 for m in members if snapshot.pods[m].spec.node_name and not is_finished(snapshot.pods[m]))
+    minimum = policy.gang.min_count if policy is not None and policy.gang is not None else len(waiting)
+    return Unit(("PodGroup", meta.namespace, group), waiting, max(minimum - running, 1 if waiting else 0))
+
+
+def is_waiting(pod: Pod) -> bool:
+    """Whether the pod still needs a node."""
+    return not pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None
+
+
+def gated(pod: Pod) -> bool:
+    """Whether scheduling gates hold the pod back."""
+    return bool(pod.spec.scheduling_gates)
+
+
+def priority_of(snapshot: Snapshot, pod: Pod) -> int:
+    """The pod's priority; bare objects may only name the class."""
+    if pod.spec.priority is not None:
+        return pod.spec.priority
+    named_class = snapshot.priority_classes.get(pod.spec.priority_class_name)
+    return named_class.value if named_class is not None else 0

@@ -9,21 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from dragoman.api.kinds import BY_NAME, BY_PLURAL, Kind
-from dragoman.apiserver import discovery, openapi, reviews, schema, subresources, table
+from dragoman.apiserver import discovery, openapi, reviews, subresources
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, Reply, Request, Stream, json_reply
 from dragoman.apiserver.logs import LogWish
-from dragoman.apiserver.negotiate import YAML, Form, decode, decode_object, form_of, to_yaml
+from dragoman.apiserver.negotiate import decode, decode_object, form_of
+from dragoman.apiserver.options import (
+    check_list_version,
+    delete_wish,
+    known_unknowns,
+    unknown_fields,
+    version_of,
+    write_of,
+)
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.request import DeleteWish, Outcome, Page, User, Validation, Write
-from dragoman.apiserver.status import Object, Refused, bad_request, expired
-from dragoman.apiserver.store import Record, Selection
-from dragoman.apiserver.versions import from_stored, prefix, render, reshape, type_text
+from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
+from dragoman.apiserver.request import Outcome, User, Write
+from dragoman.apiserver.status import Object, Refused, bad_request
+from dragoman.apiserver.store import Selection
+from dragoman.apiserver.target import Target, target_of
 from dragoman.apiserver.watch import Frames, Streams, WatchWish
-from dragoman.errors import Invalid
 
 WATCH_MIN_S = 1800.0
 PATCHES = {
@@ -32,7 +37,6 @@ PATCHES = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
-_VALIDATIONS: dict[str, Validation] = {"Strict": "Strict", "Warn": "Warn", "Ignore": "Ignore"}
 _NOT_HERE = {
     "exec": "exec is not served by the embedded API server",
     "attach": "attach is not served by the embedded API server",
@@ -40,17 +44,6 @@ _NOT_HERE = {
     "proxy": "proxying is not served by the embedded API server",
     "resize": "in-place resize is not served by the embedded API server",
 }
-
-
-class Target(msgspec.Struct, frozen=True):
-    """What a path addresses."""
-
-    kind: Kind
-    version: str
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    events_group: bool = False
 
 
 class Handlers:
@@ -120,7 +113,7 @@ class Handlers:
     # ---- resources
 
     def _resource(self, request: Request, group: str, version: str, parts: list[str]) -> Reply | Stream:
-        target, plural = self._target(group, version, parts)
+        target, plural = target_of(group, version, parts)
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
                 body = decode_object(request.body, request.headers.get("content-type", ""))
@@ -136,40 +129,19 @@ class Handlers:
                 if request.flag("watch"):
                     return self._watch(request, target)
                 record = self.registry.get(target.kind, target.name, target.namespace)
-                return self._object(request, target, record.body)
+                return object_reply(request, target, record.body, self.registry.clock.now())
             case "PUT":
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
                 outcome = self.registry.update(target.kind, body, target.name, target.namespace, write=write)
-                return self._outcome(request, target, outcome, warnings)
+                return self._done(request, target, outcome, warnings)
             case "PATCH":
                 return self._patch(request, target)
             case "DELETE":
-                wish = self._delete_wish(request)
+                wish = delete_wish(request)
                 outcome = self.registry.delete(target.kind, target.name, target.namespace, wish)
-                return self._outcome(request, target, outcome, [])
+                return self._done(request, target, outcome, [])
         raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on an object")
-
-    def _target(self, group: str, version: str, parts: list[str]) -> tuple[Target | None, str]:
-        namespace = ""
-        if group == "" and parts[0] == "namespaces" and (len(parts) < 3 or parts[2] in ("status", "finalize")):
-            pass
-        elif parts[0] == "namespaces" and len(parts) >= 3:
-            namespace, parts = parts[1], parts[2:]
-        plural = parts[0]
-        if group == "" and plural == "bindings":
-            return Target(subresources.POD, version, namespace, "", "binding"), plural
-        events_group = group == discovery.EVENTS_GROUP and plural == "events"
-        kind = BY_NAME["Event"] if events_group else BY_PLURAL.get((group, plural))
-        if kind is None or version not in kind.versions or len(parts) > 3 + 8:
-            return None, plural
-        name = parts[1] if len(parts) > 1 else ""
-        subresource = parts[2] if len(parts) > 2 else ""
-        if bool(namespace) and not kind.namespaced:
-            return None, plural
-        if kind.namespaced and name and not namespace:
-            return None, plural
-        return Target(kind, version, namespace, name, subresource, events_group), plural
 
     def _collection(self, request: Request, target: Target) -> Reply | Stream:
         kind = target.kind
@@ -184,12 +156,10 @@ class Handlers:
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
                 outcome = self.registry.create(kind, body, target.namespace, write)
-                return self._outcome(request, target, outcome, warnings)
+                return self._done(request, target, outcome, warnings)
             case "DELETE":
-                page = self.registry.delete_collection(
-                    kind, self._selection(request, target), self._delete_wish(request)
-                )
-                return self._page(request, target, page)
+                page = self.registry.delete_collection(kind, self._selection(request, target), delete_wish(request))
+                return page_reply(request, target, page, self.registry.clock.now())
         raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on a collection")
 
     def _selection(self, request: Request, target: Target) -> Selection:
@@ -213,57 +183,11 @@ class Handlers:
         limit = request.number("limit") or 0
         token = query.get("continue", "")
         if not token:
-            self._check_list_version(request, target)
+            check_list_version(request, target, self.registry.store)
         elif query.get("resourceVersion", "0") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         page = self.registry.page(target.kind, selection, limit=limit, token=token)
-        return self._page(request, target, page)
-
-    def _check_list_version(self, request: Request, target: Target) -> None:
-        match = request.query.get("resourceVersionMatch", "")
-        asked = _version(request.query.get("resourceVersion", ""))
-        if match and asked is None:
-            raise Refused(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-        if match not in ("", "Exact", "NotOlderThan"):
-            raise Refused(422, "Invalid", f"resourceVersionMatch {match!r} must be Exact or NotOlderThan")
-        if asked is None:
-            return
-        self.registry.store.check_version(asked)
-        if match == "Exact":
-            if asked == 0:
-                raise Refused(422, "Invalid", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
-            shelf = self.registry.store.shelf(target.kind)
-            newest = shelf.ring[-1].version if shelf.ring else shelf.forgotten
-            if asked < max(newest, self.registry.store.history_start):
-                raise expired("The provided resource version is too old: only the current one can be listed exactly")
-
-    def _page(self, request: Request, target: Target, page: Page) -> Reply:
-        form = form_of(request.headers.get("accept", ""))
-        metadata: Object = {"resourceVersion": str(page.version)}
-        if page.more:
-            metadata["continue"] = page.more
-            metadata["remainingItemCount"] = page.remaining
-        if form.kind == "Table":
-            objects = (self._whole(target, record) for record in page.records)
-            include = request.query.get("includeObject", "Metadata")
-            made = table.table(target.kind, objects, self.registry.clock.now(), include, metadata=metadata)
-            return Reply(200, msgspec.json.encode(made), form.content_type)
-        if form.kind.startswith("PartialObjectMetadata"):
-            objects = (self._whole(target, record) for record in page.records)
-            listed = table.partial_metadata_list(objects, metadata)
-            return Reply(200, msgspec.json.encode(listed), form.content_type)
-        if target.events_group:
-            items = [msgspec.json.encode(to_events_group(record.decode())) for record in page.records]
-            head = {"kind": "EventList", "apiVersion": "events.k8s.io/v1", "metadata": metadata}
-        else:
-            items = [reshape(target.kind, target.version, record.body) for record in page.records]
-            text = target.kind.version_text(target.version)
-            head = {"kind": f"{target.kind.kind}List", "apiVersion": text, "metadata": metadata}
-        body = msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
-        return _in_form(Reply(200, body), form)
-
-    def _whole(self, target: Target, record: Record) -> Object:
-        return {**type_text(target.kind, target.version), **from_stored(target.kind, target.version, record.decode())}
+        return page_reply(request, target, page, self.registry.clock.now())
 
     # ---- watch
 
@@ -271,7 +195,7 @@ class Handlers:
         form = form_of(request.headers.get("accept", ""))
         query = request.query
         selection = self._selection(request, target)
-        asked = _version(query.get("resourceVersion", ""))
+        asked = version_of(query.get("resourceVersion", ""))
         match = query.get("resourceVersionMatch", "")
         initial = "sendInitialEvents" in query and request.flag("sendInitialEvents")
         if "sendInitialEvents" in query and match != "NotOlderThan":
@@ -310,47 +234,9 @@ class Handlers:
         body = decode_object(request.body, request.headers.get("content-type", ""))
         return from_events_group(body) if target.events_group else body
 
-    def _write(self, request: Request, target: Target) -> Write:
-        asked = request.query.get("fieldValidation") or "Warn"
-        validation = _VALIDATIONS.get(asked)
-        if validation is None:
-            raise Refused(
-                422,
-                "Invalid",
-                f"fieldValidation: Unsupported value: {asked!r}: supported values: Ignore, Warn, Strict",
-            )
-        manager = request.query.get("fieldManager", "")
-        if not manager:
-            manager = request.headers.get("user-agent", "unknown").partition("/")[0] or "unknown"
-        if len(manager) > 128:
-            raise Refused(422, "Invalid", "fieldManager: may not be longer than 128")
-        return Write(
-            version=target.version,
-            manager=manager,
-            force=request.flag("force"),
-            dry_run=_dry_run(request.query.get("dryRun")),
-            validation=validation,
-            user=request.user,
-        )
-
     def _checked(self, request: Request, target: Target, body: Object) -> tuple[Write, list[str]]:
-        write = self._write(request, target)
-        return write, self._unknown_fields(target, body, write)
-
-    def _unknown_fields(self, target: Target, body: Object, write: Write) -> list[str]:
-        """Unknown fields: refused under Strict, returned as warnings under Warn. Wrong types are always refused."""
-        try:
-            unknown = schema.strict_errors((target.kind.group, target.version, target.kind.kind), body)
-        except Invalid as wrong:
-            raise bad_request(
-                f"{target.kind.kind} in version {target.version!r} cannot be handled as a {target.kind.kind}: {wrong}"
-            ) from wrong
-        if unknown and write.validation == "Strict":
-            raise bad_request(
-                f"{target.kind.kind} in version {target.version!r} cannot be handled as a {target.kind.kind}: "
-                f"strict decoding error: {', '.join(unknown)}"
-            )
-        return unknown if write.validation == "Warn" else []
+        write = write_of(request, target)
+        return write, unknown_fields(target, body, write)
 
     def _patch(self, request: Request, target: Target) -> Reply:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -362,7 +248,7 @@ class Handlers:
                 "the body of the request was in an unknown format - accepted media types include: "
                 + ", ".join(PATCHES),
             )
-        write = self._write(request, target)
+        write = write_of(request, target)
         if type == "apply" and not request.query.get("fieldManager"):
             raise Refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
         if write.force and type != "apply":
@@ -370,11 +256,11 @@ class Handlers:
         patch = decode(request.body, media)
 
         def judge(patched: Object, live: Object | None) -> list[str]:
-            known = set(self._stored_unknown(target, live)) if live else set()
+            known = set(known_unknowns(target, live)) if live else set()
             try:
-                return self._unknown_fields(target, patched, write)
+                return unknown_fields(target, patched, write)
             except Refused:
-                fresh = set(self._stored_unknown(target, patched)) - known
+                fresh = set(known_unknowns(target, patched)) - known
                 if known and not fresh:
                     return []
                 raise
@@ -389,64 +275,10 @@ class Handlers:
             write=write,
             judge=judge,
         )
-        return self._outcome(request, target, outcome, [])
+        return self._done(request, target, outcome, [])
 
-    def _stored_unknown(self, target: Target, obj: Object) -> list[str]:
-        try:
-            return schema.strict_errors((target.kind.group, target.version, target.kind.kind), obj)
-        except Invalid:
-            return []
-
-    def _delete_wish(self, request: Request) -> DeleteWish:
-        options: Object = {}
-        if request.body:
-            sent = decode(request.body, request.headers.get("content-type", ""))
-            if isinstance(sent, dict):
-                options = sent
-        preconditions = options.get("preconditions") or {}
-        grace = options.get("gracePeriodSeconds")
-        if grace is None:
-            grace = request.number("gracePeriodSeconds")
-        propagation = options.get("propagationPolicy") or request.query.get("propagationPolicy", "")
-        if not propagation and options.get("orphanDependents"):
-            propagation = "Orphan"
-        dry = options.get("dryRun") or []
-        return DeleteWish(
-            grace_s=grace,
-            propagation=propagation,
-            uid=preconditions.get("uid") or "",
-            resource_version=preconditions.get("resourceVersion") or "",
-            dry_run=bool(dry) or _dry_run(request.query.get("dryRun")),
-        )
-
-    # ---- replies
-
-    def _object(self, request: Request, target: Target, body: bytes, status: int = 200) -> Reply:
-        form = form_of(request.headers.get("accept", ""))
-        if not form.kind and not target.events_group:
-            return _in_form(Reply(status, render(target.kind, target.version, body)), form)
-        obj: Object = msgspec.json.decode(prefix(target.kind, "") + body[1:])
-        obj = {**type_text(target.kind, target.version), **from_stored(target.kind, target.version, obj)}
-        obj["apiVersion"] = target.kind.version_text(target.version)
-        if target.events_group:
-            obj = to_events_group(obj)
-        if form.kind == "Table":
-            metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-            include = request.query.get("includeObject", "Metadata")
-            obj = table.table(target.kind, [obj], self.registry.clock.now(), include, metadata=metadata)
-        elif form.kind.startswith("PartialObjectMetadata"):
-            obj = table.partial_metadata(obj)
-        return _in_form(Reply(status, msgspec.json.encode(obj), form.content_type), form)
-
-    def _outcome(self, request: Request, target: Target, outcome: Outcome, warnings: list[str]) -> Reply:
-        if outcome.body is None:
-            reply = json_reply(outcome.status or {})
-        else:
-            reply = self._object(request, target, outcome.body, 201 if outcome.created else 200)
-        for text in warnings + outcome.warnings:
-            quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-            reply.headers = [*reply.headers, (b"warning", f'299 - "{quoted}"'.encode("latin-1", "replace"))]
-        return reply
+    def _done(self, request: Request, target: Target, outcome: Outcome, warnings: list[str]) -> Reply:
+        return outcome_reply(request, target, outcome, warnings, self.registry.clock.now())
 
     # ---- subresources
 
@@ -466,7 +298,7 @@ class Handlers:
         if method != "POST":
             raise Refused(405, "MethodNotAllowed", f"{method} is not allowed on {name}")
         body = decode_object(request.body, request.headers.get("content-type", ""))
-        write = self._write(request, target)
+        write = write_of(request, target)
         registry = self.registry
         if name == "binding":
             pod = target.name or (body.get("metadata") or {}).get("name", "")
@@ -482,14 +314,15 @@ class Handlers:
         registry = self.registry
         match request.method:
             case "GET" | "HEAD":
-                return self._object(request, target, registry.get(target.kind, target.name, target.namespace).body)
+                found = registry.get(target.kind, target.name, target.namespace)
+                return object_reply(request, target, found.body, registry.clock.now())
             case "PUT":
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
                 outcome = registry.update(
                     target.kind, body, target.name, target.namespace, subresource=target.subresource, write=write
                 )
-                return self._outcome(request, target, outcome, warnings)
+                return self._done(request, target, outcome, warnings)
             case "PATCH":
                 return self._patch(request, target)
         raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on {target.subresource}")
@@ -507,7 +340,7 @@ class Handlers:
                 wanted = self._patched_scale(PATCHES.get(media), scale, decode(request.body, media))
             case _:
                 raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on scale")
-        return json_reply(subresources.set_scale(self.registry, record, wanted, self._write(request, target)))
+        return json_reply(subresources.set_scale(self.registry, record, wanted, write_of(request, target)))
 
     def _patched_scale(self, type: str | None, scale: Object, patch: Any) -> Object:
         if type is None:
@@ -580,27 +413,3 @@ def _legacy(path: str) -> Object:
 
 def _no_path() -> Refused:
     return Refused(404, "NotFound", "the server could not find the requested resource")
-
-
-def _version(text: str) -> int | None:
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f"invalid resource version {text!r}") from None
-
-
-def _dry_run(text: str | None) -> bool:
-    if not text:
-        return False
-    if text != "All":
-        raise Refused(422, "Invalid", f'dryRun: Unsupported value: {text!r}: supported values: "All"')
-    return True
-
-
-def _in_form(reply: Reply, form: Form) -> Reply:
-    if form.media == YAML:
-        reply.body = to_yaml(reply.body)
-        reply.content_type = form.content_type
-    return reply

@@ -1,0 +1,126 @@
+"""Which options does a request carry? Query parameters and bodies of options, checked as upstream checks them."""
+
+from __future__ import annotations
+
+from dragoman.apiserver import schema
+from dragoman.apiserver.http import Request
+from dragoman.apiserver.negotiate import decode
+from dragoman.apiserver.request import DeleteWish, Validation, Write
+from dragoman.apiserver.status import Object, Refused, bad_request, expired
+from dragoman.apiserver.store import Store
+from dragoman.apiserver.target import Target
+from dragoman.errors import Invalid
+
+MANAGER_MAX = 128
+_VALIDATIONS: dict[str, Validation] = {"Strict": "Strict", "Warn": "Warn", "Ignore": "Ignore"}
+
+
+def write_of(request: Request, target: Target) -> Write:
+    """The options of a write. Raises 422 for values that upstream refuses."""
+    asked = request.query.get("fieldValidation") or "Warn"
+    validation = _VALIDATIONS.get(asked)
+    if validation is None:
+        raise Refused(
+            422,
+            "Invalid",
+            f"fieldValidation: Unsupported value: {asked!r}: supported values: Ignore, Warn, Strict",
+        )
+    manager = request.query.get("fieldManager", "")
+    if not manager:
+        manager = request.headers.get("user-agent", "unknown").partition("/")[0] or "unknown"
+    if len(manager) > MANAGER_MAX:
+        raise Refused(422, "Invalid", f"fieldManager: may not be longer than {MANAGER_MAX}")
+    return Write(
+        version=target.version,
+        manager=manager,
+        force=request.flag("force"),
+        dry_run=_dry_run(request.query.get("dryRun")),
+        validation=validation,
+        user=request.user,
+    )
+
+
+def unknown_fields(target: Target, body: Object, write: Write) -> list[str]:
+    """Unknown fields: refused under Strict, returned as warnings under Warn. Wrong types are always refused."""
+    try:
+        unknown = schema.strict_errors((target.kind.group, target.version, target.kind.kind), body)
+    except Invalid as wrong:
+        raise bad_request(
+            f"{target.kind.kind} in version {target.version!r} cannot be handled as a {target.kind.kind}: {wrong}"
+        ) from wrong
+    if unknown and write.validation == "Strict":
+        raise bad_request(
+            f"{target.kind.kind} in version {target.version!r} cannot be handled as a {target.kind.kind}: "
+            f"strict decoding error: {', '.join(unknown)}"
+        )
+    return unknown if write.validation == "Warn" else []
+
+
+def known_unknowns(target: Target, obj: Object) -> list[str]:
+    """Unknown fields of an object, wrong types overlooked."""
+    try:
+        return schema.strict_errors((target.kind.group, target.version, target.kind.kind), obj)
+    except Invalid:
+        return []
+
+
+def delete_wish(request: Request) -> DeleteWish:
+    """DeleteOptions of the body and the query."""
+    options: Object = {}
+    if request.body:
+        sent = decode(request.body, request.headers.get("content-type", ""))
+        if isinstance(sent, dict):
+            options = sent
+    preconditions = options.get("preconditions") or {}
+    grace = options.get("gracePeriodSeconds")
+    if grace is None:
+        grace = request.number("gracePeriodSeconds")
+    propagation = options.get("propagationPolicy") or request.query.get("propagationPolicy", "")
+    if not propagation and options.get("orphanDependents"):
+        propagation = "Orphan"
+    dry = options.get("dryRun") or []
+    return DeleteWish(
+        grace_s=grace,
+        propagation=propagation,
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        dry_run=bool(dry) or _dry_run(request.query.get("dryRun")),
+    )
+
+
+def version_of(text: str) -> int | None:
+    """A resourceVersion as a number. Raises 400."""
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise bad_request(f"invalid resource version {text!r}") from None
+
+
+def check_list_version(request: Request, target: Target, store: Store) -> None:
+    """Refuse a resourceVersion that a list cannot be served at. Raises 410, 422, 504."""
+    match = request.query.get("resourceVersionMatch", "")
+    asked = version_of(request.query.get("resourceVersion", ""))
+    if match and asked is None:
+        raise Refused(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if match not in ("", "Exact", "NotOlderThan"):
+        raise Refused(422, "Invalid", f"resourceVersionMatch {match!r} must be Exact or NotOlderThan")
+    if asked is None:
+        return
+    store.check_version(asked)
+    if match == "Exact":
+        if asked == 0:
+            raise Refused(422, "Invalid", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+        shelf = store.shelf(target.kind)
+        newest = shelf.ring[-1].version if shelf.ring else shelf.forgotten
+        if asked < max(newest, store.history_start):
+            raise expired("The provided resource version is too old: only the current one can be listed exactly")
+
+
+def _dry_run(text: str | None) -> bool:
+    if not text:
+        return False
+    if text != "All":
+        raise Refused(422, "Invalid", f'dryRun: Unsupported value: {text!r}: supported values: "All"')
+    return True

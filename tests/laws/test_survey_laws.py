@@ -106,7 +106,7 @@ def test_a_survey_agrees_with_single_questions_while_things_change(seed: int) ->
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**40))
 def test_a_snapshot_grown_by_changes_equals_one_made_at_once(seed: int) -> None:
-    objects, claims = cluster(seed)
+    objects, _ = cluster(seed)
     snapshot = Snapshot.empty()
     for kind, value in objects:
         snapshot = apply(snapshot, Put(kind, value))

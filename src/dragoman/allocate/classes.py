@@ -72,9 +72,9 @@ class Group:
             self._sorted = True
         return self._names
 
-    def load(self, name: str) -> None:
-        """Adds a node, many in a row."""
-        self._names.append(name)
+    def load(self, *names: str) -> None:
+        """Adds nodes, many in a row."""
+        self._names += names
         self._sorted = False
 
     def add(self, name: str) -> None:
@@ -93,27 +93,40 @@ class Partition:
     def __init__(self, attributes: Attributes) -> None:
         self.attributes = attributes
         self.groups: dict[Any, Group] = {}
-        self.of: dict[str, Group] = {}
+        self._of: dict[str, Group] | None = None
         self._by_base: dict[Interned, Interned] = {}
 
     def load(self, snapshot: Snapshot, wide: WideSight) -> None:
         """Places all nodes."""
-        nodes, of = snapshot.nodes, self.of
-        last_base, group = None, None
-        for name, view in snapshot.views.items():
-            if name not in nodes:
-                continue
-            if view.base is not last_base or wide.pools or view.rare:
-                group = self._group(self._key(nodes[name], view, wide))
-                last_base = view.base
-            assert group is not None
-            group.load(name)
-            of[name] = group
-        if len(of) < len(nodes):
+        nodes, views = snapshot.nodes, snapshot.views
+        by_base: dict[Interned, list[str]] = {}
+        for name, view in views.items():
+            names = by_base.get(view.base)
+            if names is None:
+                by_base[view.base] = [name]
+            else:
+                names.append(name)
+        for names in by_base.values():
+            view = views[names[0]]
+            if wide.pools or self._reads_any(view.rare):
+                for name in names:
+                    self._group(self._key(nodes[name], views[name], wide)).load(name)
+            else:
+                self._group(self._key(nodes[names[0]], view, wide)).load(*names)
+        if len(views) < len(nodes):
             for name, node in nodes.items():
-                if name not in of:
-                    group = of[name] = self._group(self._key(node, NOWHERE, wide))
-                    group.load(name)
+                if name not in views:
+                    self._group(self._key(node, NOWHERE, wide)).load(name)
+
+    @property
+    def of(self) -> dict[str, Group]:
+        """The group of each node."""
+        found = self._of
+        if found is None:
+            found = self._of = {}
+            for group in self.groups.values():
+                found.update(dict.fromkeys(group.names, group))
+        return found
 
     def place(self, snapshot: Snapshot, name: str, wide: WideSight) -> None:
         """Places one node anew."""
@@ -141,16 +154,19 @@ class Partition:
 
     def _key(self, node: Node, view: NodeView, wide: WideSight) -> tuple[Interned, Any]:
         seen = wide.of(node, view) if wide.pools else ()
-        if view.rare and (self.attributes is None or any(self._reads(name) for name in view.rare)):
+        if self._reads_any(view.rare):
             return (view.key(self.attributes), seen)
         key = self._by_base.get(view.base)
         if key is None:
             key = self._by_base[view.base] = view.key(self.attributes)
         return (key, seen)
 
-    def _reads(self, name: tuple[str, str]) -> bool:
+    def _reads_any(self, rare: frozenset[tuple[str, str]]) -> bool:
+        """Whether one of these attributes is read."""
         attributes = self.attributes
-        return attributes is None or name in attributes or (name[0], None) in attributes
+        if attributes is None:
+            return bool(rare)
+        return any(name in attributes or (name[0], None) in attributes for name in rare)
 
 
 class WideSight:

@@ -102,7 +102,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     nodes_by_pool: (driver, pool) -> node names (and "" for none) that its slices name -> how many slices do
     wide_pools: pools that more than one node can see: with slices without nodeName or for several nodes
     shapes: slice name -> what can be told apart in it (snapshot.views)
-    views: node name -> its own pools as far as they can be told apart; no entry: none
+    views: node -> its own pools as far as they can be told apart; no entry: no node or no pools
     wide_state: changes identity whenever a slice or holder of a wide pool changes
     recent: the last changes as (mark, nodes whose view or labels changed, None: many), newest last
     requested: node name -> resource -> nano-units asked for by its unfinished pods, "pods" being 1e9 each
@@ -242,8 +242,9 @@ class _Draft:
             return
         by_node, shapes, wide = self.map("slices_by_node"), self.map("shapes"), self.map("wide_pools")
         views, holders, rules = self.map("views"), self.map("holders"), self.read("taint_rules")
+        nodes = self.map("nodes")
         for node in self.touched:
-            names = by_node.get(node) if node else None
+            names = by_node.get(node) if node in nodes else None
             own = [shapes[name] for name in sorted(names)] if names is not None else []
             view = view_of([shape for shape in own if shape.pool not in wide], holders, rules)
             if view is not NOWHERE:

@@ -20,7 +20,7 @@ from dragoman.cel.environment import Environment
 from dragoman.cel.estimate import estimate
 from dragoman.cel.expression import Expression, compile_expression
 from dragoman.cel.faults import EvalError, NoSuchKey, Refused
-from dragoman.cel.meter import Meter
+from dragoman.cel.meter import Meter, Plan
 from dragoman.cel.reads import Path, paths_read
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.quantity import QUANTITY
@@ -352,8 +352,10 @@ class Selector:
 
 
 def _metered(compiled: Expression, within: Environment) -> Callable[[DeviceView], Value]:
+    plan = Plan(within)
+
     def run(view: DeviceView) -> Value:
-        return Meter(within, COST_MAX).run(compiled.tree, view)
+        return Meter(plan, COST_MAX).run(compiled.tree, view)
 
     return run
 

@@ -186,13 +186,13 @@ BY_STANDARD_OVERLOAD: Final[dict[str, CallCost]] = {
 """Looked at last: the language's own; all else costs 1."""
 
 
-def call_cost(function: str, overload: str, args: Values, result: Value) -> int:
-    """The cost of one call. overload is empty where the static types left several."""
-    found = (
+def cost_of(function: str, overload: str) -> CallCost:
+    """What counts the calls of a function. overload is empty where the static types left several."""
+    return (
         BY_OVERLOAD.get(overload)
         or (_pairwise(0) if overload.endswith("_sort") else None)
         or (_pairwise(1) if overload.endswith("_sortByAssociatedKeys") else None)
         or BY_FUNCTION.get(function)
         or BY_STANDARD_OVERLOAD.get(overload)
+        or _one
     )
-    return 1 if found is None else found(args, result)

@@ -11,17 +11,19 @@ from typing import Final
 
 from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, MapLit, Node, Select
 from dragoman.cel.compile import iterated, iterated_pairs, present, put_entry, select_optional, selected
-from dragoman.cel.cost import LIST_CREATE, MAP_CREATE, call_cost
+from dragoman.cel.cost import LIST_CREATE, MAP_CREATE, CallCost, cost_of
 from dragoman.cel.environment import Environment
 from dragoman.cel.faults import CostExceeded, EvalError, NoSuchOverload
 from dragoman.cel.functions import Overload, Run, dispatch
 from dragoman.cel.stdlib.operators import index
 from dragoman.cel.stdlib.optionals import index_optional
-from dragoman.cel.values import NONE, Optional, Value, equal
+from dragoman.cel.values import NONE, Optional, Uint, Value, equal
 
 _CONVERSIONS: Final = frozenset(
     ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
 )
+_PLAIN: Final = frozenset((bool, int, Uint, float, str))
+
 _ALL_ARGUMENTS_SINGLETONS: Final = frozenset(
     (
         "_+_",
@@ -83,19 +85,59 @@ class Scope:
         return Failed(EvalError(f"no such attribute(s): {name}"))
 
 
+class Plan:
+    """What is found out about the nodes of an expression once, for all its evaluations."""
+
+    __slots__ = ("costs", "environment", "free", "runs")
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.free: dict[Node, Value] = {}
+        """Constant literals and conversions of constants: their value, or _NOT_FREE."""
+        self.runs: dict[Node, Run | None] = {}
+        self.costs: dict[Node, CallCost] = {}
+
+    def run(self, node: Call) -> Run | None:
+        """What a call runs; None if nothing fits."""
+        if node not in self.runs:
+            overloads = self._overloads(node)
+            self.runs[node] = dispatch(overloads) if overloads else None
+        return self.runs[node]
+
+    def cost(self, node: Call) -> CallCost:
+        """What counts a call."""
+        found = self.costs.get(node)
+        if found is None:
+            overload = node.overloads[0] if len(node.overloads) == 1 else ""
+            found = self.costs[node] = cost_of(node.function, overload)
+        return found
+
+    def _overloads(self, node: Call) -> tuple[Overload, ...]:
+        return tuple(
+            overload
+            for overload in self.environment.functions.get(node.function, ())
+            if len(overload.args) == len(node.operands())
+            and overload.member == (node.target is not None)
+            and (not node.overloads or overload.id in node.overloads)
+        )
+
+
+_NOT_FREE: Final = object()
+
+
 class Meter:
     """One evaluation; `cost` is what it has cost so far. Raises CostExceeded beyond the limit."""
 
-    __slots__ = ("cost", "environment", "limit")
+    __slots__ = ("cost", "limit", "plan")
 
-    def __init__(self, environment: Environment, limit: int) -> None:
-        self.environment = environment
+    def __init__(self, plan: Plan, limit: int) -> None:
+        self.plan = plan
         self.limit = limit
         self.cost = 0
 
     def run(self, tree: Node, *values: Value) -> Value:
         """The value of an expression for the variables' values. Raises EvalError."""
-        found = self.value(tree, Scope(None, dict(zip(self.environment.variables, values, strict=True))))
+        found = self.value(tree, Scope(None, dict(zip(self.plan.environment.variables, values, strict=True))))
         if isinstance(found, Failed):
             raise found.error
         return found
@@ -107,22 +149,63 @@ class Meter:
 
     def value(self, node: Node, scope: Scope) -> Value:
         """A value or Failed."""
-        match node:
-            case Const():
-                return node.value
-            case Ident() | Select():
-                found = self.attribute(node, [], scope)
-                self.add(0 if isinstance(node, Select) and node.test_only else 1)
-                return found
-            case Call():
-                return self.call(node, scope)
-            case ListLit():
-                return self.list_literal(node, scope)
-            case MapLit():
-                return self.map_literal(node, scope)
-            case Fold():
-                return self.fold(node, scope)
+        kind = node.__class__
+        if kind is Const:
+            return node.value  # type: ignore[attr-defined]
+        if kind is Ident:
+            found = scope.get(node.name)  # type: ignore[attr-defined]
+            self.add(1)
+            return found
+        if kind is Select:
+            found = self.attribute(node, [], scope)
+            self.add(0 if node.test_only or _is_conditional(node) else 1)  # type: ignore[attr-defined]
+            return found
+        if kind is Fold:
+            return self.fold(node, scope)  # type: ignore[arg-type]
+        free = self.free(node)
+        if free is not _NOT_FREE:
+            return free
+        if kind is Call:
+            return self.call(node, scope)  # type: ignore[arg-type]
+        if kind is ListLit:
+            return self.list_literal(node, scope)  # type: ignore[arg-type]
+        if kind is MapLit:
+            return self.map_literal(node, scope)  # type: ignore[arg-type]
         return Failed(EvalError("unknown expression"))
+
+    def free(self, node: Node) -> Value:
+        """The value of a constant literal or of a conversion of a constant, which cost nothing; or _NOT_FREE."""
+        known = self.plan.free
+        if node in known:
+            return known[node]
+        found: Value = _NOT_FREE
+        if not isinstance(node, Const | Ident | Select | Fold):
+            found = self.constant(node)
+        known[node] = found
+        return found
+
+    def constant(self, node: Node) -> Value:
+        if isinstance(node, Const):
+            return node.value
+        if isinstance(node, ListLit) and not node.optional:
+            elements = [self.constant(element) for element in node.elements]
+            return _NOT_FREE if any(element is _NOT_FREE for element in elements) else tuple(elements)
+        if isinstance(node, MapLit) and not node.optional:
+            return self.constant_map(node)
+        if isinstance(node, Call) and node.function in _CONVERSIONS and len(node.args) == 1 and node.target is None:
+            value = self.constant(node.args[0])
+            found = value if value is _NOT_FREE else self.applied(node, [value])
+            return _NOT_FREE if isinstance(found, Failed) else found
+        return _NOT_FREE
+
+    def constant_map(self, node: MapLit) -> Value:
+        found: dict[Value, Value] = {}
+        for key_node, value_node in node.entries:
+            key, value = self.constant(key_node), self.constant(value_node)
+            if key is _NOT_FREE or value is _NOT_FREE:
+                return _NOT_FREE
+            put_entry(found, key, value, optional=False, offset=node.offset)
+        return found
 
     # ---- attributes: a variable or any value, followed by fields and indices
 
@@ -217,20 +300,22 @@ class Meter:
             return found is not False
         if node.target is not None and len(node.args) == 1 and function in ("or", "orValue"):
             return self.optional_or(node, scope)
-        folded = _folded(node)
-        if folded is not None:
-            return self.applied(node, [self.value(arg, scope) for arg in folded])
-        if function == "@in" and _is_set(node):
+        if function == "@in" and self.is_set(node):
             return self.membership(node, scope)
         return self.strict_call(node, scope)
 
     def membership(self, node: Call, scope: Scope) -> Value:
         """`in` with a constant list costs nothing, since it is a look-up in a set."""
-        among = _constant(node.args[1])
+        among = self.free(node.args[1])
         wanted = self.value(node.args[0], scope)
         if isinstance(wanted, Failed):
             return wanted
         return self.applied(node, [wanted, among])
+
+    def is_set(self, node: Call) -> bool:
+        """Whether the right side of `in` is a constant list of plain values."""
+        among = self.free(node.args[1]) if node.overloads == ("in_list",) else _NOT_FREE
+        return among.__class__ is tuple and all(element.__class__ in _PLAIN for element in among)
 
     def strict_call(self, node: Call, scope: Scope) -> Value:
         operands = node.operands()
@@ -247,14 +332,8 @@ class Meter:
             assert failed is not None
             return failed
         result = failed if failed is not None else self.applied(node, values)
-        self.add(self.charge(node, values, result))
+        self.add(self.plan.cost(node)(values, result))
         return result
-
-    def charge(self, node: Call, values: list[Value], result: Value) -> int:
-        overload = node.overloads[0] if len(node.overloads) == 1 else ""
-        if node.function in ("_==_", "_!=_"):
-            overload = "equals" if node.function == "_==_" else "not_equals"
-        return call_cost(node.function, overload, values, result)
 
     def evaluates_all(self, node: Call, count: int) -> bool:
         if count > 2:
@@ -264,29 +343,15 @@ class Meter:
         return len(node.overloads) == 1 and node.overloads[0] not in _ONE_BY_ONE
 
     def applied(self, node: Call, values: list[Value]) -> Value:
-        if node.function == "_==_":
-            run: Run = equal
-        else:
-            overloads = self.overloads(node, len(values))
-            if not overloads:
-                return Failed(NoSuchOverload(offset=node.offset))
-            run = dispatch(overloads)
+        run = equal if node.function == "_==_" else self.plan.run(node)
+        if run is None:
+            return Failed(NoSuchOverload(offset=node.offset))
         try:
             return run(*values)
         except EvalError as error:
             if error.offset < 0:
                 error.offset = node.offset
             return Failed(error)
-
-    def overloads(self, node: Call, count: int) -> tuple[Overload, ...]:
-        is_member = node.target is not None
-        return tuple(
-            overload
-            for overload in self.environment.functions.get(node.function, ())
-            if len(overload.args) == count
-            and overload.member == is_member
-            and (not node.overloads or overload.id in node.overloads)
-        )
 
     def chain(self, node: Call, scope: Scope, *, stop: bool) -> Value:
         failed: Failed | None = None
@@ -330,8 +395,7 @@ class Meter:
                 break
             elif value.present:
                 found.append(value.value)
-        if _constant(node) is None:
-            self.add(LIST_CREATE)
+        self.add(LIST_CREATE)
         return outcome if outcome is not None else tuple(found)
 
     def map_literal(self, node: MapLit, scope: Scope) -> Value:
@@ -348,8 +412,7 @@ class Meter:
             except EvalError as error:
                 outcome = Failed(error)
                 break
-        if not _is_constant_map(node):
-            self.add(MAP_CREATE)
+        self.add(MAP_CREATE)
         return outcome
 
     def fold(self, node: Fold, scope: Scope) -> Value:
@@ -398,49 +461,3 @@ def _is_conditional(node: Node) -> bool:
     while (operand := _operand(node)) is not None:
         node = operand
     return isinstance(node, Call) and node.function == "_?_:_"
-
-
-def _constant(node: Node) -> Value:
-    """The value of a constant list, or None."""
-    if isinstance(node, ListLit) and not node.optional and all(_is_constant(element) for element in node.elements):
-        return tuple(_literal(element) for element in node.elements)
-    return None
-
-
-def _literal(node: Node) -> Value:
-    if isinstance(node, Const):
-        return node.value
-    return _constant(node)
-
-
-def _is_constant(node: Node) -> bool:
-    if isinstance(node, Const):
-        return True
-    if isinstance(node, MapLit):
-        return _is_constant_map(node)
-    if isinstance(node, Call):
-        return _folded(node) is not None
-    return isinstance(node, ListLit) and _constant(node) is not None
-
-
-def _is_constant_map(node: MapLit) -> bool:
-    return not node.optional and all(_is_constant(key) and _is_constant(value) for key, value in node.entries)
-
-
-def _folded(node: Call) -> list[Node] | None:
-    """The argument of a conversion of a constant, which is converted once and then free."""
-    if node.function in _CONVERSIONS and len(node.args) == 1 and node.target is None and _is_constant(node.args[0]):
-        return node.args
-    return None
-
-
-def _is_set(node: Call) -> bool:
-    if node.overloads != ("in_list",):
-        return False
-    among = node.args[1]
-    if not isinstance(among, ListLit) or not _is_constant(among):
-        return False
-    return all(
-        isinstance(element, Const) and element.value.__class__ is not bytes and element.value is not None
-        for element in among.elements
-    )

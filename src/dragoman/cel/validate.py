@@ -5,7 +5,7 @@ The validators that Kubernetes switches on, with cel-go's texts. Runs on a tree 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from dragoman.cel import types as t
@@ -17,7 +17,7 @@ from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
 from dragoman.cel.types import Type
 from dragoman.cel.walk import children, nodes
 
-_LITERALS: Final = {"duration": parse_duration, "timestamp": parse_timestamp, "matches": re2_compiled}
+_LITERALS: Final[dict[str, Callable[[str], object]]] = {"duration": parse_duration, "timestamp": parse_timestamp, "matches": re2_compiled}
 
 _CLAUSES: Final[dict[str, tuple[frozenset[str], str]]] = {
     "s": (

@@ -154,8 +154,7 @@ def equal(one: Value, two: Value) -> bool:
             return bool(one.name == two.name)
         return bool(one == two)
     if kind in NUMBERS and two.__class__ in NUMBERS:
-        numbers: tuple[float, float] = (one, two)
-        return compare_numbers(*numbers) == 0
+        return compare_numbers(one, two) == 0  # type: ignore[arg-type]
     if one is None or two is None:
         return False
     if kind in STRICT_EQUALITY:

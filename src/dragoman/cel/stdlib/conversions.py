@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 import re2
@@ -146,8 +147,9 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
+@lru_cache(maxsize=1024)
 def re2_compiled(pattern: str) -> Any:
-    """The compiled pattern; re2 keeps recent ones. Raises EvalError."""
+    """The compiled pattern, cached. Raises EvalError."""
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as error:

@@ -38,7 +38,10 @@ class Patch(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete an object; `ref.uid` and `resource_version` are preconditions where set."""
+    """Delete an object; `ref.uid` and `resource_version` are preconditions where set.
+
+    An empty `ref.name` means all objects of the kind in that namespace.
+    """
 
     ref: Ref
     resource_version: str = ""

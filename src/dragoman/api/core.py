@@ -230,6 +230,7 @@ class NamespaceStatus(Value, frozen=True):
     """phase Active or Terminating."""
 
     phase: str = ""
+    conditions: tuple[Condition, ...] = ()
 
 
 class Namespace(Value, frozen=True):

@@ -7,6 +7,7 @@ came, and the one who decided looks again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, assert_never
 
 import msgspec
@@ -135,6 +136,8 @@ class Committer:
 
     async def _patch(self, effect: Patch) -> Object:
         ref = effect.ref
+        if effect.subresource == "finalize":
+            return await self._finalize(effect)
         guards = {"uid": ref.uid, "resourceVersion": effect.resource_version}
         guards = {field: value for field, value in guards.items() if value}
         patch: Any = effect.patch
@@ -163,8 +166,21 @@ class Committer:
                 raise Stale(str(error)) from None
             raise
 
+    async def _finalize(self, effect: Patch) -> Object:
+        """A namespace's spec.finalizers, which the API takes by PUT only (and it reads nothing else of it)."""
+        ref, kind = effect.ref, kind_of(effect.ref.kind)
+        found = await self.client.get(kind, ref.name)
+        if ref.uid and found["metadata"]["uid"] != ref.uid:
+            raise Stale(f"{ref} is another one now")
+        body = {**found, "spec": {**found.get("spec", {}), **effect.patch["spec"]}}
+        return await self.client.replace(kind, body, subresource="finalize")
+
     async def _delete(self, effect: Delete) -> None:
         ref = effect.ref
+        if not ref.name:
+            with suppress(NotFound):  # a server without that kind has nothing of it
+                await self.client.delete_collection(kind_of(ref.kind), ref.namespace)
+            return
         try:
             await self.client.delete(
                 kind_of(ref.kind),

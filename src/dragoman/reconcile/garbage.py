@@ -1,0 +1,148 @@
+"""What must go because its owners are gone or going? Owner references, in background, foreground or orphaning.
+
+Never believes its own picture alone: an owner that is not there is asked for before anything is deleted, and kinds
+that cannot be asked for count as there. Source: the API's OwnerReference and DeleteOptions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from dragoman.api.kinds import BY_NAME
+from dragoman.api.meta import OwnerReference, Ref
+from dragoman.effects import Delete, Effect, Patch
+from dragoman.reconcile.ownership import Owned
+from dragoman.reconcile.step import NOTHING, Step, World
+from dragoman.snapshot.change import Change, Put
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+
+State = Literal["there", "gone", "waiting"]
+
+
+def keys(change: Change, before: World, after: World) -> list[str]:
+    """Uids of the objects to look at after a change."""
+    if isinstance(change, Put):
+        return _after_put(change, before, after)
+    gone = before.ownership.find(change.kind, change.namespace, change.name)
+    if gone is None or gone.ref.uid in after.ownership.by_uid:
+        return []
+    return [*_waiting_owners(gone, after), *after.ownership.dependents.get(gone.ref.uid, ())]
+
+
+def _after_put(change: Put, before: World, after: World) -> list[str]:
+    uid = change.object.metadata.uid
+    new, old = after.ownership.by_uid.get(uid), before.ownership.by_uid.get(uid)
+    if new is None:
+        return []
+    found: list[str] = []
+    held = FOREGROUND in new.finalizers or ORPHAN in new.finalizers
+    if (new.owners and (old is None or old.owners != new.owners)) or (new.deleting and held):
+        found.append(uid)
+    if new.deleting and FOREGROUND in new.finalizers:
+        found += after.ownership.dependents.get(uid, ())
+    if old is not None and old.owners != new.owners:
+        found += _waiting_owners(old, after)
+    name = (change.kind, change.object.metadata.namespace, change.object.metadata.name)
+    replaced = before.ownership.by_name.get(name)
+    if replaced is not None and replaced != uid:  # deleted and made anew between two looks
+        found += after.ownership.dependents.get(replaced, ())
+    return found
+
+
+def _waiting_owners(item: Owned, after: World) -> list[str]:
+    return [o.uid for o in item.owners if (owner := after.ownership.by_uid.get(o.uid)) is not None and owner.deleting]
+
+
+def sync(world: World, uid: str) -> Step:
+    """What to do about one object."""
+    item = world.ownership.by_uid.get(uid)
+    if item is None:
+        return NOTHING
+    if item.deleting:
+        if ORPHAN in item.finalizers:
+            return Step(tuple(_orphan(world, item)))
+        if FOREGROUND in item.finalizers:
+            return _finish_foreground(world, item)
+        return NOTHING
+    if not item.owners:
+        return NOTHING
+    states: dict[str, State] = {}
+    asks: list[Ref] = []
+    for owner in item.owners:
+        state = _state(world, item, owner)
+        if isinstance(state, Ref):
+            asks.append(state)
+        else:
+            states[owner.uid] = state
+    if asks:
+        return Step(asks=tuple(asks))
+    going = [o for o in item.owners if states[o.uid] != "there"]
+    if not going:
+        return NOTHING
+    if len(going) < len(item.owners):
+        return Step((_without(item, {o.uid for o in going}),))
+    return Step((_collect(world, item, states),))
+
+
+def _state(world: World, item: Owned, owner: OwnerReference) -> State | Ref:
+    """Whether an owner is there; a Ref when only the API can tell."""
+    known = world.ownership.by_uid.get(owner.uid)
+    if known is not None:
+        if known.ref.namespace not in ("", item.ref.namespace):
+            return "gone"  # owners of other namespaces do not exist for it
+        return "waiting" if known.deleting and FOREGROUND in known.finalizers else "there"
+    kind = BY_NAME.get(owner.kind)
+    if kind is None or owner.api_version.rpartition("/")[0] != kind.group:
+        return "there"  # a kind that we cannot look up
+    if kind.namespaced and not item.ref.namespace:
+        return "there"  # a cluster-scoped object with a namespaced owner: nobody can tell which
+    if owner.uid in world.gone:
+        return "gone"
+    ref = Ref(kind.kind, item.ref.namespace if kind.namespaced else "", owner.name)
+    if ref not in world.answers:
+        return ref
+    return "there" if world.answers[ref] == owner.uid else "gone"
+
+
+def _collect(world: World, item: Owned, states: dict[str, State]) -> Delete:
+    propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
+    if ORPHAN in item.finalizers:
+        propagation = "Orphan"
+    elif FOREGROUND in item.finalizers or (
+        "waiting" in states.values() and world.ownership.dependents.get(item.ref.uid)
+    ):
+        propagation = "Foreground"
+    return Delete(item.ref, resource_version=item.resource_version, propagation=propagation)
+
+
+def _finish_foreground(world: World, item: Owned) -> Step:
+    """The owner goes once nothing that blocks it is left."""
+    blocking = [
+        dependent
+        for dependent in world.ownership.owned(item.ref.uid)
+        if any(o.uid == item.ref.uid and o.block_owner_deletion for o in dependent.owners)
+    ]
+    return NOTHING if blocking else Step((_unheld(item, FOREGROUND),))
+
+
+def _orphan(world: World, item: Owned) -> list[Effect]:
+    uid = item.ref.uid
+    return [
+        *(_without(dependent, {uid}) for dependent in world.ownership.owned(uid)),
+        _unheld(item, ORPHAN),
+    ]
+
+
+def _without(item: Owned, uids: set[str]) -> Patch:
+    rest: list[Any] = [msgspec.to_builtins(o) for o in item.owners if o.uid not in uids]
+    patch = {"metadata": {"ownerReferences": rest or None}}
+    return Patch(item.ref, patch, resource_version=item.resource_version)
+
+
+def _unheld(item: Owned, finalizer: str) -> Patch:
+    rest = [other for other in item.finalizers if other != finalizer]
+    return Patch(item.ref, {"metadata": {"finalizers": rest or None}}, resource_version=item.resource_version)

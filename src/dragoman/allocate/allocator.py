@@ -68,7 +68,7 @@ OPTIONS = Options()
 class NodeClass(msgspec.Struct, frozen=True, eq=False):
     """Nodes that are alike for these claims, sorted by name. fits: whether they can have devices there.
 
-    refusals: why not; its facts are those of one of the nodes. `allocation_on(node, share_id)` gives a node's own
+    refusals: why not; its facts are those of the first node of the class. `allocation_on(node, share_id)` gives a node's own
     results. Valid as long as the Memory has not followed another snapshot: `nodes` is its list, not a copy.
     """
 
@@ -162,8 +162,9 @@ class _Surveyor:
         answer = self.decider.decide(unit)
         wide = self.snapshot.wide_state
         if isinstance(answer, Refusals):
-            return Outcome((), (), (), answer, answer.steps, wide)
+            return Outcome(node, (), (), (), answer, answer.steps, wide)
         return Outcome(
+            node,
             tuple(tuple(wants) for wants in answer.chosen),
             tuple(tuple((want, candidate.offer.position) for want, candidate in picks) for picks in answer.picks),
             chosen_of(unit, answer),

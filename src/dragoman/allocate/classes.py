@@ -42,8 +42,11 @@ class Shape(NamedTuple):
 class Outcome(NamedTuple):
     """What was found for a class. picks: for each claim (want, position among the node's devices).
 
+    node: for which it was found; a refusal's facts are those of the first of the class.
     wide: the state of pools that several nodes see, if the class sees one.
     """
+
+    node: str
 
     chosen: tuple[tuple[Want, ...], ...]
     picks: tuple[tuple[tuple[Want, int], ...], ...]
@@ -267,7 +270,7 @@ class Memory:
         found = self._outcomes.get((key, group.key))
         if found is None or (group.sees_wide and found.wide is not snapshot.wide_state):
             return None
-        return found
+        return found if found.refusals is None or found.node == group.names[0] else None
 
     def keep_outcome(self, key: Any, group: Group, outcome: Outcome) -> None:
         """Remembers an outcome."""

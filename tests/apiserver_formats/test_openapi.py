@@ -103,3 +103,18 @@ def test_a_new_kind_is_a_line_in_the_table_and_changes_only_its_group():
     found = openapi.document("apis/example.com/v1", more)
     assert found is not None
     assert "/apis/example.com/v1/namespaces/{namespace}/things/{name}" in msgspec.json.decode(found.body)["paths"]
+
+
+def test_texts_are_of_fields_that_exist_and_of_all_of_our_group():
+    from dragoman.apiserver.openapi_texts import _TEXTS
+    from dragoman.apiserver.shape import definitions
+
+    fields: dict[str, set[str]] = {}
+    for name, schema in definitions().items():
+        *_, group, _, kind = name.split(".")
+        fields.setdefault(f"{group}.{kind}", {""}).update(schema.get("properties", ()))
+    assert {name: set(texts) - fields[name] for name, texts in _TEXTS.items() if set(texts) - fields[name]} == {}
+    shared = {"", "apiVersion", "kind", "metadata", "items"}
+    ours = {name: members - shared for name, members in fields.items() if name.startswith("resource.")}
+    missing = {name: members - set(_TEXTS.get(name, ())) for name, members in ours.items()}
+    assert {name: members for name, members in missing.items() if members} == {}

@@ -19,7 +19,7 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.api.kinds import KINDS, Kind
-from dragoman.apiserver.openapi_texts import describe
+from dragoman.apiserver.openapi_texts import describe, digest
 from dragoman.apiserver.shape import definition_names, definitions
 
 _SCHEMAS = "#/components/schemas/"
@@ -104,12 +104,12 @@ def _paths(kinds: tuple[Kind, ...]) -> dict[str, tuple[str, str]]:
 @cache
 def _facts_hash() -> bytes:
     packed = files("dragoman.apiserver.facts").joinpath("schemas.json.gz").read_bytes()
-    return hashlib.sha256(packed).digest()
+    return hashlib.sha256(packed + digest()).digest()
 
 
 @lru_cache(256)
 def _hash_of(path: str, kinds: tuple[Kind, ...]) -> str:
-    """Known without making the document: it depends on facts, kinds and this release only."""
+    """Known without making the document: it depends on facts, texts, kinds and this release only."""
     group, version = _paths(kinds)[path]
     ours = [kind for kind in kinds if kind.group == group and version in kind.versions]
     text = msgspec.json.encode((__version__, group, version, ours))

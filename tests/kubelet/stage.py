@@ -38,6 +38,7 @@ class Stage:
         registry.bootstrap()
         self.api = InProcessClient(registry)
         self.client: Client = self.api
+        self.agents: dict[str, NodeAgent] = {}
         self._running: dict[Any, asyncio.Task[None]] = {}
 
     # ---- actors
@@ -57,6 +58,7 @@ class Stage:
         )
         self._start(agent, agent.run())
         await self._or_broken(agent, agent.started.wait())
+        self.agents[node] = agent
         return agent
 
     def plugin(self, node: str = "n1", driver: Driver | None = None, **options: Any) -> Plugin:
@@ -70,12 +72,20 @@ class Stage:
         """Started, and its slices published."""
         self._start(plugin, plugin.run())
         await self._or_broken(plugin, plugin.publisher.published.wait())
+        for agent in self.agents.values():
+            agent.host.beat()
         return plugin
 
     async def driver(self, node: str = "n1", driver: Driver | None = None, **options: Any) -> Plugin:
         """A plugin that is registered with the node's agent."""
         plugin = await self.run_plugin(self.plugin(node, driver, **options))
         await self._or_broken(plugin, plugin.registered.wait())
+        return plugin
+
+    async def attached(self, agent: NodeAgent, driver: Driver | None = None, **options: Any) -> Plugin:
+        """A running plugin that the agent calls without sockets."""
+        plugin = await self.run_plugin(self.plugin(agent.node_name, driver, sockets=False, **options))
+        agent.attach(plugin)
         return plugin
 
     async def stop(self, actor: Any) -> None:
@@ -105,7 +115,9 @@ class Stage:
 
     # ---- the cluster
 
-    async def until(self, holds: Callable[[], Awaitable[Any]], within_s: float = DEADLINE_S) -> Any:
+    async def until(
+        self, holds: Callable[[], Awaitable[Any]], within_s: float = DEADLINE_S, step_s: float = 0.005
+    ) -> Any:
         """What `holds` says once it says something true."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
@@ -114,7 +126,7 @@ class Stage:
             if answer:
                 return answer
             assert loop.time() < deadline, f"it never came true; last answer: {answer!r}"
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(step_s)
 
     async def pod(self, name: str, *, node: str = "n1", claims: dict[str, str] | None = None, **spec: Any) -> Object:
         """A bound pod. claims: entry -> claim name; its one container names all of them unless `containers` is given."""

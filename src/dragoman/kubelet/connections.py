@@ -184,8 +184,9 @@ class DirectConnection:
     async def watch(self, changed: Callable[[], None]) -> None:
         """Follow the plugin's starts and stops."""
         while True:
-            await self._plugin.running_changed()
+            turned = self._plugin.running_changed()
             changed()
+            await turned
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Prepared:
         """See Connection."""

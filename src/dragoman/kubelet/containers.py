@@ -181,8 +181,9 @@ def _resource(pod: Pod, container: Container, reference: Any) -> str:
     amount = getattr(target.resources, where, {}).get(resource) if where in ("limits", "requests") else None
     if amount is None:
         return "0"
-    divisor = codec.decode(Quantity, reference.get("divisor") or "1")
-    return str(-(-amount.nanos // max(divisor.nanos, 1)))
+    # The API server fills an absent divisor in as 0, which means 1.
+    divisor = codec.decode(Quantity, reference.get("divisor") or "0").nanos or 10**9
+    return str(-(-amount.nanos // divisor))
 
 
 def _shown(kind: str, name: str, key: str, value: str) -> str:

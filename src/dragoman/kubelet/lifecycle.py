@@ -254,6 +254,8 @@ class PodWorker:
         self._event("Normal", "Pulled", f'Container image "{container.image}" already present on machine', name)
         self._event("Normal", "Created", "Container created", name)
         self._event("Normal", "Started", "Container started", name)
+        if not run.is_running(node.clock.now()):
+            delays.append(0.0)
         return run
 
     def _attempts_before(self, name: str) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -193,9 +193,9 @@ class Plugin:
         """Whether it serves calls."""
         return self._tasks is not None
 
-    async def running_changed(self) -> None:
-        """Wait until it starts or stops serving."""
-        await self._turned.wait()
+    def running_changed(self) -> Awaitable[Any]:
+        """What ends when it next starts or stops serving."""
+        return self._turned.wait()
 
     def _turn_to(self, tasks: Tasks | None) -> None:
         self._tasks = tasks

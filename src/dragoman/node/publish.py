@@ -96,6 +96,9 @@ class Publisher:
     async def run(self) -> None:
         """Publish for ever."""
         await self.routes.informer.synced()
+        # What an earlier run knew may have changed while nobody listened.
+        self._stored.clear()
+        self._kept.clear()
         leave = self.routes.subscribe(route_of(self._scope.driver, self._scope.node_name), self._receive)
         failures = 0
         try:

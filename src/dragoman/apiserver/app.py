@@ -77,7 +77,7 @@ class App:
         user = self.whose(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
             raise Refused(401, "Unauthorized", "Unauthorized")
-        request.user = user
+        request.user = _impersonated(request, user)
         if request.method not in ("GET", "HEAD"):
             request.body = await _body(receive)
         reply = self.handlers.respond(request)
@@ -92,6 +92,16 @@ class App:
         if request.path.startswith("/readyz") and not self.ready:
             return Reply(503, b"not ready", b"text/plain")
         return Reply(200, b"ok", b"text/plain; charset=utf-8")
+
+
+def _impersonated(request: Request, user: User) -> User:
+    """Who the client asks to be taken for (kubectl --as); every user here may do so, since all may do everything."""
+    name = request.headers.get("impersonate-user")
+    if not name:
+        return user
+    groups = request.headers.get("impersonate-group", "")
+    listed = [group.strip() for group in groups.split(",") if group.strip()]
+    return User(name, (*listed, "system:authenticated"), request.headers.get("impersonate-uid", ""))
 
 
 async def _body(receive: Receive) -> bytes:

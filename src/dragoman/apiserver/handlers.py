@@ -236,7 +236,7 @@ class Handlers:
 
     def _checked(self, request: Request, target: Target, body: Object) -> tuple[Write, list[str]]:
         write = write_of(request, target)
-        return write, unknown_fields(target, body, write)
+        return write, unknown_fields(target, body, write, request.body)
 
     def _patch(self, request: Request, target: Target) -> Reply:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()

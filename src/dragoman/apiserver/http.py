@@ -52,7 +52,10 @@ def parse(method: str, raw_path: bytes, raw_query: bytes, raw_headers: list[tupl
     if raw_query:
         for key, value in parse_qsl(raw_query.decode("latin-1"), keep_blank_values=True):
             query.setdefault(key, value)
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw_headers}
+    headers: dict[str, str] = {}
+    for name, value in raw_headers:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return Request(method, path, query, headers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.apiserver import schema
 from dragoman.apiserver.http import Request
-from dragoman.apiserver.negotiate import decode
+from dragoman.apiserver.negotiate import decode, duplicate_fields
 from dragoman.apiserver.request import DeleteWish, Validation, Write
 from dragoman.apiserver.status import Object, Refused, bad_request, expired
 from dragoman.apiserver.store import Store
@@ -40,14 +40,19 @@ def write_of(request: Request, target: Target) -> Write:
     )
 
 
-def unknown_fields(target: Target, body: Object, write: Write) -> list[str]:
-    """Unknown fields: refused under Strict, returned as warnings under Warn. Wrong types are always refused."""
+def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"") -> list[str]:
+    """Unknown fields: refused under Strict, returned as warnings under Warn. Wrong types are always refused.
+
+    raw: the JSON that was sent, searched for duplicate fields under Strict.
+    """
     try:
         unknown = schema.strict_errors((target.kind.group, target.version, target.kind.kind), body)
     except Invalid as wrong:
         raise bad_request(
             f"{target.kind.kind} in version {target.version!r} cannot be handled as a {target.kind.kind}: {wrong}"
         ) from wrong
+    if raw and write.validation == "Strict":
+        unknown = [*(f'duplicate field "{path}"' for path in duplicate_fields(raw)), *unknown]
     if unknown and write.validation == "Strict":
         raise bad_request(
             f"{target.kind.kind} in version {target.version!r} cannot be handled as a {target.kind.kind}: "

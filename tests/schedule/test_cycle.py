@@ -46,9 +46,7 @@ def decided(snapshot: Snapshot, name: str = "p", using: Context | None = None) -
 
 
 def follow(snapshot: Snapshot, decision: Decision, using: Context) -> Snapshot:
-    after = apply_all(snapshot, decision.assumed)
-    using.memory.alike.follow(snapshot, decision.assumed, after)
-    return after
+    return apply_all(snapshot, decision.assumed)
 
 
 def devices(decision: Decision) -> list[str]:

@@ -125,7 +125,6 @@ class Scheduler:
     # ---- changes
 
     def _changed(self, changes: Sequence[Change], before: Snapshot, after: Snapshot) -> None:
-        self._context.memory.alike.follow(before, changes, after)
         found: dict[Topic, None] = {}
         for change in changes:
             found |= dict.fromkeys(topics(before, change))

@@ -1,13 +1,14 @@
 """Which nodes can node checks and scores not tell apart? Groups of them, kept as changes come in.
 
 A decision then costs what the number of groups is, not that of nodes. This is a memory beside the snapshot: it
-follows one line of snapshots and starts anew when shown another, so that it can be slow but never wrong. Never
-judges a node, never looks at devices.
+catches up by what snapshots tell of their last steps, and starts anew when it has lost the line, so that it can be
+slow but never wrong. Never judges a node, never looks at devices.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,12 @@ from immutables import Map
 
 from dragoman.api.core import Node
 from dragoman.schedule.filter import Sight
-from dragoman.snapshot.change import Change, Gone, Put, Snapshot
+from dragoman.snapshot.change import Snapshot
 from dragoman.values.quantity import Quantity
 
 MAX_SIGHTS = 32
+FEW = 16
+"""A search among sorted names costs about as much as looking at so many."""
 _NOTHING: Map[str, int] = Map()
 
 
@@ -45,13 +48,14 @@ class NodeGroup:
             heapq.heappop(self._heap)
         return self._heap[0]
 
-    def first_of(self, names: Sequence[str]) -> str | None:
-        """The smallest member among sorted names; None if there is none."""
+    def first_of(self, names: Sequence[str], before: str = "") -> str | None:
+        """The smallest member among sorted names (that sorts before `before`, if given); None if there is none."""
         members = self.members
-        if len(names) > 2 * len(members):
-            wanted = members.intersection(names)
-            return min(wanted) if wanted else None
+        if len(members) * FEW < len(names):
+            return min((name for name in members if (not before or name < before) and _has(names, name)), default=None)
         for name in names:
+            if before and name >= before:
+                return None
             if name in members:
                 return name
         return None
@@ -62,6 +66,11 @@ class NodeGroup:
         heapq.heappush(self._heap, name)
         if len(self._heap) > 2 * len(self.members) + 64:
             self._heap = sorted(self.members)
+
+
+def _has(names: Sequence[str], name: str) -> bool:
+    place = bisect_left(names, name)
+    return place < len(names) and names[place] == name
 
 
 def lone(node: Node, used: Map[str, int]) -> NodeGroup:
@@ -103,28 +112,14 @@ class Alike:
     """The groups of all nodes, for each sight that was asked for."""
 
     def __init__(self) -> None:
-        self._seen: Snapshot | None = None
+        self._mark: object = None
         self._partitions: dict[Sight, _Partition] = {}
         self._bodies: dict[Any, int] = {}
         self._body_of: dict[str, tuple[Node, int]] = {}
 
-    def follow(self, before: Snapshot, changes: Iterable[Change], after: Snapshot) -> None:
-        """Tells that `after` is `before` with these changes. Without it the next question starts anew."""
-        if self._seen is not before:
-            return
-        self._seen = after
-        names: dict[str, None] = {}
-        for change in changes:
-            for name in _touched(before, change):
-                names[name] = None
-        for name in names:
-            self._place(after, name)
-
     def groups(self, snapshot: Snapshot, sight: Sight) -> Iterable[NodeGroup]:
         """Groups of nodes that are alike for pods with that sight."""
-        if self._seen is not snapshot:
-            self.__init__()  # type: ignore[misc]
-            self._seen = snapshot
+        self._follow(snapshot)
         partition = self._partitions.pop(sight, None)
         if partition is None:
             if len(self._partitions) >= MAX_SIGHTS:
@@ -134,6 +129,27 @@ class Alike:
                 partition.place(name, node, self._body(name, node), snapshot.requested.get(name, _NOTHING))
         self._partitions[sight] = partition
         return partition.groups.values()
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        """Catches up with a snapshot, by the steps it remembers since the one seen last."""
+        names: set[str] = set()
+        for step in reversed(snapshot.recent):
+            if step.mark is self._mark:
+                break
+            if step.loads is None:
+                self._forget()
+                break
+            names |= step.loads
+        else:
+            self._forget()
+        self._mark = snapshot.recent[-1].mark
+        for name in names if self._partitions else ():
+            self._place(snapshot, name)
+
+    def _forget(self) -> None:
+        self._partitions.clear()
+        self._bodies.clear()
+        self._body_of.clear()
 
     def _place(self, snapshot: Snapshot, name: str) -> None:
         node = snapshot.nodes.get(name)
@@ -154,18 +170,3 @@ class Alike:
         body = self._bodies.setdefault(key, len(self._bodies))
         self._body_of[name] = (node, body)
         return body
-
-
-def _touched(before: Snapshot, change: Change) -> tuple[str, ...]:
-    if change.kind == "Node":
-        return (change.name if isinstance(change, Gone) else change.object.metadata.name,)
-    if change.kind != "Pod":
-        return ()
-    if isinstance(change, Put):
-        meta = change.object.metadata
-        key, new = (meta.namespace, meta.name), change.object.spec.node_name
-    else:
-        key, new = (change.namespace, change.name), ""
-    old = before.pods.get(key)
-    was = old.spec.node_name if old is not None else ""
-    return tuple(name for name in dict.fromkeys((was, new)) if name)

@@ -38,7 +38,6 @@ class _Trial:
         self.outcomes.append(outcome)
         if outcome.placement is not None:
             after = apply_all(self.snapshot, outcome.assumed)
-            self.memory.alike.follow(self.snapshot, outcome.assumed, after)
             self.snapshot = after
 
     def places(self) -> list[tuple[Pod, str]]:

@@ -14,6 +14,7 @@ import msgspec
 from immutables import Map
 
 from dragoman.allocate.allocator import OPTIONS, NodeClass, Options, survey
+from dragoman.allocate.allocator import Memory as DeviceMemory
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult, ResourceClaim
@@ -60,6 +61,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.alike = Alike()
+        self.devices = DeviceMemory()
         self._verdicts: dict[bytes, dict[NodeGroup, _Verdict]] = {}
 
     def verdicts(self, shape: bytes, groups: int) -> dict[NodeGroup, _Verdict]:
@@ -145,7 +147,7 @@ def _see(search: _Search, memory: Memory, *, whole: bool) -> _Seen | NoPlace:
     seen = _Seen([], [], False)
     for served in dict.fromkeys(verdict.served for _, verdict in fitting):
         some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
-        answer = _with_devices(search, served, some, whole=whole)
+        answer = _with_devices(search, served, some, memory, whole=whole)
         if isinstance(answer, Refusals):
             return NoPlace(tuple(answer.reasons), gave_up=answer.gave_up)
         seen = _Seen(seen.options + answer.options, seen.refused + answer.refused, seen.gave_up or answer.gave_up)
@@ -231,7 +233,12 @@ def _why_pinned(search: _Search, other: str) -> NodeReason:
 
 
 def _with_devices(
-    search: _Search, served: tuple[str, ...], some: list[tuple[NodeGroup, _Verdict]], *, whole: bool
+    search: _Search,
+    served: tuple[str, ...],
+    some: list[tuple[NodeGroup, _Verdict]],
+    memory: Memory,
+    *,
+    whole: bool,
 ) -> _Seen | Refusals:
     """Groups that pass node checks, seen with devices. served: resources that devices provide there."""
     wish = search.wish
@@ -246,14 +253,11 @@ def _with_devices(
     nodes = None
     if 2 * many < len(search.snapshot.nodes):
         nodes = sorted(name for group, _ in some for name in group.members)
-    answer = survey(search.snapshot, claims, search.options, nodes=nodes)
+    answer = survey(search.snapshot, claims, search.options, nodes=nodes, memory=memory.devices)
     if isinstance(answer, Refusals):
         return answer
-    options: list[_Option] = []
-    for devices in answer.classes:
-        if devices.fits:
-            liked = alternative_score([chosen.index for chosen in devices.chosen])
-            options += _options(devices, liked, some, special)
+    fitting = [devices for devices in answer.classes if devices.fits]
+    options = _options(fitting, some, special)
     if options and not whole:
         return _Seen(options, [], False)
     allowed = frozenset(name for group, _ in some for name in group.members)
@@ -262,12 +266,42 @@ def _with_devices(
 
 
 def _options(
-    devices: NodeClass, liked: int, some: list[tuple[NodeGroup, _Verdict]], special: Special | None
-) -> Iterable[_Option]:
-    for group, verdict in some:
-        name = group.first_of(devices.nodes)
-        if name is not None:
-            yield _Option(verdict.raw._replace(devices=liked), name, devices, special)
+    classes: list[NodeClass], some: list[tuple[NodeGroup, _Verdict]], special: Special | None
+) -> list[_Option]:
+    """Every way to fit that may be the best one."""
+    if not any(devices.chosen for devices in classes) and all(_only_room(verdict.raw) for _, verdict in some):
+        return _best_rooms(classes, some, special)
+    found = []
+    for devices in classes:
+        liked = alternative_score([chosen.index for chosen in devices.chosen])
+        for group, verdict in some:
+            name = group.first_of(devices.nodes)
+            if name is not None:
+                found.append(_Option(verdict.raw._replace(devices=liked), name, devices, special))
+    return found
+
+
+def _only_room(raw: Raw) -> bool:
+    return not (raw.affinity or raw.taints)
+
+
+def _best_rooms(
+    classes: list[NodeClass], some: list[tuple[NodeGroup, _Verdict]], special: Special | None
+) -> list[_Option]:
+    """Where only room is scored the order of groups is known before: the first that fits ends the search."""
+    best: _Option | None = None
+    for group, verdict in sorted(some, key=_by_room):
+        if best is not None and verdict.raw.room < best.raw.room:
+            break
+        for devices in classes:
+            name = group.first_of(devices.nodes, best.name if best is not None else "")
+            if name is not None:
+                best = _Option(verdict.raw, name, devices, special)
+    return [best] if best is not None else []
+
+
+def _by_room(entry: tuple[NodeGroup, _Verdict]) -> int:
+    return -entry[1].raw.room
 
 
 def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -> tuple[list[NodesRefused], bool]:

@@ -83,7 +83,6 @@ def _decided(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) ->
     for _ in range(MAX_ROUNDS):
         decision = decide(snapshot, unit, now, context)
         after = apply_all(snapshot, decision.assumed)
-        context.memory.alike.follow(snapshot, decision.assumed, after)
         snapshot = after
         if not any(one.released for one in decision.refused):
             break

@@ -78,13 +78,17 @@ Change: TypeAlias = Put | Gone
 
 
 class Touched(NamedTuple):
-    """One step in the life of a snapshot. mark: identifies the snapshot after the step."""
+    """One step in the life of a snapshot. mark: identifies the snapshot after the step.
+
+    nodes: those whose view of devices or whose object changed; loads: those whose object or pods changed. None: many.
+    """
 
     mark: object
     nodes: frozenset[str] | None
+    loads: frozenset[str] | None
 
 
-RECENT_MAX = 32
+RECENT_MAX = 64
 TOUCHED_MAX = 256
 
 
@@ -104,7 +108,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     shapes: slice name -> what can be told apart in it (snapshot.views)
     views: node -> its own pools as far as they can be told apart; no entry: no node or no pools
     wide_state: changes identity whenever a slice or holder of a wide pool changes
-    recent: the last changes as (mark, nodes whose view or labels changed, None: many), newest last
+    recent: the last steps that touched a node, newest last
     requested: node name -> resource -> nano-units asked for by its unfinished pods, "pods" being 1e9 each
     """
 
@@ -204,6 +208,7 @@ class _Draft:
         self.version = base.version
         self.opened: dict[str, Any] = {}
         self.touched: set[str] = set()
+        self.loads: set[str] = set()
         self.wide = False
         self.many = False
 
@@ -227,12 +232,16 @@ class _Draft:
             return self.base
         self._view()
         closed = {field: mutation.finish() for field, mutation in self.opened.items()}
-        nodes = None if self.many or len(self.touched) > TOUCHED_MAX else frozenset(self.touched)
+        recent = self.base.recent
+        if self.many or self.touched or self.loads:
+            nodes = None if self.many or len(self.touched) > TOUCHED_MAX else frozenset(self.touched)
+            loads = None if len(self.loads) > TOUCHED_MAX else frozenset(self.loads)
+            recent = (*recent[1 - RECENT_MAX :], Touched(object(), nodes, loads))
         return msgspec.structs.replace(
             self.base,
             version=self.version,
             wide_state=object() if self.wide else self.base.wide_state,
-            recent=(*self.base.recent[1 - RECENT_MAX :], Touched(object(), nodes)),
+            recent=recent,
             **closed,
         )
 
@@ -283,6 +292,7 @@ class _Draft:
             self._request(old, new)
         elif kind == "Node":
             self.touched.add(key)
+            self.loads.add(key)
         elif kind == "ResourceSlice":
             self._slice(key, old, new)
         elif kind == "DeviceTaintRule":
@@ -369,6 +379,7 @@ class _Draft:
         for (node, asked), sign in ((before, -1), (after, 1)):
             if not node:
                 continue
+            self.loads.add(node)
             requested = self.map("requested")
             sums = requested.get(node, _NOTHING)
             for name, nanos in asked.items():
@@ -402,4 +413,4 @@ def _demand(pod: Pod | None) -> tuple[str, dict[str, int]]:
 
 _NOTHING: Map[Any, Any] = Map()
 _MAPS: Any = dict.fromkeys(Snapshot.__struct_fields__, _NOTHING)
-_EMPTY = Snapshot(**{**_MAPS, "version": 0, "wide_state": object(), "recent": (Touched(object(), None),)})
+_EMPTY = Snapshot(**{**_MAPS, "version": 0, "wide_state": object(), "recent": (Touched(object(), None, None),)})

@@ -69,14 +69,19 @@ def write(name: str, value: Any) -> None:
     print(f"{path.name}: {len(text):,} bytes, {path.stat().st_size:,} compressed")  # noqa: T201
 
 
-def main() -> None:
-    """Reads the installed package, writes the file."""
+def build() -> dict[str, Any]:
+    """The definitions, from the installed package."""
     source = files("kubernetes_validate") / "kubernetes-json-schema" / RELEASE / "_definitions.json"
     raw = json.loads(source.read_text(encoding="utf-8"))["$defs"]
     schemas = {name: SCALARS.get(name) or tidy(schema) for name, schema in raw.items()}
     for (definition, name), default in DEFAULTS.items():
         schemas[definition]["properties"][name]["default"] = default
-    write("schemas.json.gz", schemas)
+    return schemas
+
+
+def main() -> None:
+    """Writes the file."""
+    write("schemas.json.gz", build())
 
 
 if __name__ == "__main__":

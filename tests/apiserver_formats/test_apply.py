@@ -254,6 +254,19 @@ def test_order_of_items_follows_the_configuration_and_keeps_others_in_place():
     assert sorted(names) == ["a", "b", "n", "x"]
 
 
+def test_null_says_nothing_but_in_opaque_parts_it_is_data():
+    config = pod({"name": "c", "image": None, "env": [{"name": "A", "value": None}]}, nodeSelector=None)
+    assert ssa(None, config, gvk=POD)["spec"] == {"containers": [{"name": "c", "env": [{"name": "A"}]}]}
+    gvk = ("resource.k8s.io", "v1", "DeviceClass")
+    spec = {"config": [{"opaque": {"driver": "d", "parameters": {"x": None}}}]}
+    assert ssa(None, obj(gvk, spec=spec), gvk=gvk)["spec"] == spec
+
+
+def test_null_removes_what_was_there():
+    live = ssa(None, obj(DEPLOYMENT, spec={"replicas": 3, "paused": True}))
+    assert ssa(live, obj(DEPLOYMENT, spec={"replicas": None, "paused": True}))["spec"] == {"paused": True}
+
+
 # ---- malformed configurations
 
 MALFORMED = {

@@ -288,6 +288,12 @@ STRATEGIC: dict[str, tuple[Any, Any, Any, Any]] = {
         {"spec": {"devices": {"requests": [{"name": "b"}]}}},
         {"spec": {"devices": {"requests": [{"name": "b"}]}}},
     ),
+    "a field with the strategy replace is replaced": (
+        ("policy", "v1", "PodDisruptionBudget"),
+        {"spec": {"selector": {"matchLabels": {"a": "1"}}}},
+        {"spec": {"selector": {"matchLabels": {"b": "2"}}}},
+        {"spec": {"selector": {"matchLabels": {"b": "2"}}}},
+    ),
     "directives inside new items are obeyed and gone": (
         POD,
         pod(),

@@ -245,13 +245,26 @@ def merge(shape: Shape, live: Any, config: Any) -> Any:
             if entry is None:
                 out.pop(name, None)
             elif out.get(name) is None:
-                out[name] = entry
+                out[name] = _without_nulls(_member_shape(shape, name), entry)
             else:
                 out[name] = merge(_member_shape(shape, name), out[name], entry)
         return out
     if shape.type == LIST and not shape.atomic and isinstance(live, list) and isinstance(config, list):
         return _merge_lists(shape, live, config)
-    return config
+    return _without_nulls(shape, config)
+
+
+def _without_nulls(shape: Shape, value: Any) -> Any:
+    """A configuration's value put where nothing was: null says nothing there, but in opaque parts it is data."""
+    if isinstance(value, dict) and shape.type in (OBJECT, MAP):
+        return {
+            name: _without_nulls(_member_shape(shape, name), entry)
+            for name, entry in value.items()
+            if entry is not None
+        }
+    if isinstance(value, list) and shape.type == LIST:
+        return [_without_nulls(shape.item or _ANY, entry) for entry in value]
+    return value
 
 
 def _merge_lists(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
@@ -278,7 +291,7 @@ def _merge_lists(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
         if right < len(steps):
             step = steps[right]
             entry = wanted[step]
-            out.append(merge(shape.item, known[step], entry) if step in known else entry)
+            out.append(merge(shape.item, known[step], entry) if step in known else _without_nulls(shape.item, entry))
             done.add(step)
             right += 1
             if shared and shared[0] == step:

@@ -64,7 +64,9 @@ def _merge_member(doc: dict[str, Any], name: str, value: Any, shape: Shape | Non
         return
     member = shape.field(name) if shape else None
     current = doc.get(name)
-    if isinstance(value, dict) and isinstance(current, dict):
+    if member is not None and member.replaces:
+        doc[name] = _clean(value)
+    elif isinstance(value, dict) and isinstance(current, dict):
         doc[name] = _merge_object(current, value, member, here)
     elif isinstance(value, list) and isinstance(current, list) and member is not None and member.merges:
         doc[name] = _merge_list(current, value, member, here)

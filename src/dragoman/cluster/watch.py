@@ -7,7 +7,6 @@ share it. It never writes and never decides.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -123,8 +122,9 @@ class Informer:
                 self.resource_version = ""
                 await self._clock.sleep(self._entropy.jitter(0.05, 4.0))
             except NotFound as error:
-                self._log.warning("the server has no such kind", error=str(error))
-                self._replace([], sys.maxsize)
+                # Objects once seen do not vanish because a server forgets a kind for a while.
+                self._log.info("the server has no such kind", error=str(error))
+                self.resource_version = ""
                 self._synced.set()
                 await self._clock.sleep(ABSENT_S)
             except DragomanError as error:

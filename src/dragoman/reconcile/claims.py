@@ -25,6 +25,7 @@ COMPONENT = "resource_claim"
 NAME_MAX = 57
 """Of a generateName: 63 for a label value, less 5 random characters, less the hyphen."""
 RESERVED_MAX = 256
+KINDS = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate", "PodGroup"})
 PODS = ("", "pods")
 GROUPS = ("scheduling.k8s.io", "podgroups")
 

@@ -200,3 +200,4 @@ async def work(queue: KeyQueue[K], step: Callable[[K], Awaitable[None]], log: Lo
             report(log, error, key=str(key))
         finally:
             queue.done(key, failed=failed)
+        await asyncio.sleep(0)  # steps that never wait must not keep others from the loop

@@ -1,0 +1,300 @@
+"""How do controllers run? Changes to keys, keys to queues, steps to writes: wiring, no decisions.
+
+    controllers = Controllers(client, clock, entropy)
+    async with Tasks("dragoman", clock, entropy) as tasks:
+        tasks.supervise("controllers", controllers.run)
+
+`run` works until cancelled and starts from what the API says each time. Against a real cluster only those that
+kube-controller-manager does not run should be named in the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from dragoman.api.kinds import KINDS, kind_of
+from dragoman.api.meta import Ref
+from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATION, ResourceClaim
+from dragoman.cluster.client import Client
+from dragoman.cluster.commit import Committer, Outcome
+from dragoman.cluster.watch import Informers
+from dragoman.effects import Create, Effect
+from dragoman.errors import Invalid, NotFound, Retry
+from dragoman.reconcile import claims, garbage, namespaces
+from dragoman.reconcile import ownership as ownerships
+from dragoman.reconcile.ownership import Ownership
+from dragoman.reconcile.step import Step, World
+from dragoman.reconcile.workloads import deployment, job, replicaset
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
+from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.tasks import KeyQueue, Tasks, work
+from dragoman.snapshot import change as changes_of
+from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
+
+Keys: TypeAlias = Callable[[Change, World, World], Iterable[Any]]
+Told: TypeAlias = Callable[[World, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
+
+EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
+GONE_REMEMBERED = 10_000
+ASKS_MAX = 5
+
+
+class Controller(msgspec.Struct, frozen=True):
+    """One controller: which keys a change concerns, and what to do about a key.
+
+    kinds: changes of these are looked at. told: what people are told of each write of a step.
+    """
+
+    name: str
+    kinds: frozenset[str]
+    keys: Keys
+    sync: Callable[[World, Any], Step]
+    told: Told | None = None
+    workers: int = 8
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """controllers: names to run, "*" for all; `-NAME` leaves one out. root_ca: PEM for kube-root-ca.crt."""
+
+    controllers: tuple[str, ...] = ("*",)
+    root_ca: str = ""
+
+
+def table(settings: Settings) -> tuple[Controller, ...]:
+    """All controllers there are."""
+
+    def namespace(world: World, name: str) -> Step:
+        return namespaces.sync(world, name, settings.root_ca)
+
+    workloads = (
+        Controller("replicaset", frozenset({"ReplicaSet", "Pod"}), replicaset.keys, replicaset.sync, replicaset.told),
+        Controller("deployment", frozenset({"Deployment", "ReplicaSet", "Pod"}), deployment.keys, deployment.sync),
+        Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.told),
+        Controller("job-strays", frozenset({"Job", "Pod"}), job.stray_keys, job.sync_stray),
+    )
+    return (
+        Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
+        *workloads,
+        Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),
+        Controller("namespaces", EVERYTHING, namespaces.keys, namespace, workers=2),
+    )
+
+
+def _claim_keys(change: Change, before: World, after: World) -> list[claims.Key]:
+    return claims.keys(change, before.snapshot, after.snapshot)
+
+
+def chosen(settings: Settings) -> tuple[Controller, ...]:
+    """The controllers that the settings name. Raises Invalid for an unknown name."""
+    everything = table(settings)
+    known = {controller.name for controller in everything}
+    for name in settings.controllers:
+        if name != "*" and name.removeprefix("-") not in known:
+            raise Invalid("--controllers", f"there is no {name.removeprefix('-')}, only {', '.join(sorted(known))}")
+    wanted = set(settings.controllers)
+    return tuple(c for c in everything if f"-{c.name}" not in wanted and (c.name in wanted or "*" in wanted))
+
+
+class Controllers:
+    """The controllers of a cluster. `world` may be read by others on the loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        entropy: Entropy,
+        settings: Settings | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.controllers = chosen(self.settings)
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+        self._log = get("controllers")
+        self._metrics = metrics or Metrics()
+        self._steps = self._metrics.counter(
+            "dragoman_controller_steps_total", "Steps by controller and outcome.", ["controller", "outcome"]
+        )
+        self._depth = self._metrics.gauge(
+            "dragoman_controller_queue_depth", "Keys waiting or being worked on.", ["controller"]
+        )
+        self._creates = self._metrics.counter(
+            "resourceclaim_controller_creates_total", "Claims made from templates.", ["status", "admin_access"]
+        )
+        self._metrics.collector(_Claims(self))
+        self._begin()
+
+    def _begin(self) -> None:
+        self.informers = Informers(self._client, self._clock, self._entropy, self._metrics)
+        self.committer = Committer(
+            self._client, self._clock, self._entropy, informers=self.informers, metrics=self._metrics
+        )
+        self._gone: dict[str, None] = {}
+        self._snapshot = Snapshot.empty()
+        self._ownership = Ownership.empty()
+        self.queues: dict[str, KeyQueue[Any]] = {
+            controller.name: KeyQueue(controller.name, self._clock) for controller in self.controllers
+        }
+        for controller in self.controllers:
+            self._depth.labels(controller.name).set_function(self.queues[controller.name].__len__)
+
+    @property
+    def world(self) -> World:
+        """What is known now."""
+        return World(self._snapshot, self._ownership, self._clock.now(), gone=self._gone)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing to do until something changes or a time comes."""
+        return not any(len(queue) for queue in self.queues.values())
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._begin()
+        kinds = sorted(set().union(*(controller.kinds for controller in self.controllers)))
+        for kind in kinds:
+            self.informers.follow(kind, self._receive)
+        try:
+            async with Tasks("controllers", self._clock, self._entropy) as tasks:
+                self.informers.start(tasks)
+                tasks.supervise("events", self.committer.run)
+                # No step on half a picture: everything is listed first.
+                await self.informers.synced()
+                self._log.info("running", controllers=",".join(c.name for c in self.controllers))
+                for controller in self.controllers:
+                    log = get("controllers", controller=controller.name)
+                    for number in range(controller.workers):
+                        worker = work(self.queues[controller.name], self._stepper(controller), log)
+                        tasks.start(f"{controller.name} {number}", worker)
+        finally:
+            for queue in self.queues.values():
+                queue.close()
+
+    # ---- changes to keys
+
+    def _receive(self, changes: Sequence[Change]) -> None:
+        before = self.world
+        self._snapshot = changes_of.apply_all(self._snapshot, (c for c in changes if c.kind in HELD))
+        self._ownership = ownerships.apply_all(self._ownership, changes)
+        for change in changes:
+            if isinstance(change, Gone):
+                self._remember(before, change)
+        after = self.world
+        for controller in self.controllers:
+            queue = self.queues[controller.name]
+            for change in changes:
+                if change.kind in controller.kinds:
+                    for key in controller.keys(change, before, after):
+                        queue.add(key)
+
+    def _remember(self, before: World, change: Gone) -> None:
+        found = before.ownership.find(change.kind, change.namespace, change.name)
+        if found is not None:
+            self._gone[found.ref.uid] = None
+            if len(self._gone) > GONE_REMEMBERED:
+                del self._gone[next(iter(self._gone))]
+
+    # ---- keys to writes
+
+    def _stepper(self, controller: Controller) -> Callable[[Any], Any]:
+        async def step(key: Any) -> None:
+            try:
+                await self._step(controller, key)
+            except BaseException as error:
+                self._steps.labels(controller.name, type(error).__name__).inc()
+                raise
+            self._steps.labels(controller.name, "done").inc()
+
+        return step
+
+    async def _step(self, controller: Controller, key: Any) -> None:
+        step = await self._decide(controller, key)
+        outcome = await self.committer.carry_out(step.effects)
+        await self._tell(controller, key, step, outcome)
+        if step.again_s is not None:
+            self.queues[controller.name].add_after(key, step.again_s)
+        outcome.check()
+        if step.problem:
+            raise Retry(step.problem)
+
+    async def _decide(self, controller: Controller, key: Any) -> Step:
+        answers: dict[Ref, str] = {}
+        for _ in range(ASKS_MAX):
+            step = controller.sync(msgspec.structs.replace(self.world, answers=answers), key)
+            if not step.asks:
+                return step
+            for ref in step.asks:
+                answers[ref] = await self._uid(ref)
+        raise Retry(f"{controller.name} {key}: still asking after {ASKS_MAX} rounds")
+
+    async def _uid(self, ref: Ref) -> str:
+        try:
+            found = await self._client.get(kind_of(ref.kind), ref.name, ref.namespace)
+        except NotFound:
+            return ""
+        return str(found["metadata"]["uid"])
+
+    async def _tell(self, controller: Controller, key: Any, step: Step, outcome: Outcome) -> None:
+        told: list[Effect] = []
+        for index, effect in enumerate(step.effects[: len(outcome.written) + 1]):
+            failed = index == outcome.failed_at
+            written = None if failed or index >= len(outcome.written) else outcome.written[index]
+            error = str(outcome.error) if failed else ""
+            self._count(effect, failed=failed)
+            if controller.told is not None:
+                told += controller.told(self.world, key, effect, written, error)
+        if told:
+            reported = await self.committer.carry_out(told)
+            if reported.error is not None:
+                self._log.info("not reported", key=str(key), error=str(reported.error))
+
+    def _count(self, effect: Effect, *, failed: bool) -> None:
+        if isinstance(effect, Create) and effect.body["kind"] == "ResourceClaim":
+            requests = effect.body["spec"].get("devices", {}).get("requests", ())
+            admin = any((request.get("exactly") or {}).get("adminAccess") for request in requests)
+            self._creates.labels("failure" if failed else "success", str(admin).lower()).inc()
+
+
+class _Claims(Collector):
+    """resourceclaim_controller_resource_claims, counted when somebody asks."""
+
+    def __init__(self, controllers: Controllers) -> None:
+        self._controllers = controllers
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Registered without counting."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One gauge by allocated, admin_access and source."""
+        family = GaugeMetricFamily(
+            "resourceclaim_controller_resource_claims",
+            "Claims that exist.",
+            labels=["allocated", "admin_access", "source"],
+        )
+        counts: dict[tuple[str, str, str], int] = {}
+        for claim in self._controllers.world.snapshot.claims.values():
+            labels = _labels(claim)
+            counts[labels] = counts.get(labels, 0) + 1
+        for labels, count in sorted(counts.items()):
+            family.add_metric(labels, count)
+        yield family
+
+
+def _labels(claim: ResourceClaim) -> tuple[str, str, str]:
+    requests = claim.spec.devices.requests
+    admin = any(request.exactly is not None and request.exactly.admin_access for request in requests)
+    source = ""
+    if EXTENDED_CLAIM_ANNOTATION in claim.metadata.annotations:
+        source = "extended_resource"
+    elif POD_CLAIM_ANNOTATION in claim.metadata.annotations:
+        source = "resource_claim_template"
+    return str(claim.status.allocation is not None).lower(), str(bool(admin)).lower(), source

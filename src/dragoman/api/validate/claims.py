@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.api.gates import Gates
-from dragoman.api.shape import Object, dig, items, objects, sub
+from dragoman.api.shape import Object, dig, items, objects, sub, text
 from dragoman.api.validate import shared
 from dragoman.api.validate.cel import check_expression
 from dragoman.api.validate.field import Errors, Path, by_name, each, immutable, number, one_of, unique
@@ -190,7 +190,7 @@ def _derived_are_used(devices: Object, path: Path) -> Errors:
 
     def check(wish: Object, at: Path, covering: Callable[[Object], bool]) -> None:
         used = {
-            constraint.get(field)
+            text(constraint, field)
             for constraint in objects(devices, "constraints")
             if covering(constraint)
             for field in ("matchAttribute", "distinctAttribute")
@@ -285,8 +285,8 @@ def _reserved_for(claim: Object, status: Object, before: Object, path: Path) -> 
     if sub(status, "allocation") is None:
         errors.append(place.forbidden("may not be specified when `allocated` is not set"))
     if dig(claim, "metadata").get("deletionTimestamp"):
-        known = {consumer.get("uid") for consumer in objects(before, "reservedFor")}
-        if any(consumer.get("uid") not in known for consumer in objects(status, "reservedFor")):
+        known = {text(consumer, "uid") for consumer in objects(before, "reservedFor")}
+        if any(text(consumer, "uid") not in known for consumer in objects(status, "reservedFor")):
             detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
             errors.append(place.forbidden(detail))
     return errors

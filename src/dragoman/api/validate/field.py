@@ -181,6 +181,8 @@ def unique(values: list[Any], path: Path, key: Callable[[Any], Hashable], *field
         name = key(value)
         if name is None:
             continue
+        if not isinstance(name, str | tuple):
+            name = str(name)
         if name in seen:
             place = path[index]
             for part in field:

@@ -217,8 +217,8 @@ def _spec_change(spec: Object, before: Object, path: Path) -> Errors:
     if any(all(not same(t, kept) for kept in items(spec, "tolerations")) for t in items(before, "tolerations")):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         errors.append((path / "tolerations").forbidden(detail))
-    known = {gate.get("name") for gate in objects(before, "schedulingGates")}
-    added = sorted(str(g.get("name")) for g in objects(spec, "schedulingGates") if g.get("name") not in known)
+    known = {text(gate, "name") for gate in objects(before, "schedulingGates")}
+    added = sorted(str(g.get("name")) for g in objects(spec, "schedulingGates") if text(g, "name") not in known)
     if added:
         detail = f"only deletion is allowed, but found new scheduling gates {', '.join(added)}"
         errors.append((path / "schedulingGates").forbidden(detail))
@@ -273,13 +273,13 @@ def pod_status_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 
 def _claim_statuses(spec: Object, status: Object, path: Path) -> Errors:
-    known = {entry.get("name") for entry in objects(spec, "resourceClaims")}
+    known = {text(entry, "name") for entry in objects(spec, "resourceClaims")}
     values = items(status, "resourceClaimStatuses")
 
     def one(value: Any, at: Path) -> Errors:
         entry = value if isinstance(value, dict) else {}
         errors: Errors = []
-        if entry.get("name") not in known:
+        if text(entry, "name") not in known:
             detail = "must match the name of an entry in `spec.resourceClaims`"
             errors.append((at / "name").invalid(entry.get("name") or "", detail))
         if entry.get("resourceClaimName") is not None:
@@ -296,19 +296,19 @@ def _extended_status(spec: Object, status: Object, path: Path) -> Errors:
     if not mappings:
         errors.append(place.required("at least one request mapping is required"))
     asked = {
-        c.get("name"): set(dig(c, "resources", "requests"))
+        text(c, "name"): set(dig(c, "resources", "requests"))
         for field in ("initContainers", "containers")
         for c in objects(spec, field)
     }
 
     def one(value: Any, at: Path) -> Errors:
         mapping = value if isinstance(value, dict) else {}
-        container, resource = mapping.get("containerName"), mapping.get("resourceName")
+        container, resource = text(mapping, "containerName"), text(mapping, "resourceName")
         errors: Errors = []
         if container not in asked:
-            errors.append((at / "containerName").invalid(container or "", "must be a container of the pod"))
+            errors.append((at / "containerName").invalid(container, "must be a container of the pod"))
         elif resource not in asked[container]:
-            errors.append((at / "resourceName").invalid(resource or "", "must be requested by the container"))
+            errors.append((at / "resourceName").invalid(resource, "must be requested by the container"))
         return errors + by_name(mapping.get("requestName"), at / "requestName", names.dns_label)
 
     errors += each(mappings, place, one)

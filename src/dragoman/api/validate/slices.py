@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.api.gates import Gates
-from dragoman.api.shape import Object, dig, items, objects, sub
+from dragoman.api.shape import Object, dig, items, objects, sub, text
 from dragoman.api.validate import shared
 from dragoman.api.validate.capacity import request_policy
 from dragoman.api.validate.field import Errors, Path, by_name, each, immutable, number, same, unique
@@ -52,11 +52,11 @@ def _spec(spec: Object, before: Object, path: Path, gates: Gates) -> Errors:
     if spec.get("devices") is not None and spec.get("sharedCounters") is not None:
         errors.append(path.invalid("", "only one of `sharedCounters` or `devices` is allowed"))
     limit = DEVICES_WITH_EXTRAS_MAX if any(map(_has_extras, devices)) else DEVICES_MAX
-    stored = {device.get("name"): device for device in objects(before, "devices")}
+    stored = {text(device, "name"): device for device in objects(before, "devices")}
 
     def device(value: Any, at: Path) -> Errors:
         entry = value if isinstance(value, dict) else {}
-        return _device(entry, stored.get(entry.get("name"), {}), at, spec, gates)
+        return _device(entry, stored.get(text(entry, "name"), {}), at, spec, gates)
 
     errors += each(devices, path / "devices", device, limit=limit)
     errors += unique(devices, path / "devices", _name_of, "name")

@@ -311,13 +311,13 @@ def pod_group_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 def pod_group_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Claims made for the group belong to its entries."""
-    known = {entry.get("name") for entry in objects(dig(old, "spec"), "resourceClaims")}
+    known = {text(entry, "name") for entry in objects(dig(old, "spec"), "resourceClaims")}
     place = Path("status") / "resourceClaimStatuses"
     detail = "must match the name of an entry in `spec.resourceClaims`"
     return [
         (place[index] / "name").invalid(entry.get("name") or "", detail)
         for index, entry in enumerate(objects(dig(new, "status"), "resourceClaimStatuses"))
-        if entry.get("name") not in known
+        if text(entry, "name") not in known
     ]
 
 

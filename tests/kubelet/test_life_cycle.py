@@ -259,11 +259,11 @@ async def slow_prepare_is_shown(scene: Scene) -> None:
     await scene.waiting("p", "ContainerCreating")
     pod = await scene.get("p")
     assert pod
-    assert pod["status"]["hostIP"] == "127.0.0.1"
+    assert pod["status"]["hostIP"] == "10.64.0.1"
     assert {c["type"]: c["status"] for c in pod["status"]["conditions"]}["PodReadyToStartContainers"] == "False"
     scene.lamps.gate.set()
     pod = await scene.phase("p", "Running")
-    assert pod["status"]["podIP"].startswith("10.244.0.")
+    assert pod["status"]["podIP"].startswith("10.64.0.")
 
 
 async def shared_claim_is_prepared_once(scene: Scene) -> None:

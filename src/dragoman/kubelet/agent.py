@@ -7,12 +7,14 @@ after kill -9. It decides nothing about where pods run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
+import msgspec
 from grpc import aio
 
-from dragoman.apiserver.logs import Logs
+from dragoman.apiserver.logs import LogSource
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
 from dragoman.errors import DragomanError, NotFound
@@ -26,7 +28,7 @@ from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.lifecycle import POD, Node, PodWorker
 from dragoman.kubelet.logs import log_source
-from dragoman.kubelet.node_object import NodeFacts, NodeObject, checked_name
+from dragoman.kubelet.node_object import NODE, NodeFacts, NodeObject, checked_name
 from dragoman.kubelet.plugins import Instance, Plugins
 from dragoman.kubelet.pod import Pod
 from dragoman.kubelet.podresources import SOCKET, PodResources
@@ -45,7 +47,9 @@ from dragoman.runtime.retry import Backoff
 from dragoman.runtime.tasks import Tasks, supervised
 
 POLL_S = 1.0
+FIRST_POLL_S, FIRST_POLLS = 0.1, 30
 HOUSEKEEPING_S = 60.0
+NETWORKS = 64 * 256
 START_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.2)
 BUCKETS = tuple(0.1 * (40 / 0.1) ** (step / 14) for step in range(15))
 """Upstream's buckets of DRA durations: 15, exponential from 0.1 to 40 s."""
@@ -76,7 +80,8 @@ class NodeHost:
         self.events = Events(client, clock)
         self.agents: dict[str, NodeAgent] = {}
         self._beats: list[Callable[[], None]] = []
-        self._count = 0
+        self._cidrs: dict[str, str] | None = None
+        self._tried = 0
 
     async def run(self) -> None:
         """Serve the agents for ever."""
@@ -96,20 +101,35 @@ class NodeHost:
         return lambda: self._beats.remove(callback)
 
     async def _beat(self) -> None:
-        while True:
-            await self.clock.sleep(POLL_S * max(1.0, self.clock.speed))
+        # Drivers of this process mostly come right after their nodes.
+        for wait_s in chain(repeat(FIRST_POLL_S, FIRST_POLLS), repeat(POLL_S)):
+            await self.clock.sleep(wait_s * max(1.0, self.clock.speed))
             self.beat()
 
-    def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
-        """What `kubectl logs` shows. Raises NotFound."""
+    def log_source(self, namespace: str, pod: str) -> LogSource | None:
+        """The logs of a pod, for `apiserver.logs.Logs.offer`; None for a pod that is on none of the nodes here."""
         for agent in self.agents.values():
-            if agent.has_pod(namespace, pod):
-                return agent.logs(namespace, pod, container, previous=previous)
-        raise NotFound(f'pods "{pod}" not found in namespace {namespace} on the nodes served here')
+            if (source := agent.log_source(namespace, pod)) is not None:
+                return source
+        return None
 
-    def is_running(self, namespace: str, pod: str, container: str = "") -> bool:
-        """Whether a container (the first one by default) of a pod served here runs now."""
-        return any(agent.is_running(namespace, pod, container) for agent in self.agents.values())
+    async def take_cidr(self, node_name: str) -> str:
+        """A pod network for a node: that of its Node object, else one that no Node has. Raises as Client does."""
+        if self._cidrs is None:
+            nodes = (await self.client.list(NODE)).items
+            self._cidrs = {n["metadata"]["name"]: n["spec"].get("podCIDR", "") for n in nodes if n.get("spec")}
+        if not self._cidrs.get(node_name):
+            used = set(self._cidrs.values())
+            self._cidrs[node_name] = next(cidr for cidr in _networks(self._tried) if cidr not in used)
+            self._tried += 1
+        return self._cidrs[node_name]
+
+
+def _networks(first: int) -> Iterator[str]:
+    """10.64.0.0/24 and so on, 2^14 of them, then from the start again."""
+    for number in range(first, first + 2 * NETWORKS):
+        number %= NETWORKS
+        yield f"10.{64 + number // 256}.{number % 256}.0/24"
 
 
 class NodeAgent:
@@ -118,8 +138,7 @@ class NodeAgent:
     root_dir: the kubelet's folder (really /var/lib/kubelet); short, since sockets lie below it. cdi_dirs: in rising
     priority, `<root_dir>/cdi` by default. boot_id: of the simulated machine, else the kernel's. wipe_slices: delete
     the node's ResourceSlices at the start, as kubelets do. sockets False: drivers join by `attach` only, and there is
-    no podresources service (virtual time). durable: whether files survive a power loss. logs: of the embedded API, for
-    `kubectl logs`.
+    no podresources service (virtual time). durable: whether files survive a power loss.
     """
 
     def __init__(
@@ -137,7 +156,6 @@ class NodeAgent:
         wipe_slices: bool = True,
         sockets: bool = True,
         durable: bool = True,
-        logs: Logs | None = None,
     ) -> None:
         self.node_name = checked_name(node_name)
         self.client = client
@@ -151,7 +169,6 @@ class NodeAgent:
         self.started = asyncio.Event()
         """Set when the node is registered, its old slices are gone and drivers and pods are served."""
         self._wipe_slices = wipe_slices
-        self._logs = logs
         self._sockets = sockets
         self._measure(self.host.metrics)
         self.states = ClaimStates(root_dir / CLAIMS_FILE, durable=durable)
@@ -168,7 +185,7 @@ class NodeAgent:
         self.runtime = SimulatedRuntime(root_dir / "simulated", clock, boot_id=self.boot_id)
         self.folders = CdiFolders(*(cdi_dirs or (root_dir / "cdi",)))
         self.node_object = NodeObject(client, clock, self.entropy, node_name, self.facts)
-        self.ips = IpPool(self.facts.pod_cidr or "10.244.0.0/24")
+        self.ips: IpPool | None = None
         self._workers: dict[str, PodWorker] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._tasks: Tasks | None = None
@@ -208,10 +225,10 @@ class NodeAgent:
                 self._tasks = tasks
                 if self._own_host:
                     tasks.supervise("host", self.host.run)
+                await self._begin()
                 self._node = self._shared(tasks)
                 self._adopt()
                 self.host.agents[self.node_name] = self
-                await self._begin()
                 tasks.supervise("lease", self.node_object.keep_lease)
                 tasks.supervise("node status", self.node_object.keep_reporting)
                 if self._sockets:
@@ -240,6 +257,7 @@ class NodeAgent:
             self._tasks = None
 
     def _shared(self, tasks: Tasks) -> Node:
+        assert self.ips is not None
         starter = Starter(self.client, self.claims, self.folders, node_name=self.node_name, host_ip=self.facts.host_ip)
         return Node(
             name=self.node_name,
@@ -259,6 +277,7 @@ class NodeAgent:
 
     def _adopt(self) -> None:
         """Pods that ran before this process run on."""
+        assert self.ips is not None
         for box in self.runtime.sandboxes.values():
             if box.alive:
                 self.ips.adopt(box.uid, box.ip)
@@ -268,6 +287,11 @@ class NodeAgent:
         """Register the node and remove its old slices, however long that takes."""
 
         async def begin() -> None:
+            cidr = self.facts.pod_cidr or await self.host.take_cidr(self.node_name)
+            self.ips = IpPool(cidr)
+            host_ip = self.facts.host_ip or self.ips.first
+            self.facts = msgspec.structs.replace(self.facts, pod_cidr=cidr, host_ip=host_ip, boot_id=self.boot_id)
+            self.node_object.facts = self.facts
             await self.node_object.register()
             if self._wipe_slices:
                 await self.client.delete_collection(SLICE, field_selector=f"spec.nodeName={self.node_name}")
@@ -293,14 +317,10 @@ class NodeAgent:
             return
         assert self._node is not None
         self._workers[pod.uid] = worker = PodWorker(self._node, pod)
-        if self._logs:
-            self._logs.register(pod.uid, log_source(self.runtime, self.clock, pod))
         worker.wake()
 
     def _forget(self, uid: str) -> None:
         worker = self._workers.pop(uid, None)
-        if self._logs:
-            self._logs.forget(uid)
         if worker:
             key = (worker.pod.metadata.namespace, worker.pod.metadata.name)
             if self._uids.get(key) == uid:
@@ -319,7 +339,8 @@ class NodeAgent:
             if box.uid not in self._workers:
                 for name in self.runtime.running(box.uid):
                     self.runtime.stop(box.uid, name, after_s=0.0)
-                self.ips.release(box.uid)
+                if self.ips:
+                    self.ips.release(box.uid)
                 self.runtime.remove(box.uid)
 
     async def _keep_house(self) -> None:
@@ -376,15 +397,10 @@ class NodeAgent:
 
     # ---- logs
 
-    def has_pod(self, namespace: str, pod: str) -> bool:
-        """Whether the pod is here."""
-        return (namespace, pod) in self._uids
-
-    def is_running(self, namespace: str, pod: str, container: str = "") -> bool:
-        """Whether a container (the first one by default) runs now."""
-        uid = self._uids.get((namespace, pod), "")
-        worker = self._workers.get(uid)
-        return worker is not None and (container or worker.pod.spec.containers[0].name) in self.runtime.running(uid)
+    def log_source(self, namespace: str, pod: str) -> LogSource | None:
+        """The logs of a pod; None if it is not here."""
+        worker = self._workers.get(self._uids.get((namespace, pod), ""))
+        return log_source(self.runtime, self.clock, worker.pod) if worker else None
 
     def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
         """The log of a container (the first one by default). Raises NotFound."""

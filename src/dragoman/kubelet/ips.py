@@ -18,6 +18,11 @@ class IpPool:
         self._taken: dict[str, int] = {}
         self._used: set[int] = set()
 
+    @property
+    def first(self) -> str:
+        """The node's own address in the range."""
+        return str(self.network[1])
+
     def take(self, uid: str) -> str:
         """The pod's address; the same when it has one. When the range is full, the last address is shared."""
         if uid not in self._taken:

@@ -41,7 +41,7 @@ async def _stream(run: ContainerRun, wish: LogWish, clock: Clock) -> AsyncIterat
     yield text_of(run, wish, clock.now())
     # All is written at the start; who follows waits for the end.
     while wish.follow and run.is_running(clock.now()):
-        await clock.sleep(FOLLOW_S)
+        await clock.sleep(FOLLOW_S * max(1.0, clock.speed))
 
 
 def text_of(run: ContainerRun, wish: LogWish, now: float) -> bytes:

@@ -35,13 +35,16 @@ CAPACITY = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": 
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What a node is like. capacity: quantities by resource; taints as in the API, only for a new object."""
+    """What a node is like. capacity: quantities by resource; taints as in the API, only for a new object.
+
+    host_ip, pod_cidr: found by the agent where they are empty.
+    """
 
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     capacity: dict[str, str] = msgspec.field(default_factory=lambda: dict(CAPACITY))
     taints: tuple[dict[str, str], ...] = ()
-    host_ip: str = "127.0.0.1"
+    host_ip: str = ""
     pod_cidr: str = ""
     kubelet_version: str = "v1.37.0"
     boot_id: str = ""

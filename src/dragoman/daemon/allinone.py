@@ -13,7 +13,6 @@ import asyncio
 import gc
 import resource
 import tempfile
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -24,14 +23,13 @@ from dragoman.allocate.allocator import OPTIONS, Options
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import Access, write
-from dragoman.apiserver.logs import Host, LogSource, LogWish
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.watch import Informer
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.machines import Machine, machines
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import Settings as SchedulerSettings
-from dragoman.errors import NotFound, Stale
+from dragoman.errors import Stale
 from dragoman.kubelet.agent import NodeAgent, NodeHost
 from dragoman.node.plugin import Places, Plugin
 from dragoman.node.publish import SLICE, slice_routes
@@ -47,7 +45,6 @@ FILES_A_NODE = 40
 """Open files a node needs: sockets of agent and drivers, their connections, checkpoints being written."""
 
 
-FOLLOW_S = 0.2
 DRIVERS_S = 15.0
 
 
@@ -108,7 +105,7 @@ class Cluster:
         client = InProcessClient(self._server.registry)
         await self._create_classes(client)
         host = NodeHost(client, self.clock, self.entropy, metrics=self.metrics)
-        self._server.registry.logs.offer(_logs_of(host, self.clock))
+        self._server.registry.logs.offer(host.log_source)
         slices = Informer(client, SLICE, self.clock, self.entropy)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
@@ -191,32 +188,6 @@ class Cluster:
             )
             self.plugins[(machine.name, driver.name)] = plugin
             tasks.supervise(f"driver {driver.name} on {machine.name}", plugin.run)
-
-
-def _logs_of(host: NodeHost, clock: Clock) -> Host:
-    def source_of(namespace: str, pod: str) -> LogSource | None:
-        try:
-            host.logs(namespace, pod)
-        except NotFound:
-            return None
-        return lambda wish: _read(host, clock, namespace, pod, wish)
-
-    return source_of
-
-
-async def _read(host: NodeHost, clock: Clock, namespace: str, pod: str, wish: LogWish) -> AsyncIterator[bytes]:
-    text = host.logs(namespace, pod, wish.container, previous=wish.previous)
-    lines = text.splitlines(keepends=True)
-    if wish.tail_lines is not None:
-        lines = lines[len(lines) - wish.tail_lines :] if wish.tail_lines else []
-    whole = "".join(lines).encode()
-    yield whole if wish.limit_bytes is None else whole[: wish.limit_bytes]
-    while wish.follow and host.is_running(namespace, pod, wish.container):
-        await clock.sleep(FOLLOW_S * max(1.0, clock.speed))
-        grown = host.logs(namespace, pod, wish.container)
-        if len(grown) > len(text):
-            yield grown[len(text) :].encode()
-            text = grown
 
 
 def _raise_open_files(nodes: int) -> None:

@@ -199,6 +199,8 @@ def sizes(path: tuple[str, ...]) -> int | None:
             return _ID_MAX
         case ("attributes", "@values", name) if not name.startswith("@") or name == "@values":
             return _VALUE_MAX
+        case ("capacity", "@values", "@values"):
+            return 0
     return None
 
 

@@ -253,7 +253,11 @@ def _is_safe(overloads: tuple[Overload, ...], node: Call) -> bool:
 
 
 def _is_certain(wanted: Type, given: Type) -> bool:
-    return wanted.kind in ("dyn", "any", "param") or (not is_dyn_or_error(given) and given.kind != "null")
+    if wanted.kind in ("dyn", "any", "param"):
+        return True
+    if is_dyn_or_error(given) or given.kind == "null":
+        return False
+    return all(_is_certain(one, two) for one, two in zip(wanted.params, given.params, strict=False))
 
 
 def _all_of(codes: tuple[Code, ...], offset: int) -> Code:
@@ -605,7 +609,11 @@ class _Compiler:
         if found:
             return found
         among = self.constants.get(right, _UNSET)
-        if among.__class__ is tuple and among and all(element.__class__ is str for element in among):
+        literal = node.args[1]
+        if isinstance(literal, ListLit) and not literal.elements and node.overloads == ("in_list",):
+            # Decided beforehand, as upstream does: what stands on the left is not even evaluated.
+            return self.constant(False)
+        if among.__class__ is tuple and all(element.__class__ is str for element in among):
             return _among(left, frozenset(among))
         return _called(run, [left, right], node.offset)
 

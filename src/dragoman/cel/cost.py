@@ -81,12 +81,16 @@ def _equal(args: Values, _: Value) -> int:
 
 
 def _contains_ip(args: Values, _: Value) -> int:
-    parsed = scan(size_of(args[1])) if args[1].__class__ is str else 0
-    return scan(2 * size_of(args[0])) + parsed
+    return scan(2 * size_of(args[0]))
 
 
 def _contains_cidr(args: Values, _: Value) -> int:
     return _contains_ip(args, None) + scan(size_of(args[0])) + 1
+
+
+def _and_parsed(cost: CallCost) -> CallCost:
+    """The same where the second argument is text that is read first."""
+    return lambda args, result: cost(args, result) + scan(size_of(args[1]))
 
 
 _FORMAT_SIZES: Final = {
@@ -98,16 +102,18 @@ _FORMAT_SIZES: Final = {
     "DNS1123SubdomainPrefix": 60,
     "DNS1035LabelPrefix": 30,
     "LabelValue": 40,
-    "URI": 1202,
-    "uuid": 82,
-    "byte": 79,
-    "date": 0,
-    "datetime": 0,
+    "URI": 1103,
+    "uuid": 70,
+    "byte": 84,
+    "date": 71,
+    "datetime": 71,
 }
 assert set(_FORMAT_SIZES) == {found.name for found in FORMATS.values()}
 
 
 def _validate(args: Values, _: Value) -> int:
+    if not isinstance(args[0], Format):
+        return 1
     return scan(1.0 + size_of(args[1])) * scan(_FORMAT_SIZES[args[0].name], REGEX_FACTOR)
 
 
@@ -120,6 +126,8 @@ def _of_result(_: Values, result: Value) -> int:
 
 
 def _flatten(args: Values, _: Value) -> int:
+    if len(args) == 2 and args[1].__class__ is not int:
+        return _list(1, 0)
     return _list(max(args[1], 1.0 if args[1] < 0 else 0.0) if len(args) == 2 else 1.0, size_of(args[0]))
 
 
@@ -128,6 +136,8 @@ def _pairwise(argument: int) -> CallCost:
 
     def cost(args: Values, _: Value) -> int:
         values = args[argument]
+        if values.__class__ is not tuple:
+            return _list(1, 0)
         factor = 2.0 + (STRING_FACTOR if values and values[0].__class__ in (str, bytes) else 0)
         return _list(factor, len(values) ** 2)
 
@@ -151,6 +161,8 @@ BY_OVERLOAD: Final[dict[str, CallCost]] = {
     "list_sets_intersects_list": _sets(1),
     "list_sets_equivalent_list": _sets(2),
     "cidr_ip": _one,
+    "cidr_contains_ip_string": _and_parsed(_contains_ip),
+    "cidr_contains_cidr_string": _and_parsed(_contains_cidr),
 }
 """Looked at first: costs that belong to one overload."""
 

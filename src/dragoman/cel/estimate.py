@@ -121,7 +121,8 @@ class _Estimator:
     def visit(self, node: Node) -> Seen:
         match node:
             case Const():
-                return Seen(size=_literal_size(node.value))
+                # A name of a type counts as a name.
+                return Seen(cost=ONE if isinstance(node.value, Type) else NOTHING, size=_literal_size(node.value))
             case Ident():
                 return self.ident(node)
             case Select():
@@ -533,12 +534,12 @@ def _ip(self: _Estimator, target: Operand | None, args: list[Operand]) -> CallEs
 _ADDRESS: Final = Span(4, 16)
 
 
-def _contains_address(*, network: bool) -> Estimate:
+def _contains_address(*, network: bool, parsed: bool) -> Estimate:
     def cost(self: _Estimator, _: Operand | None, args: list[Operand]) -> CallEstimate:
         found = _ADDRESS.plus(_ADDRESS).scaled(STRING_FACTOR)
         if network:
             found = found.plus(_ADDRESS.scaled(STRING_FACTOR)).plus(ONE)
-        if args[0].type.kind == "string":
+        if parsed:
             found = found.plus(self.size(args[0]).scaled(STRING_FACTOR))
         return CallEstimate(found)
 
@@ -611,6 +612,10 @@ def _contains(_: _Estimator, target: Operand | None, args: list[Operand]) -> Cal
 
 
 _BY_OVERLOAD: Final[dict[str, Estimate]] = {
+    "cidr_contains_ip_ip": _contains_address(network=False, parsed=False),
+    "cidr_contains_ip_string": _contains_address(network=False, parsed=True),
+    "cidr_contains_cidr": _contains_address(network=True, parsed=False),
+    "cidr_contains_cidr_string": _contains_address(network=True, parsed=True),
     "list_slice": _slice,
     "list_flatten": _flatten,
     "list_flatten_int": _flatten,
@@ -634,8 +639,6 @@ _BY_FUNCTION: Final[dict[str, Estimate]] = {
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _scan_argument()),
     "ip": _ip,
     "ip.isCanonical": _scan_argument(2 * STRING_FACTOR),
-    "containsIP": _contains_address(network=False),
-    "containsCIDR": _contains_address(network=True),
     "validate": _validate,
     "_==_": _equal,
 }

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.cel.faults import NoSuchOverload
 from dragoman.cel.types import Type
-from dragoman.cel.values import TYPE_OF, Value
+from dragoman.cel.values import TYPE_OF, Value, map_keys
 
 Run = Callable[..., Value]
 
@@ -26,13 +26,6 @@ class Overload(msgspec.Struct, frozen=True):
     result: Type
     run: Run
     member: bool = False
-
-    def accepts(self, values: tuple[Value, ...]) -> bool:
-        """Whether the kinds of the values fit."""
-        return all(
-            (classes := classes_of(kind)) is None or value.__class__ in classes
-            for kind, value in zip(self.args, values, strict=True)
-        )
 
 
 def free(function: str, id: str, args: Iterable[Type], result: Type, run: Run) -> Overload:
@@ -67,14 +60,39 @@ def classes_of(kind: Type) -> frozenset[type] | None:
     return frozenset(cls for cls, found in TYPE_OF.items() if found.kind == kind.kind and found.name == kind.name)
 
 
+def fitting(kind: Type) -> Callable[[Value], bool] | None:
+    """Whether a value is of a type, judging lists and maps by what they hold first; None if everything is."""
+    classes = classes_of(kind)
+    if classes is None:
+        return None
+    inner = [fitting(param) for param in kind.params] if kind.kind in ("list", "map") else []
+    if not any(inner):
+        return lambda value: value.__class__ in classes
+    if kind.kind == "list":
+        (element,) = inner
+        assert element is not None
+        return lambda value: value.__class__ in classes and (not value or element(value[0]))
+    key, entry = inner
+
+    def fits_map(value: Value) -> bool:
+        if value.__class__ not in classes:
+            return False
+        if not value:
+            return True
+        first = map_keys(value)[0]
+        return (key is None or key(first)) and (entry is None or entry(next(iter(value.values()))))
+
+    return fits_map
+
+
 def dispatch(overloads: tuple[Overload, ...]) -> Run:
     """A function that runs the first overload whose parameters fit the values, all of one number."""
-    table = [(overload.run, tuple(classes_of(kind) for kind in overload.args)) for overload in overloads]
+    rows = [(overload.run, tuple(fitting(kind) for kind in overload.args)) for overload in overloads]
 
     def run(*values: Value) -> Value:
-        for call, classes in table:
-            for value, allowed in zip(values, classes, strict=True):
-                if allowed is not None and value.__class__ not in allowed:
+        for call, checks in rows:
+            for value, fits in zip(values, checks, strict=True):
+                if fits is not None and not fits(value):
                     break
             else:
                 return call(*values)

@@ -49,6 +49,9 @@ _ALL_ARGUMENTS_SINGLETONS: Final = frozenset(
 _ONE_BY_ONE: Final = frozenset(("string_format",))
 """Overloads of two parameters whose second is left alone when the first fails."""
 
+_PATTERNS: Final = frozenset(("find", "findAll", "matches"))
+"""Functions that are one by one, too, if the pattern is constant."""
+
 
 class Failed:
     """An error in the place of a value."""
@@ -248,7 +251,7 @@ class Meter:
                 return present(value, step.field)
             key = self.key(step, scope)
             if isinstance(key, Failed):
-                self.add(1)
+                self.add(0 if optional else 1)
                 return key
             if optional:
                 is_field = isinstance(step, Select) or (isinstance(step, Call) and step.function == "_?._")
@@ -307,6 +310,8 @@ class Meter:
     def membership(self, node: Call, scope: Scope) -> Value:
         """`in` with a constant list costs nothing, since it is a look-up in a set."""
         among = self.free(node.args[1])
+        if not among:
+            return False
         wanted = self.value(node.args[0], scope)
         if isinstance(wanted, Failed):
             return wanted
@@ -337,6 +342,8 @@ class Meter:
 
     def evaluates_all(self, node: Call, count: int) -> bool:
         if count > 2:
+            return False
+        if node.function in _PATTERNS and isinstance(node.args[-1], Const):
             return False
         if node.function in ("_==_", "_!=_") or node.function in _ALL_ARGUMENTS_SINGLETONS:
             return True

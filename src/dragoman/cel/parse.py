@@ -139,7 +139,7 @@ class _Parser:
             count = 0
             while self.accept("!"):
                 count += 1
-            node = self.member()
+            node = self.signed()
             return Call(first.offset, "!_", [node]) if count % 2 else node
         if self.token.kind == "-":
             first = self.token
@@ -152,6 +152,15 @@ class _Parser:
             node = self.member()
             return Call(first.offset, "-_", [node]) if count % 2 else node
         return self.member()
+
+    def signed(self) -> Node:
+        """A member, or a number with its minus sign."""
+        if self.token.kind != "-":
+            return self.member()
+        minus = self.advance()
+        if self.token.kind not in ("int", "double"):
+            raise self.unexpected()
+        return self.member(self.literal(minus))
 
     def member(self, node: Node | None = None) -> Node:
         node = self.primary() if node is None else node

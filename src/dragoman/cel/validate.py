@@ -11,13 +11,19 @@ from typing import Final
 from dragoman.cel import types as t
 from dragoman.cel.ast import Call, Const, ListLit, MapLit, Node
 from dragoman.cel.faults import EvalError, Issue
-from dragoman.cel.stdlib.conversions import re2_compiled
+from dragoman.cel.stdlib.conversions import OVERLOADS, re2_compiled
 from dragoman.cel.stdlib.strformat import clauses
 from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
 from dragoman.cel.types import Type
+from dragoman.cel.values import Value
 from dragoman.cel.walk import children, nodes
 
-_LITERALS: Final[dict[str, Callable[[str], object]]] = {"duration": parse_duration, "timestamp": parse_timestamp, "matches": re2_compiled}
+_LITERALS: Final[dict[str, Callable[[str], object]]] = {
+    "duration": parse_duration,
+    "timestamp": parse_timestamp,
+    "matches": re2_compiled,
+}
+_CONVERSIONS: Final = frozenset(("bool", "bytes", "double", "int", "string", "uint"))
 
 _CLAUSES: Final[dict[str, tuple[frozenset[str], str]]] = {
     "s": (
@@ -46,6 +52,8 @@ def validate(tree: Node) -> list[Issue]:
     for node in nodes(tree):
         if isinstance(node, Call):
             issues.extend(_literal_argument(node))
+            issues.extend(_conversion(node))
+            issues.extend(_pattern(node))
             issues.extend(_format(node))
     issues.extend(_mixed(tree))
     return issues
@@ -63,6 +71,42 @@ def _literal_argument(node: Call) -> Iterator[Issue]:
         read(literal.value)
     except EvalError:
         yield Issue(literal.offset, f"invalid {node.function} argument")
+
+
+def _conversion(node: Call) -> Iterator[Issue]:
+    """int("x"): what can never be converted, since constants are converted beforehand."""
+    if node.function not in _CONVERSIONS or node.target is not None or len(node.args) != 1:
+        return
+    try:
+        _converted(node)
+    except EvalError as error:
+        yield Issue(node.offset, error.message)
+
+
+def _converted(node: Node) -> Value:
+    """The value of nested conversions of a constant, or _UNKNOWN."""
+    if isinstance(node, Const):
+        return node.value
+    if not isinstance(node, Call) or node.function not in _CONVERSIONS or len(node.args) != 1:
+        return _UNKNOWN
+    value = _converted(node.args[0])
+    if value is _UNKNOWN or len(node.overloads) != 1:
+        return _UNKNOWN
+    overload = next(found for found in OVERLOADS if found.id == node.overloads[0])
+    return overload.run(value)
+
+
+_UNKNOWN: Final = object()
+
+
+def _pattern(node: Call) -> Iterator[Issue]:
+    """s.find("("): a constant pattern is compiled beforehand."""
+    if node.function not in ("find", "findAll") or not node.args or not isinstance(node.args[0], Const):
+        return
+    try:
+        re2_compiled(str(node.args[0].value))
+    except EvalError as error:
+        yield Issue(node.args[0].offset, error.message)
 
 
 def _format(node: Call) -> Iterator[Issue]:

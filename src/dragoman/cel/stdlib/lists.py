@@ -11,7 +11,7 @@ from dragoman.cel.faults import EvalError, NoSuchOverload
 from dragoman.cel.functions import Overload, Run, free, member
 from dragoman.cel.stdlib.operators import add
 from dragoman.cel.types import A, B, Type
-from dragoman.cel.values import Duration, Map, Uint, Value, compare, contains, equal, map_key
+from dragoman.cel.values import Duration, Map, Timestamp, Uint, Value, compare, contains, equal, map_key
 
 RANGE_MAX: Final = 1_000_000
 """Ceiling of lists.range(): the cost limit would stop a longer list anyhow."""
@@ -88,8 +88,22 @@ def _distinct(values: List) -> List:
     return tuple(found)
 
 
+def _order(one: Value, two: Value) -> int:
+    """As compare, but what has an order and cannot be compared with the other counts as equal."""
+    for value in (one, two):
+        if value.__class__ not in _COMPARABLE_CLASSES:
+            raise NoSuchOverload
+    try:
+        return compare(one, two)
+    except EvalError:
+        return 0
+
+
+_COMPARABLE_CLASSES: Final = frozenset((bool, int, Uint, float, str, bytes, Timestamp, Duration))
+
+
 def _is_sorted(values: List) -> bool:
-    return all(compare(one, two) <= 0 for one, two in zip(values, values[1:], strict=False))
+    return all(_order(one, two) <= 0 for one, two in zip(values, values[1:], strict=False))
 
 
 def _sum(zero: Value) -> Run:
@@ -108,7 +122,7 @@ def _best(name: str, better: Callable[[int], bool]) -> Run:
             raise EvalError(f"{name} called on empty list")
         best = values[0]
         for value in values[1:]:
-            if better(compare(value, best)):
+            if better(_order(value, best)):
                 best = value
         return best
 

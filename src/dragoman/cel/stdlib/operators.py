@@ -189,7 +189,10 @@ def is_in(one: Value, two: Value) -> bool:
     if two.__class__ is tuple:
         return contains(two, one)
     if isinstance(two, dict):
-        return map_key(one) in two
+        try:
+            return map_key(one) in two
+        except EvalError:
+            return False
     raise NoSuchOverload
 
 

@@ -45,13 +45,13 @@ def mixed(nodes: int, pods: int) -> list[dict[str, Any]]:
 
 
 def place_all(objects: list[dict[str, Any]], pods: int) -> tuple[float, float, int]:
-    """Seconds for the first decision, for all of them, and how many were placed."""
+    """CPU seconds (of one thread) for the first decision, for all of them, and how many were placed."""
     numbers = count()
     snapshot = Snapshot.from_objects([(made["kind"], typed(made)) for made in objects])
     context = Context(new_id=lambda: f"{next(numbers):08d}-0000-4000-8000-000000000000")
     placed = 0
     first = 0.0
-    began = time.perf_counter()
+    began = time.process_time()
     for i in range(pods):
         key = ("default", f"p{i}")
         decision = decide(snapshot, Unit(("Pod", *key), (key,)), NOW, context)
@@ -59,8 +59,8 @@ def place_all(objects: list[dict[str, Any]], pods: int) -> tuple[float, float, i
         after = apply_all(snapshot, decision.assumed)
         snapshot = after
         if not i:
-            first = time.perf_counter() - began
-    return first, time.perf_counter() - began, placed
+            first = time.process_time() - began
+    return first, time.process_time() - began, placed
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from immutables import Map
@@ -51,11 +52,10 @@ class NodeGroup:
     def first_of(self, names: Sequence[str], before: str = "") -> str | None:
         """The smallest member among sorted names (that sorts before `before`, if given); None if there is none."""
         members = self.members
-        if len(members) * FEW < len(names):
+        end = bisect_left(names, before) if before else len(names)
+        if len(members) * FEW < end:
             return min((name for name in members if (not before or name < before) and _has(names, name)), default=None)
-        for name in names:
-            if before and name >= before:
-                return None
+        for name in islice(names, end):
             if name in members:
                 return name
         return None

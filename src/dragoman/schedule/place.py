@@ -300,8 +300,9 @@ def _best_rooms(
     return [best] if best is not None else []
 
 
-def _by_room(entry: tuple[NodeGroup, _Verdict]) -> int:
-    return -entry[1].raw.room
+def _by_room(entry: tuple[NodeGroup, _Verdict]) -> tuple[int, int]:
+    # Of equal ones the largest group most likely has the node, and then bounds the search in the others.
+    return -entry[1].raw.room, -len(entry[0].members)
 
 
 def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -> tuple[list[NodesRefused], bool]:

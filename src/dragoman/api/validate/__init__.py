@@ -32,6 +32,7 @@ def create(kind: str, obj: Object, *, gates: Gates = DEFAULTS) -> list[FieldErro
     known = BY_NAME.get(kind)
     namespaced = known.namespaced if known else bool((obj.get("metadata") or {}).get("namespace"))
     errors = meta.metadata(obj, reason, namespaced=namespaced)
+    errors += meta.core_finalizers(obj) if known is not None and not known.group else []
     if (rules := _CREATE.get(kind)) is not None:
         errors += rules(obj, gates)
     return errors
@@ -41,7 +42,9 @@ def update(kind: str, new: Object, old: Object, subresource: str = "", *, gates:
     """What is wrong with a change, [] for nothing. `subresource` is "" or e.g. `status`."""
     if (mistyped := _mistyped(kind, new)) is not None:
         return [mistyped]
+    known = BY_NAME.get(kind)
     errors = meta.metadata_update(new, old)
+    errors += meta.core_finalizers(new) if known is not None and not known.group else []
     if not subresource and (always := _ALWAYS.get(kind)) is not None:
         errors += always(new, gates)
     if (rules := _UPDATE.get((kind, subresource))) is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref
 from dragoman.cluster.cache import Cache
 from dragoman.cluster.commit import Committer
@@ -76,8 +77,6 @@ def test_an_informer_resumes_and_lists_again_when_it_must(run: Any) -> None:
 
 def test_bookmarks_move_the_place_to_resume_from(run: Any) -> None:
     async def body(t: Any) -> None:
-        from dragoman.api.kinds import kind_of
-
         informer = Informer(t.client, kind_of("Pod"), t.clock, t.entropy)
         async with Tasks("test", t.clock, t.entropy) as tasks:
             tasks.start("run", informer.run())
@@ -249,6 +248,31 @@ def test_what_was_created_is_known_at_once(run: Any) -> None:
             # and goes when the server says so
             t.server.remove("resourceclaims", "default", "new-xxxxx")
             await t.until(lambda: ("default", "new-xxxxx") not in cache.snapshot.claims)
+            tasks.stop()
+
+    run(body)
+
+
+def test_a_write_whose_object_is_gone_already_does_not_bring_it_back(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informer = Informer(t.client, kind_of("Pod"), t.clock, t.entropy)
+        made = t.server.put("pods", pod("p"))
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            tasks.start("run", informer.run())
+            await informer.synced()
+            # The answer of a write arrives after the watch's word of the deletion.
+            answer = {**made, "metadata": {**made["metadata"], "resourceVersion": str(t.server.version + 1)}}
+            t.server.remove("pods", "default", "p")
+            await t.until(lambda: not informer.objects)
+            informer.observe(answer)
+            assert not informer.objects
+            # Before it: the deletion has the same version.
+            t.server.put("pods", pod("q"))
+            await t.until(lambda: bool(informer.objects))
+            last = t.server.objects["pods", "default", "q"]
+            informer.observe({**last, "metadata": {**last["metadata"], "resourceVersion": str(t.server.version + 1)}})
+            t.server.remove("pods", "default", "q")
+            await t.until(lambda: not informer.objects)
             tasks.stop()
 
     run(body)

@@ -159,7 +159,9 @@ class Informer:
     def observe(self, obj: Object) -> None:
         """What a write of ours returned: known at once, before the watch says it."""
         value = self._decode(obj)
-        if value is not None and _is_newer(value, self.objects.get(_key(value))):
+        if value is None or 0 < version_of(value) <= _number(self.resource_version):
+            return  # the watch is past it, maybe past its deletion
+        if _is_newer(value, self.objects.get(_key(value))):
             self.objects[_key(value)] = value
             self._tell([Put(self.kind.kind, value)])
 
@@ -188,12 +190,13 @@ class Informer:
         value = self._decode(event.object)
         if value is not None:
             key = _key(value)
-            if not _is_newer(value, self.objects.get(key)):
-                pass  # a write of ours was observed before
-            elif event.type == "DELETED":
-                if self.objects.pop(key, None) is not None:
+            known = self.objects.get(key)
+            if event.type == "DELETED":
+                # A write that removes the last finalizer answers with the version of the deletion itself.
+                if known is not None and version_of(known) <= version_of(value):
+                    del self.objects[key]
                     self._tell([Gone(self.kind.kind, *key)])
-            else:
+            elif _is_newer(value, known):  # else a write of ours, observed before
                 self.objects[key] = value
                 self._tell([Put(self.kind.kind, value)])
         self.resource_version = version

@@ -127,9 +127,10 @@ class InProcessClient:
         manager: str = "dragoman",
         force: bool = False,
     ) -> Object:
-        """Patch; type is merge, json, strategic or apply."""
+        """Patch; type is merge, json, strategic or apply, which gets apiVersion and kind if it has none."""
         write = msgspec.structs.replace(self._write, manager=manager, force=force)
         if type == "apply":
+            patch = {"apiVersion": kind.api_version, "kind": kind.kind, **patch}
             write = msgspec.structs.replace(write, version=_version_of(kind, patch))
         registry = self.registry
         with _errors():

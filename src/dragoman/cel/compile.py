@@ -27,6 +27,7 @@ Frame = list[Value]
 Code = Callable[[Frame], Value]
 
 _UNSET: Final = object()
+_ANYTHING: Final = frozenset(("dyn", "any", "param"))
 
 
 class Program:
@@ -240,20 +241,8 @@ def _called(run: Run, codes: list[Code], offset: int) -> Code:
     return code
 
 
-def _is_safe(overloads: tuple[Overload, ...], node: Call) -> bool:
-    """Whether the static types make checks of the kinds at run time superfluous."""
-    if not node.overloads:
-        return False
-    operands = [operand.type for operand in node.operands()]
-    return all(
-        _is_certain(wanted, given)
-        for overload in overloads
-        for wanted, given in zip(overload.args, operands, strict=True)
-    )
-
-
 def _is_certain(wanted: Type, given: Type) -> bool:
-    if wanted.kind in ("dyn", "any", "param"):
+    if wanted.kind in _ANYTHING:
         return True
     if is_dyn_or_error(given) or given.kind == "null":
         return False
@@ -536,9 +525,37 @@ class _Compiler:
         if not overloads:
             return None
         runs = {overload.run for overload in overloads}
-        if len(runs) == 1 and _is_safe(overloads, node):
+        if len(runs) == 1 and node.overloads and self.is_safe(overloads, node):
             return overloads[0].run
         return dispatch(overloads)
+
+    def is_safe(self, overloads: tuple[Overload, ...], node: Call) -> bool:
+        """Whether the static types make checks of the kinds at run time superfluous."""
+        operands = node.operands()
+        return all(
+            wanted.kind in _ANYTHING or (_is_certain(wanted, operand.type) and self.is_trusted(operand))
+            for overload in overloads
+            for wanted, operand in zip(overload.args, operands, strict=True)
+        )
+
+    def is_trusted(self, node: Node) -> bool:
+        """Whether a static type is more than a guess: type variables may have been bound by what follows."""
+        match node:
+            case Const():
+                return True
+            case Ident():
+                return node.name in self.scopes[0] and len(self.scopes) == 1
+            case Select():
+                return node.test_only or self.is_trusted(node.operand)
+            case ListLit():
+                return not node.optional and all(self.is_trusted(element) for element in node.elements)
+            case Call(function="_[_]"):
+                return self.is_trusted(node.args[0])
+            case Call():
+                declared = self.environment.functions.get(node.function, ())
+                results = [overload.result for overload in declared if overload.id in node.overloads]
+                return bool(results) and all(result.kind != "param" and not result.params for result in results)
+        return False
 
     def optional_or(self, node: Call) -> Code:
         assert node.target is not None

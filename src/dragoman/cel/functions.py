@@ -6,7 +6,7 @@ An overload's `run` takes values and returns a value or raises EvalError. Never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -71,11 +71,11 @@ def fitting(kind: Type) -> Callable[[Value], bool] | None:
     if kind.kind == "list":
         (element,) = inner
         assert element is not None
-        return lambda value: value.__class__ in classes and (not value or element(value[0]))
+        return lambda value: _is(value, classes) and (not value or element(value[0]))
     key, entry = inner
 
-    def fits_map(value: Value) -> bool:
-        if value.__class__ not in classes:
+    def fits_map(value: Any) -> bool:
+        if not _is(value, classes):
             return False
         if not value:
             return True
@@ -83,6 +83,10 @@ def fitting(kind: Type) -> Callable[[Value], bool] | None:
         return (key is None or key(first)) and (entry is None or entry(next(iter(value.values()))))
 
     return fits_map
+
+
+def _is(value: Value, classes: frozenset[type]) -> bool:
+    return value.__class__ in classes
 
 
 def dispatch(overloads: tuple[Overload, ...]) -> Run:

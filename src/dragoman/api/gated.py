@@ -177,14 +177,12 @@ _FEATURES: dict[str, tuple[tuple[Feature, ...], ...]] = {
     "Pod": (
         (Feature(("DRAExtendedResource",), _status, ("extendedResourceClaimStatus",)),),
         (Feature(("DRANodeAllocatableResources",), _status, ("nodeAllocatableResourceClaimStatuses",)),),
-        (Feature(("GenericWorkload",), _spec, ("schedulingGroup",)),),
     ),
     "PodGroup": (
         (
             Feature(("DRAWorkloadResourceClaims",), _spec, ("resourceClaims",)),
             Feature(("DRAWorkloadResourceClaims",), _status, ("resourceClaimStatuses",)),
         ),
-        (Feature(("TopologyAwareWorkloadScheduling",), _spec, ("schedulingConstraints",)),),
     ),
     "Workload": ((Feature(("DRAWorkloadResourceClaims",), _group_templates, ("resourceClaims",)),),),
 }

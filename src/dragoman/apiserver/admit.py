@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.api import validate
+from dragoman.api.gates import Gates
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object, Refused, forbidden, not_found
@@ -87,7 +88,9 @@ def _service_account(registry: Registry, pod: Object, namespace: str) -> None:
 
 
 def _priority(registry: Registry, kind: Kind, obj: Object) -> None:
-    spec = obj["spec"]
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return  # validation has its say about that
     name = spec.get("priorityClassName") or ""
     found = registry.find(PRIORITY_CLASS, name) if name else None
     if name and found is None:
@@ -146,14 +149,17 @@ def update(registry: Registry, kind: Kind, new: Object, old: Object, subresource
     """Admit a change. Raises 403."""
 
 
-def validate_create(kind: Kind, obj: Object) -> list[Cause]:
+def validate_create(kind: Kind, obj: Object, gates: Gates) -> list[Cause]:
     """The judgement of api.validate on a new object."""
-    return [(error.reason, error.body, error.path) for error in validate.create(kind.kind, obj)]
+    return [(error.reason, error.body, error.path) for error in validate.create(kind.kind, obj, gates=gates)]
 
 
-def validate_update(kind: Kind, new: Object, old: Object, subresource: str) -> list[Cause]:
+def validate_update(kind: Kind, new: Object, old: Object, subresource: str, gates: Gates) -> list[Cause]:
     """The judgement of api.validate on a change."""
-    return [(error.reason, error.body, error.path) for error in validate.update(kind.kind, new, old, subresource)]
+    return [
+        (error.reason, error.body, error.path)
+        for error in validate.update(kind.kind, new, old, subresource, gates=gates)
+    ]
 
 
 def created(registry: Registry, kind: Kind, record: Record) -> None:

@@ -53,8 +53,8 @@ def parse(method: str, raw_path: bytes, raw_query: bytes, raw_headers: list[tupl
         for key, value in parse_qsl(raw_query.decode("latin-1"), keep_blank_values=True):
             query.setdefault(key, value)
     headers: dict[str, str] = {}
-    for name, value in raw_headers:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+    for raw_name, raw_value in raw_headers:
+        key, text = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return Request(method, path, query, headers)
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api.gated import gates_drop
+from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time, parse_time
 from dragoman.apiserver import admit, deletion, fields, metadata, tracking
@@ -47,10 +49,11 @@ Change = Callable[[Object], Object]
 class Registry:
     """All kinds of one embedded cluster over one store."""
 
-    def __init__(self, store: Store, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, store: Store, clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS) -> None:
         self.store = store
         self.clock = clock
         self.entropy = entropy
+        self.gates = gates
         self.pages = Pages()
         self.logs = Logs()
         self.tokens_secret = entropy.token(32)
@@ -58,9 +61,9 @@ class Registry:
         self._next_ip = 1
 
     @classmethod
-    def in_memory(cls, clock: Clock, entropy: Entropy) -> Registry:
+    def in_memory(cls, clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS) -> Registry:
         """A registry that forgets everything with the process."""
-        registry = cls(Store(fields.fields_of), clock, entropy)
+        registry = cls(Store(fields.fields_of), clock, entropy, gates)
         registry.bootstrap()
         return registry
 
@@ -135,8 +138,8 @@ class Registry:
         """Store a new object. Raises 409 where the name exists, 422 where it is invalid, 403, 404."""
         strategy = strategy_of(kind)
         warnings: list[str] = []
-        obj = to_stored(kind, write.version, body, self.clock.utc())
         metadata.check_type(kind, write.version, body)
+        obj = gates_drop(kind.kind, to_stored(kind, write.version, body, self.clock.utc()), None, self.gates)
         if kind.namespaced and not namespace:
             raise bad_request(f"an empty namespace may not be set during creation of {kind.plural}")
         meta = metadata.begin(kind, obj, namespace)
@@ -158,7 +161,7 @@ class Registry:
         metadata.stamp(meta, uid=self.entropy.uuid4(), now=self.now_text(), generation=strategy.keeps_generation)
         warnings += strategy.prepare_create(self, obj, write)
         admit.create(self, kind, obj, write)
-        self._check(kind, meta["name"], admit.validate_create(kind, obj) + strategy.check_create(self, obj))
+        self._check(kind, meta["name"], admit.validate_create(kind, obj, self.gates) + strategy.check_create(self, obj))
         obj = tracking.track(kind, None, obj, write, subresource="", now=self.now_text())
         if write.dry_run:
             return Outcome(kind, msgspec.json.encode(obj), True, warnings)
@@ -295,11 +298,12 @@ class Registry:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]
+        new = gates_drop(kind.kind, new, old, self.gates)
         warnings = strategy.prepare_update(self, new, old, subresource, write)
         if strategy.keeps_generation and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         admit.update(self, kind, new, old, subresource, write)
-        causes = admit.validate_update(kind, new, old, subresource)
+        causes = admit.validate_update(kind, new, old, subresource, self.gates)
         self._check(kind, record.name, causes + strategy.check_update(self, new, old, subresource))
         new = tracking.track(kind, old, new, write, subresource=subresource, now=self.now_text())
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]

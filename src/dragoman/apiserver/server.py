@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
+from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.apiserver import certificates, fields, kubeconfig
 from dragoman.apiserver.app import App
 from dragoman.apiserver.registry import Registry
@@ -45,6 +46,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     tls: bool = True
     minor: int = 37
     kubeconfig: Path | None = None
+    gates: Gates = DEFAULTS
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ async def serving(config: ServerConfig, clock: Clock, entropy: Entropy) -> Async
         folder = config.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dragoman-")))
         store = _store(config, stack)
         token = config.token or _kept(folder / "token", entropy)
-        registry = Registry(store, clock, entropy)
+        registry = Registry(store, clock, entropy, config.gates)
         registry.tokens_secret = _kept(folder / "tokens.key", entropy)
         certificate = None
         if config.tls:

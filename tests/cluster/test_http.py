@@ -9,6 +9,9 @@ import pytest
 from aiohttp import web
 
 from dragoman.api.kinds import kind_of
+from dragoman.api.meta import Ref
+from dragoman.cluster.commit import Committer
+from dragoman.effects import Patch
 from dragoman.errors import Denied, Invalid, NotFound, Retry, Stale
 
 POD = kind_of("Pod")
@@ -182,14 +185,16 @@ def test_a_watch_from_too_long_ago_is_stale(run: Any) -> None:
 
 def test_apply_patches_name_their_kind_and_manager(run: Any) -> None:
     async def body(t: Any) -> None:
-        t.server.put("pods", pod("a"))
-        await t.client.patch(
-            POD, "a", {"status": {"phase": "X"}}, "default", type="apply", subresource="status", manager="m", force=True
-        )
+        made = t.server.put("pods", pod("a"))
+        ref = Ref("Pod", "default", "a", made["metadata"]["uid"])
+        status = {"status": {"phase": "X"}}
+        patch = Patch(ref, status, type="apply", subresource="status", manager="m", force=True)
+        (await Committer(t.client, t.clock, t.entropy).carry_out([patch])).check()
         _, path, query, sent, headers = t.server.requests[-1]
         assert path.endswith("/pods/a/status")
         assert query == {"fieldManager": "m", "force": "true"}
         assert headers["Content-Type"] == "application/apply-patch+yaml"
-        assert (sent["apiVersion"], sent["kind"]) == ("v1", "Pod")
+        meta = {"name": "a", "namespace": "default", "uid": ref.uid}
+        assert sent == {"apiVersion": "v1", "kind": "Pod", "metadata": meta, **status}
 
     run(body)

@@ -151,6 +151,8 @@ class Committer:
             meta = {**patch.get("metadata", {}), **guards}
             if effect.type == "apply":
                 meta |= _named(ref.namespace, ref.name, "")
+                kind = kind_of(ref.kind)
+                patch = {"apiVersion": kind.api_version, "kind": kind.kind, **patch}
             patch = {**patch, "metadata": meta}
         try:
             return await self.client.patch(

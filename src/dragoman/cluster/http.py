@@ -260,10 +260,8 @@ class HttpClient:
         manager: str = "",
         force: bool = False,
     ) -> Object:
-        """PATCH; an apply patch gets apiVersion and kind if it has none."""
+        """PATCH; an apply patch names its apiVersion and kind."""
         path, version = await self._at(kind, namespace, name, subresource)
-        if type == "apply":
-            patch = {"apiVersion": kind.api_version, "kind": kind.kind, **patch}
         if isinstance(patch, dict):
             patch = convert.from_stored(kind.kind, version, patch)
         query = {"fieldManager": manager or self.manager, "force": "true" if force and type == "apply" else ""}

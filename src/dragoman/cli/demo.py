@@ -134,12 +134,12 @@ class Tour:
         """What the driver publishes."""
         self._head("1", "A driver publishes devices", "kubectl get resourceslices -o yaml")
         piece = await self._until(SLICE, self._any_slice)
-        table = Table("device", "attributes", "capacity", box=None, pad_edge=False, header_style="bold")
+        attributes = [name for name in piece["spec"]["devices"][0]["attributes"] if name != "uuid"]
+        capacity = list(piece["spec"]["devices"][0]["capacity"])
+        table = Table("device", *attributes, *capacity, box=None, pad_edge=False, header_style="bold")
         for device in piece["spec"]["devices"]:
-            attributes = (f"{name}={next(iter(value.values()))}" for name, value in device["attributes"].items())
-            capacity = (f"{name} {value['value']}" for name, value in device["capacity"].items())
-            shown = "  ".join(a if not a.startswith("uuid=") else a[:14] + "…" for a in attributes)
-            table.add_row(device["name"], shown, ", ".join(capacity))
+            cells = [str(next(iter(device["attributes"][name].values()))) for name in attributes]
+            table.add_row(device["name"], *cells, *(device["capacity"][name]["value"] for name in capacity))
         self._print(table)
 
     async def one_device(self) -> None:

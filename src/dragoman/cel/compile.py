@@ -9,24 +9,37 @@ A closure takes the frame, a list with one slot for each variable, and returns a
 
 from __future__ import annotations
 
-import operator as python
-from collections.abc import Callable, Iterable
-from operator import attrgetter
+from collections.abc import Callable
 from typing import Final
 
+from dragoman.cel.access import iterated, iterated_pairs, present, put_entry, select_optional, selected
 from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, MapLit, Node, Select
+from dragoman.cel.closures import (
+    ORDERINGS,
+    UNSET,
+    Code,
+    Frame,
+    all_of,
+    among_strings,
+    any_of,
+    attribute,
+    called,
+    entry,
+    equality,
+    ordering,
+    placed,
+    placing,
+    raising,
+    with_pairs,
+)
 from dragoman.cel.environment import Environment
-from dragoman.cel.faults import EvalError, NoSuchKey, NoSuchOverload
+from dragoman.cel.faults import EvalError, NoSuchOverload
 from dragoman.cel.functions import Overload, Run, dispatch
-from dragoman.cel.stdlib.operators import greater, greater_equal, index, less, less_equal
+from dragoman.cel.stdlib.operators import index
 from dragoman.cel.stdlib.optionals import index_optional
 from dragoman.cel.types import Type, is_dyn_or_error
-from dragoman.cel.values import NONE, TYPE_OF, Optional, Value, equal, map_key, map_keys, type_name
+from dragoman.cel.values import NONE, Optional, Value, equal
 
-Frame = list[Value]
-Code = Callable[[Frame], Value]
-
-_UNSET: Final = object()
 _ANYTHING: Final = frozenset(("dyn", "any", "param"))
 
 
@@ -51,350 +64,12 @@ def compile_program(node: Node, environment: Environment) -> Program:
     return Program(code, len(environment.variables), compiler.slots)
 
 
-def selected(operand: Value, field: str, offset: int) -> Value:
-    """operand.field at run time, where nothing is known about the operand."""
-    if isinstance(operand, dict):
-        try:
-            return operand[field]
-        except KeyError:
-            raise missing(operand, field, offset) from None
-    if operand.__class__ is Optional:
-        if not operand.present:
-            return NONE
-        return select_optional(operand.value, field)
-    if TYPE_OF[operand.__class__].kind == "struct" and hasattr(operand, "cel_fields") and field in operand.cel_fields:
-        return getattr(operand, operand.cel_fields[field])
-    raise NoSuchOverload(f"no such overload: {type_name(operand)}.{field}", offset)
-
-
-def select_optional(operand: Value, field: str) -> Value:
-    """operand.?field."""
-    if isinstance(operand, dict):
-        try:
-            return Optional(operand[field])
-        except KeyError:
-            return NONE
-    if operand.__class__ is Optional:
-        return select_optional(operand.value, field) if operand.present else NONE
-    if hasattr(operand, "cel_fields"):
-        found = operand.cel_fields.get(field)
-        return NONE if found is None else Optional(getattr(operand, found))
-    raise NoSuchOverload
-
-
-def present(operand: Value, field: str) -> bool:
-    """has(operand.field)."""
-    if isinstance(operand, dict):
-        return field in operand or hasattr(operand, "__missing__")
-    if operand.__class__ is Optional:
-        return operand.present and present(operand.value, field)
-    if hasattr(operand, "cel_fields"):
-        return field in operand.cel_fields
-    raise NoSuchOverload
-
-
-def missing(entries: dict[Value, Value], field: str, offset: int) -> NoSuchKey:
-    """The error for a key that is not there."""
-    return NoSuchKey(field, offset, tuple(key for key in entries if key.__class__ is str))
-
-
-def iterated(value: Value) -> Iterable[Value]:
-    """What a loop over the value yields, one variable."""
-    if value.__class__ is tuple:
-        found: tuple[Value, ...] = value
-        return found
-    if isinstance(value, dict):
-        return map_keys(value)
-    raise EvalError(f"got '{_go_name(value)}', expected iterable type")
-
-
-def iterated_pairs(value: Value) -> Iterable[tuple[Value, Value]]:
-    """What a loop over the value yields, two variables."""
-    if value.__class__ is tuple:
-        return enumerate(value)
-    if isinstance(value, dict):
-        return zip(map_keys(value), value.values(), strict=True)
-    raise EvalError(f"unsupported comprehension range type: {_go_name(value)}")
-
-
-_GO_NAMES: Final = {
-    "bool": "types.Bool",
-    "int": "types.Int",
-    "uint": "types.Uint",
-    "double": "types.Double",
-    "string": "types.String",
-    "bytes": "types.Bytes",
-    "null_type": "types.Null",
-    "google.protobuf.Timestamp": "types.Timestamp",
-    "google.protobuf.Duration": "types.Duration",
-    "optional_type": "*types.Optional",
-    "type": "*types.Type",
-    "kubernetes.Semver": "cel.Semver",
-    "kubernetes.Quantity": "cel.Quantity",
-}
-
-
-def _go_name(value: Value) -> str:
-    """The kind as cel-go's messages call it."""
-    return _GO_NAMES.get(type_name(value), type_name(value))
-
-
-def put_entry(entries: dict[Value, Value], key: Value, value: Value, *, optional: bool, offset: int) -> None:
-    """Adds an entry of a map literal."""
-    kept = map_key(key)
-    if optional:
-        if value.__class__ is not Optional:
-            raise EvalError(f"cannot initialize optional entry '{key}' from non-optional value", offset)
-        if not value.present:
-            entries.pop(kept, None)
-            return
-        value = value.value
-    entries[kept] = value
-
-
-def _raising(error: EvalError) -> Code:
-    def code(_: Frame) -> Value:
-        raise error
-
-    return code
-
-
-def _placed(error: EvalError, offset: int) -> EvalError:
-    """The error with a position, if it had none."""
-    if error.offset < 0:
-        error.offset = offset
-    return error
-
-
-def _placing(code: Code, offset: int) -> Code:
-    """The same, with a position for errors that have none."""
-
-    def placed(frame: Frame) -> Value:
-        try:
-            return code(frame)
-        except EvalError as error:
-            raise _placed(error, offset) from None
-
-    return placed
-
-
-def _attribute(operand: Code, field: str) -> Code:
-    """A field of an object type: an attribute of the Python object, found by the name that its class gives."""
-    get = attrgetter(field if field.islower() else _snake(field))
-
-    def code(frame: Frame) -> Value:
-        return get(operand(frame))
-
-    return code
-
-
-def _snake(field: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in field)
-
-
-def _entry(operand: Code, key: str, offset: int) -> Code:
-    """An entry of a map under a constant string."""
-
-    def code(frame: Frame) -> Value:
-        entries = operand(frame)
-        try:
-            return entries[key]
-        except KeyError:
-            raise missing(entries, key, offset) from None
-
-    return code
-
-
-def _called(run: Run, codes: list[Code], offset: int) -> Code:
-    """A call of a function on evaluated arguments."""
-    if len(codes) == 1:
-        (only,) = codes
-
-        def unary(frame: Frame) -> Value:
-            value = only(frame)
-            try:
-                return run(value)
-            except EvalError as error:
-                raise _placed(error, offset) from None
-
-        return unary
-    if len(codes) == 2:
-        left, right = codes
-
-        def binary(frame: Frame) -> Value:
-            one = left(frame)
-            two = right(frame)
-            try:
-                return run(one, two)
-            except EvalError as error:
-                raise _placed(error, offset) from None
-
-        return binary
-
-    def code(frame: Frame) -> Value:
-        values = [argument(frame) for argument in codes]
-        try:
-            return run(*values)
-        except EvalError as error:
-            raise _placed(error, offset) from None
-
-    return code
-
-
 def _is_certain(wanted: Type, given: Type) -> bool:
     if wanted.kind in _ANYTHING:
         return True
     if is_dyn_or_error(given) or given.kind == "null":
         return False
     return all(_is_certain(one, two) for one, two in zip(wanted.params, given.params, strict=False))
-
-
-def _all_of(codes: tuple[Code, ...], offset: int) -> Code:
-    """`&&`: false wins over errors, wherever it stands."""
-    if len(codes) == 2:
-        left, right = codes
-
-        def both(frame: Frame) -> Value:
-            try:
-                one = left(frame)
-            except EvalError as error:
-                if _is_false(right, frame):
-                    return False
-                raise error from None
-            if one is False:
-                return False
-            two = right(frame)
-            if two is False:
-                return False
-            if one is True and two is True:
-                return True
-            raise _no_logic("_&&_", offset)
-
-        return both
-
-    def code(frame: Frame) -> Value:
-        failed: EvalError | None = None
-        for term in codes:
-            try:
-                value = term(frame)
-            except EvalError as error:
-                failed = failed or error
-                continue
-            if value is False:
-                return False
-            if value is not True:
-                failed = failed or _no_logic("_&&_", offset)
-        if failed is not None:
-            raise failed
-        return True
-
-    return code
-
-
-def _is_false(code: Code, frame: Frame) -> bool:
-    try:
-        return code(frame) is False
-    except EvalError:
-        return False
-
-
-def _any_of(codes: tuple[Code, ...], offset: int) -> Code:
-    """`||`: true wins over errors, wherever it stands."""
-
-    def code(frame: Frame) -> Value:
-        failed: EvalError | None = None
-        for term in codes:
-            try:
-                value = term(frame)
-            except EvalError as error:
-                failed = failed or error
-                continue
-            if value is True:
-                return True
-            if value is not False:
-                failed = failed or _no_logic("_||_", offset)
-        if failed is not None:
-            raise failed
-        return False
-
-    return code
-
-
-def _no_logic(function: str, offset: int) -> NoSuchOverload:
-    return NoSuchOverload(f"no such overload: no matching overload for '{function}'", offset)
-
-
-def _equality(left: Code, right: Code, constant: Value, offset: int) -> Code:
-    """`==`; with a constant string, int or bool on the right it is one Python comparison."""
-    if constant.__class__ is str or constant.__class__ is int or constant.__class__ is bool:
-        kind = constant.__class__
-
-        def quick(frame: Frame) -> Value:
-            value = left(frame)
-            if value.__class__ is kind:
-                return value == constant
-            try:
-                return equal(value, constant)
-            except EvalError as error:
-                raise _placed(error, offset) from None
-
-        return quick
-    return _called(equal, [left, right], offset)
-
-
-_ORDERINGS: Final[dict[str, Callable[[Value, Value], bool]]] = {
-    "_<_": less,
-    "_<=_": less_equal,
-    "_>_": greater,
-    "_>=_": greater_equal,
-}
-_PYTHON_ORDERINGS: Final[dict[str, Callable[[Value, Value], bool]]] = {
-    "_<_": python.lt,
-    "_<=_": python.le,
-    "_>_": python.gt,
-    "_>=_": python.ge,
-}
-
-
-def _ordering(function: str, left: Code, right: Code, constants: dict[Code, Value], offset: int) -> Code:
-    """`<` and its like; with a constant int or string on the right it is one Python comparison."""
-    constant = constants.get(right, _UNSET)
-    run = _ORDERINGS[function]
-    if constant.__class__ is not int and constant.__class__ is not str:
-        return _called(run, [left, right], offset)
-    kind = constant.__class__
-    direct = _PYTHON_ORDERINGS[function]
-
-    def code(frame: Frame) -> Value:
-        value = left(frame)
-        if value.__class__ is kind:
-            return direct(value, constant)
-        try:
-            return run(value, constant)
-        except EvalError as error:
-            raise _placed(error, offset) from None
-
-    return code
-
-
-def _among(left: Code, among: frozenset[str]) -> Code:
-    """`in` with a constant list of strings."""
-
-    def code(frame: Frame) -> Value:
-        value = left(frame)
-        return value.__class__ is str and value in among
-
-    return code
-
-
-def _with_pairs(values: Value, frame: Frame, second: int) -> Iterable[Value]:
-    """The values of the first variable of a loop; the second one, if there is one, is put into its slot."""
-    return iterated(values) if second < 0 else _paired(values, frame, second)
-
-
-def _paired(values: Value, frame: Frame, second: int) -> Iterable[Value]:
-    for one, frame[second] in iterated_pairs(values):
-        yield one
 
 
 class _Compiler:
@@ -423,7 +98,7 @@ class _Compiler:
                 return self.map_literal(node)
             case Fold():
                 return _FOLDS.get(node.macro, _Compiler.fold)(self, node)
-        return _raising(EvalError(f"unknown type: {type(node).__name__}", node.offset))
+        return raising(EvalError(f"unknown type: {type(node).__name__}", node.offset))
 
     def constant(self, value: Value) -> Code:
         def code(_: Frame) -> Value:
@@ -454,7 +129,7 @@ class _Compiler:
             slot = scope.get(name.removeprefix("."))
             if slot is not None:
                 return self.variable(slot)
-        return _raising(EvalError(f"no such attribute(s): {name}: undeclared reference", node.offset))
+        return raising(EvalError(f"no such attribute(s): {name}: undeclared reference", node.offset))
 
     def variable(self, slot: int) -> Code:
         init = self.lazy.get(slot)
@@ -463,7 +138,7 @@ class _Compiler:
 
         def code(frame: Frame) -> Value:
             value = frame[slot]
-            if value is _UNSET:
+            if value is UNSET:
                 value = frame[slot] = init(frame)
             return value
 
@@ -476,9 +151,9 @@ class _Compiler:
             return self.presence(operand, field, offset)
         kind = node.operand.type
         if kind.kind == "struct":
-            return _attribute(operand, field)
+            return attribute(operand, field)
         if kind.kind == "map":
-            return _entry(operand, field, offset)
+            return entry(operand, field, offset)
 
         def code(frame: Frame) -> Value:
             return selected(operand(frame), field, offset)
@@ -493,7 +168,7 @@ class _Compiler:
             try:
                 return present(value, field)
             except EvalError as error:
-                raise _placed(error, offset) from None
+                raise placed(error, offset) from None
 
         return code
 
@@ -508,8 +183,8 @@ class _Compiler:
         codes = [self.code(operand) for operand in node.operands()]
         run = self.run(node, len(codes))
         if run is None:
-            return _raising(EvalError(f"unbound function: {node.function}: no such overload", node.offset))
-        return self.folded(run, *codes) or _called(run, codes, node.offset)
+            return raising(EvalError(f"unbound function: {node.function}: no such overload", node.offset))
+        return self.folded(run, *codes) or called(run, codes, node.offset)
 
     def run(self, node: Call, count: int) -> Run | None:
         """What to run: directly where the static types leave no choice, by the kinds of values otherwise."""
@@ -574,10 +249,10 @@ class _Compiler:
         return code
 
     def conjunction(self, node: Call) -> Code:
-        return self.chain(node, _all_of, stop=False)
+        return self.chain(node, all_of, stop=False)
 
     def disjunction(self, node: Call) -> Code:
-        return self.chain(node, _any_of, stop=True)
+        return self.chain(node, any_of, stop=True)
 
     def chain(self, node: Call, join: Callable[[tuple[Code, ...], int], Code], *, stop: bool) -> Code:
         """A flat chain without its constant terms: one that decides alone is the answer, the others say nothing."""
@@ -609,15 +284,15 @@ class _Compiler:
 
     def equality(self, node: Call) -> Code:
         left, right = (self.code(arg) for arg in node.args)
-        return self.folded(equal, left, right) or _equality(left, right, self.constants.get(right, _UNSET), node.offset)
+        return self.folded(equal, left, right) or equality(left, right, self.constants.get(right, UNSET), node.offset)
 
     def ordering(self, node: Call) -> Code:
         left, right = (self.code(arg) for arg in node.args)
         run = self.run(node, 2)
         if run is None:
-            return _raising(NoSuchOverload(offset=node.offset))
-        run = _ORDERINGS[node.function]
-        return self.folded(run, left, right) or _ordering(node.function, left, right, self.constants, node.offset)
+            return raising(NoSuchOverload(offset=node.offset))
+        run = ORDERINGS[node.function]
+        return self.folded(run, left, right) or ordering(node.function, left, right, self.constants, node.offset)
 
     def membership(self, node: Call) -> Code:
         left, right = (self.code(arg) for arg in node.args)
@@ -625,30 +300,30 @@ class _Compiler:
         found = self.folded(run, left, right)
         if found:
             return found
-        among = self.constants.get(right, _UNSET)
+        among = self.constants.get(right, UNSET)
         literal = node.args[1]
         if isinstance(literal, ListLit) and not literal.elements and node.overloads == ("in_list",):
             # Decided beforehand, as upstream does: what stands on the left is not even evaluated.
             return self.constant(False)
         if among.__class__ is tuple and all(element.__class__ is str for element in among):
-            return _among(left, frozenset(among))
-        return _called(run, [left, right], node.offset)
+            return among_strings(left, frozenset(among))
+        return called(run, [left, right], node.offset)
 
     def indexing(self, node: Call) -> Code:
         left, right = (self.code(arg) for arg in node.args)
         operand, key = node.args
         offset = node.offset
         if operand.type.kind == "map" and isinstance(key, Const) and key.value.__class__ is str:
-            return self.folded(index, left, right) or _entry(left, key.value, offset)
+            return self.folded(index, left, right) or entry(left, key.value, offset)
         if operand.type.kind == "opaque":
-            return _called(index_optional, [left, right], offset)
+            return called(index_optional, [left, right], offset)
 
         def run(one: Value, two: Value) -> Value:
             if one.__class__ is Optional:
                 return index_optional(one, two)
             return index(one, two)
 
-        return self.folded(run, left, right) or _called(run, [left, right], offset)
+        return self.folded(run, left, right) or called(run, [left, right], offset)
 
     def optional_select(self, node: Call) -> Code:
         operand = self.code(node.args[0])
@@ -664,7 +339,7 @@ class _Compiler:
             try:
                 return select_optional(value, name)
             except EvalError as error:
-                raise _placed(error, offset) from None
+                raise placed(error, offset) from None
 
         return code
 
@@ -733,18 +408,20 @@ class _Compiler:
         def code(frame: Frame) -> Value:
             frame[accu] = init(frame)
             if pairs:
-                for frame[one], frame[two] in iterated_pairs(values(frame)):
+                for key, element in iterated_pairs(values(frame)):
+                    frame[one], frame[two] = key, element
                     if not condition(frame):
                         break
                     frame[accu] = step(frame)
             else:
-                for frame[one] in iterated(values(frame)):
+                for element in iterated(values(frame)):
+                    frame[one] = element
                     if not condition(frame):
                         break
                     frame[accu] = step(frame)
             return result(frame)
 
-        return _placing(code, node.offset)
+        return placing(code, node.offset)
 
     def quantifier(self, node: Fold) -> Code:
         """all and exists: an error counts only if no element decides."""
@@ -756,7 +433,8 @@ class _Compiler:
 
         def code(frame: Frame) -> Value:
             failed: EvalError | None = None
-            for frame[one] in _with_pairs(values(frame), frame, pairs):
+            for item in with_pairs(values(frame), frame, pairs):
+                frame[one] = item
                 try:
                     value = predicate(frame)
                 except EvalError as error:
@@ -770,7 +448,7 @@ class _Compiler:
                 raise failed
             return not stop
 
-        return _placing(code, offset)
+        return placing(code, offset)
 
     def loop(self, node: Fold, body: Node) -> tuple[Code, int, int, Code]:
         """Range, slots of the variables, and body."""
@@ -787,7 +465,8 @@ class _Compiler:
 
         def code(frame: Frame) -> Value:
             count = 0
-            for frame[one] in _with_pairs(values(frame), frame, pairs):
+            for item in with_pairs(values(frame), frame, pairs):
+                frame[one] = item
                 value = predicate(frame)
                 if value is True:
                     count += 1
@@ -795,7 +474,7 @@ class _Compiler:
                     raise NoSuchOverload(offset=offset)
             return count == 1
 
-        return _placing(code, offset)
+        return placing(code, offset)
 
     def collected(self, node: Fold) -> Code:
         """map, filter and transformList."""
@@ -815,7 +494,8 @@ class _Compiler:
 
         def code(frame: Frame) -> Value:
             found: list[Value] = []
-            for frame[one] in _with_pairs(values(frame), frame, pairs):
+            for item in with_pairs(values(frame), frame, pairs):
+                frame[one] = item
                 kept = keeps(frame)
                 if kept is True:
                     found.append(element(frame))
@@ -823,7 +503,7 @@ class _Compiler:
                     raise NoSuchOverload(offset=offset)
             return tuple(found)
 
-        return _placing(code, offset)
+        return placing(code, offset)
 
     def bind(self, node: Fold) -> Code:
         """cel.bind: evaluated when first used, and only then."""
@@ -845,7 +525,7 @@ class _Compiler:
         result = self.within({node.accu: slot}, node.result)
 
         def code(frame: Frame) -> Value:
-            frame[slot] = _UNSET
+            frame[slot] = UNSET
             return result(frame)
 
         return code

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from dragoman.cel.access import iterated, iterated_pairs, present, put_entry, select_optional, selected
 from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, MapLit, Node, Select
-from dragoman.cel.compile import iterated, iterated_pairs, present, put_entry, select_optional, selected
 from dragoman.cel.cost import LIST_CREATE, MAP_CREATE, CallCost, cost_of
 from dragoman.cel.environment import Environment
 from dragoman.cel.faults import CostExceeded, EvalError, NoSuchOverload
@@ -24,7 +24,7 @@ _CONVERSIONS: Final = frozenset(
 )
 _PLAIN: Final = frozenset((bool, int, Uint, float, str))
 
-_ALL_ARGUMENTS_SINGLETONS: Final = frozenset(
+_ALL_ARGUMENTS_SINGLETONS: Final = _CONVERSIONS | frozenset(
     (
         "_+_",
         "_-_",
@@ -42,7 +42,6 @@ _ALL_ARGUMENTS_SINGLETONS: Final = frozenset(
         "matches",
         "size",
     )
-    + tuple(_CONVERSIONS)
 )
 """Functions with one implementation for all overloads: both arguments are evaluated even if the first fails."""
 

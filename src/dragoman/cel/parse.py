@@ -32,7 +32,10 @@ _BINARY: Final[dict[str, int]] = {
 }
 _FUNCTION: Final[dict[str, str]] = {sign: f"_{sign}_" for sign in _BINARY} | {"in": "@in"}
 _RESERVED: Final = frozenset(
-    "as break const continue else for function if import let loop package namespace return var void while".split()
+    (
+        *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"),
+        *("namespace", "return", "var", "void", "while"),
+    )
 )
 _LITERALS: Final = frozenset(("uint", "double", "string", "bytes"))
 _WORDS: Final = {"true": True, "false": False, "null": None}

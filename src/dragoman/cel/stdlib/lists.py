@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cmp_to_key
+from itertools import pairwise
 from typing import Final
 
 from dragoman.cel import types as t
@@ -103,7 +104,7 @@ _COMPARABLE_CLASSES: Final = frozenset((bool, int, Uint, float, str, bytes, Time
 
 
 def _is_sorted(values: List) -> bool:
-    return all(_order(one, two) <= 0 for one, two in zip(values, values[1:], strict=False))
+    return all(_order(one, two) <= 0 for one, two in pairwise(values))
 
 
 def _sum(zero: Value) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
@@ -113,7 +114,7 @@ def _cidr(text: str) -> CIDR:
     return CIDR(IP(address), int(bits))
 
 
-def _is(read, text: str) -> bool:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _is(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
     except EvalError:

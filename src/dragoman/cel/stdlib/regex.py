@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from dragoman.cel import types as t
 from dragoman.cel.faults import EvalError
@@ -29,7 +29,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _compiled(pattern: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _compiled(pattern: str) -> Any:
     try:
         return re2_compiled(pattern)
     except EvalError as error:

@@ -46,6 +46,22 @@ def _whole(target: Target, record: Record) -> Object:
     return {**type_text(target.kind, target.version), **from_stored(target.kind, target.version, record.decode())}
 
 
+# Beta versions live for six releases (reference of the API's deprecation policy): since, until.
+_DEPRECATED = {"v1beta1": (35, 38), "v1beta2": (36, 39)}
+
+
+def deprecations(target: Target) -> tuple[str, ...]:
+    """A warning for a version of resource.k8s.io that goes away, where there is a newer one."""
+    kind, group = target.kind, "resource.k8s.io"
+    if kind.group != group or target.version not in _DEPRECATED or target.version == kind.versions[0]:
+        return ()
+    since, until = _DEPRECATED[target.version]
+    return (
+        f"{group}/{target.version} {kind.kind} is deprecated in v1.{since}+, unavailable in v1.{until}+; "
+        f"use {kind.api_version} {kind.kind}",
+    )
+
+
 def object_reply(request: Request, target: Target, body: bytes, now: float, status: int = 200) -> Reply:
     """One object, from its stored bytes."""
     form = form_of(request.headers.get("accept", ""))
@@ -70,7 +86,7 @@ def outcome_reply(request: Request, target: Target, outcome: Outcome, warnings: 
         reply = json_reply(outcome.status or {})
     else:
         reply = object_reply(request, target, outcome.body, now, 201 if outcome.created else 200)
-    for text in warnings + outcome.warnings:
+    for text in (*deprecations(target), *warnings, *outcome.warnings):
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')
         reply.headers = [*reply.headers, (b"warning", f'299 - "{quoted}"'.encode("latin-1", "replace"))]
     return reply

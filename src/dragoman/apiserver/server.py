@@ -169,6 +169,7 @@ async def on_socket(app: App, sock: socket.socket, certificate: tuple[Path, Path
             http="httptools",
             ws="none",
             log_config=None,
+            log_level="error",  # it warns of every upgrade that we answer with a Status
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,

@@ -25,6 +25,7 @@ Key = tuple[str, str]
 RING_EVENTS = 4096
 RING_EVENTS_OF = {"leases": 512, "events": 1024}
 WATCHER_EVENTS = 16384
+FRESH_EVENTS = 256
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -212,6 +213,8 @@ class Shelf:
         self.ring.append(event)
         if len(self.ring) > self.ring_limit:
             self.forgotten = self.ring.popleft().version
+        if len(self.ring) > FRESH_EVENTS:
+            self.ring[-FRESH_EVENTS - 1].frames.clear()  # whoever still needs it encodes it again
         for watcher in self._interested(event):
             watcher.offer(event)
 

@@ -24,6 +24,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "get": ("get", "list objects as tables, YAML or JSON"),
     "describe": ("describe", "show one object and its events"),
     "delete": ("delete", "delete objects"),
+    "scheduler": ("scheduler", "the scheduler as a daemon"),
+    "controllers": ("controllers", "the controllers as a daemon"),
+    "node-agent": ("node_agent", "the agent of one simulated node as a daemon"),
+    "driver": ("driver", "a driver as a daemon: example"),
     "simulate": ("simulate", "where would the pods of these files run, with which devices, or why not"),
 }
 

@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PROFILE[*N]",
         help="a node, or N of them named NAME-0 to NAME-(N-1); default: node-0=example",
     )
+    parser.add_argument("--no-nodes", action="store_true", help="no node at all; agents may join from outside")
     parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep state there over restarts; default: memory only")
     parser.add_argument(
@@ -38,8 +39,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
+    groups = args.node or ([] if args.no_nodes else [(("node-0", "example"),)])
     settings = Settings(
-        nodes=tuple(pair for group in args.node or [(("node-0", "example"),)] for pair in group),
+        nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
         kubeconfig=args.kubeconfig,

@@ -22,8 +22,9 @@ import msgspec
 from dragoman.allocate.allocator import OPTIONS, Options
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.kubeconfig import Access, write
+from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import Server, ServerConfig, serving
+from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informer
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.machines import Machine, machines

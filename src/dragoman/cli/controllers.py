@@ -1,0 +1,28 @@
+"""`dragoman controllers`: the controllers as a daemon."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+
+from dragoman.cli import serve
+from dragoman.daemon.controllers import Controllers, Settings
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the controllers."""
+    parser.add_argument(
+        "--controllers", default="*", metavar="NAME,...", help="which to run; * is all, -NAME leaves one out"
+    )
+    serve.arguments(parser, lease="dragoman-controllers")
+    serve.from_environment(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to end."""
+    settings = Settings(controllers=tuple(args.controllers.split(",")))
+
+    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+        return Controllers(shell.client, shell.clock, shell.entropy, settings, shell.metrics).run
+
+    return serve.serve(args, work)

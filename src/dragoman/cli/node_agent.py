@@ -1,0 +1,38 @@
+"""`dragoman node-agent`: the node agent of one simulated machine, as a daemon of its own."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from dragoman.cli import serve
+from dragoman.kubelet.agent import NodeAgent
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the node agent."""
+    parser.add_argument("--node-name", required=True, metavar="NAME")
+    parser.add_argument(
+        "--root-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="short: sockets lie below it (really /var/lib/kubelet)",
+    )
+    parser.add_argument("--boot-id", default="", help="of the simulated machine; default: this machine's")
+    serve.arguments(parser)
+    serve.from_environment(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to end; containers of a simulated node go on."""
+
+    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+        agent = NodeAgent(
+            args.node_name, shell.client, shell.clock, args.root_dir, entropy=shell.entropy, boot_id=args.boot_id
+        )
+        shell.ready = agent.started.is_set
+        return agent.run
+
+    return serve.serve(args, work)

@@ -1,0 +1,39 @@
+"""`dragoman scheduler`: the scheduler as a daemon, for pods with schedulerName `dragoman`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+
+from dragoman.allocate.allocator import Options
+from dragoman.api.gates import parse_gates
+from dragoman.cli import output, serve
+from dragoman.daemon.scheduler import Scheduler, Settings
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of the scheduler."""
+    parser.add_argument(
+        "--scheduler-name", action="append", metavar="NAME", help="spec.schedulerName to serve; default: dragoman"
+    )
+    parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
+    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...")
+    serve.arguments(parser, lease="dragoman-scheduler")
+    serve.from_environment(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to end."""
+    gates, notes = parse_gates(args.feature_gates)
+    for note in notes:
+        output.say(f"note: {note}")
+    names = args.scheduler_name or ["dragoman"]
+    settings = Settings(
+        names=tuple(names.split(",") if isinstance(names, str) else names),
+        options=Options(gates=gates, policy=args.policy),
+    )
+
+    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+        return Scheduler(shell.client, shell.clock, shell.entropy, settings, shell.metrics).run
+
+    return serve.serve(args, work)

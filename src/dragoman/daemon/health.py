@@ -1,0 +1,46 @@
+"""Is this daemon alive, ready, and what has it counted? /livez, /readyz and /metrics over plain HTTP, no token.
+
+Answers what it is told; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from dragoman.errors import Denied, Invalid
+from dragoman.runtime.metrics import Metrics
+
+
+@asynccontextmanager
+async def listening(address: str, metrics: Metrics, is_ready: Callable[[], bool]) -> AsyncIterator[str]:
+    """Serve at HOST:PORT (port 0: any free one) while the body runs; gives the URL. Raises Invalid, Denied."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        raise Invalid("--listen", f"must be HOST:PORT, got {address!r}")
+
+    async def live(request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def ready(request: web.Request) -> web.Response:
+        return web.Response(text="ok") if is_ready() else web.Response(text="starting", status=503)
+
+    async def counted(request: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    app = web.Application()
+    app.add_routes([web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", counted)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port))
+        try:
+            await site.start()
+        except OSError as error:
+            raise Denied(f"--listen {address}: {error.strerror or error}; choose another port or 0") from None
+        bound = runner.addresses[0]
+        yield f"http://{bound[0]}:{bound[1]}"
+    finally:
+        await runner.cleanup()

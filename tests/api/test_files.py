@@ -161,6 +161,27 @@ def test_errors_carry_their_place_as_fields() -> None:
     )
 
 
+def test_a_scan_goes_on_after_errors() -> None:
+    bad = OLD_CLAIM.replace("count: 2", "count: two").replace("name: one", "name: two")
+    text = f"{bad}---\na: b: c\n---\nkind: Pod\n---\n{OLD_CLAIM}---\n{OLD_CLAIM}"
+    found = files.scan([("f.yaml", text), ("g.json", "{")])
+    assert [(d.number, d.kind_name, d.value is None) for d in found.documents] == [
+        (1, "ResourceClaim", True),
+        (3, "Pod", True),
+        (4, "ResourceClaim", False),
+        (5, "ResourceClaim", False),
+    ]
+    assert [(e.document, e.field) for e in found.invalid] == [
+        (1, "spec.devices.requests[0].exactly.count"),
+        (3, "apiVersion"),
+        (5, "metadata.name"),
+    ]
+    assert [(e.where, e.document) for e in found.broken] == [
+        ("f.yaml, document 2, line 12", 2),
+        ("g.json, document 1, line 1", 1),
+    ]
+
+
 def test_null_fields_are_absent() -> None:
     document = files.read(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p, creationTimestamp: null, labels: }\nspec:\n  containers:\nstatus: {}\n",

@@ -7,7 +7,7 @@ cannot be understood: broken syntax, a wrong JSON type, two objects of one kind 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -107,23 +107,64 @@ def read_all(sources: Iterable[tuple[str, str]]) -> list[Document]:
     documents: list[Document] = []
     seen: dict[tuple[str, str, str, str], Document] = {}
     for name, text in sources:
-        for document in _documents(text, name):
-            key = _identity(document)
-            if key is not None and (first := seen.setdefault(key, document)) is not document:
-                raise document.invalid("metadata.name", f"is there twice, first in {first.place}, line {first.line()}")
+        for chunk in yamltext.chunks(text, name):
+            document, error = _understood(name, chunk)
+            error = error or _seen_before(document, seen)
+            if error is not None:
+                raise error
             documents.append(document)
     return documents
 
 
-def _documents(text: str, name: str) -> Iterator[Document]:
-    for chunk in yamltext.chunks(text, name):
-        raw = chunk.value
-        document = Document(name, chunk, raw, raw, None, None)
-        for field in ("kind", "apiVersion"):
-            if not isinstance(raw.get(field), str) or not raw[field]:
-                raise document.invalid(field, "must be set, to say what this object is")
-        kind = _known(raw)
-        yield document if kind is None else _understood(document, kind)
+class Scan(msgspec.Struct, frozen=True):
+    """All that could be read, and what was wrong with the rest (or with documents whose `value` is None)."""
+
+    documents: list[Document]
+    invalid: list[DocumentInvalid]
+    broken: list[yamltext.Broken]
+
+
+def scan(sources: Iterable[tuple[str, str]]) -> Scan:
+    """As `read_all`, for those who want every error: it goes on after one and never raises."""
+    found = Scan([], [], [])
+    seen: dict[tuple[str, str, str, str], Document] = {}
+    for name, text in sources:
+        for chunk in yamltext.chunks(text, name, found.broken):
+            document, error = _understood(name, chunk)
+            found.documents.append(document)
+            found.invalid.extend(e for e in (error, _seen_before(document, seen)) if e is not None)
+    return found
+
+
+def _seen_before(document: Document, seen: dict[tuple[str, str, str, str], Document]) -> DocumentInvalid | None:
+    key = _identity(document)
+    if key is None or (first := seen.setdefault(key, document)) is document:
+        return None
+    return document.invalid("metadata.name", f"is there twice, first in {first.place}, line {first.line()}")
+
+
+def _understood(name: str, chunk: yamltext.Chunk) -> tuple[Document, DocumentInvalid | None]:
+    """The document, and what is wrong with it."""
+    raw = chunk.value
+    document = Document(name, chunk, raw, raw, None, None)
+    for field in ("kind", "apiVersion"):
+        if not isinstance(raw.get(field), str) or not raw[field]:
+            return document, document.invalid(field, "must be set, to say what this object is")
+    kind = _known(raw)
+    if kind is None:
+        return document, None
+    stored = convert.to_stored(kind.kind, raw["apiVersion"].rpartition("/")[2], raw)
+    metadata = stored.get("metadata")
+    if kind.namespaced and isinstance(metadata, dict | type(None)) and not (metadata or {}).get("namespace"):
+        stored = {**stored, "metadata": {**(metadata or {}), "namespace": DEFAULT_NAMESPACE}}
+    document = Document(name, chunk, raw, stored, kind, None)
+    struct = TYPES.get(kind.kind)
+    if struct is None:
+        return document, None
+    try:
+        return Document(name, chunk, raw, stored, kind, decode(struct, stored)), None
+    except Invalid as error:
+        return document, document.invalid(error.where, error.what + _HINTS.get(error.what, ""))
 
 
 def _known(raw: dict[str, Any]) -> Kind | None:
@@ -131,23 +172,6 @@ def _known(raw: dict[str, Any]) -> Kind | None:
     kind = BY_NAME.get(raw["kind"])
     group, _, version = raw["apiVersion"].rpartition("/")
     return kind if kind is not None and kind.group == group and version in kind.versions else None
-
-
-def _understood(document: Document, kind: Kind) -> Document:
-    version = document.raw["apiVersion"].rpartition("/")[2]
-    stored = convert.to_stored(kind.kind, version, document.raw)
-    metadata = stored.get("metadata")
-    if kind.namespaced and isinstance(metadata, dict | type(None)) and not (metadata or {}).get("namespace"):
-        stored = {**stored, "metadata": {**(metadata or {}), "namespace": DEFAULT_NAMESPACE}}
-    found = Document(document.file, document.chunk, document.raw, stored, kind, None)
-    struct = TYPES.get(kind.kind)
-    if struct is None:
-        return found
-    try:
-        value = decode(struct, stored)
-    except Invalid as error:
-        raise found.invalid(error.where, error.what + _HINTS.get(error.what, "")) from error
-    return Document(document.file, document.chunk, document.raw, stored, kind, value)
 
 
 _HINTS = {
@@ -160,7 +184,7 @@ def _identity(document: Document) -> tuple[str, str, str, str] | None:
     """What may be there once; objects without a name are made anew each time."""
     if not _metadata(document.raw).get("name"):
         return None
-    group = document.raw["apiVersion"].rpartition("/")[0]
+    group = str(document.raw.get("apiVersion")).rpartition("/")[0]
     return group, document.kind_name, document.namespace, document.name
 
 

@@ -55,15 +55,29 @@ class Broken(Invalid):
         self.line = line
 
 
-def chunks(text: str, name: str) -> Iterator[Chunk]:
-    """The objects of a text, lists cut into their items. Empty documents are passed over. Raises Invalid."""
+def chunks(text: str, name: str, broken: list[Broken] | None = None) -> Iterator[Chunk]:
+    """The objects of a text, lists cut into their items. Empty documents are passed over.
+
+    Raises Broken; given a list, documents that are broken are put there and the others are still read.
+    """
     text = text.removeprefix("\ufeff")
-    documents = _json_documents(text, name) if text.lstrip()[:1] in ("{", "[") else None
+    try:
+        documents = _json_documents(text, name) if text.lstrip()[:1] in ("{", "[") else None
+    except Broken as error:
+        if broken is None:
+            raise
+        broken.append(error)
+        return
     for number, (line, part) in enumerate(documents or _yaml_documents(text), 1):
-        if isinstance(part, str):
-            yield from _of_yaml(part, name, number, line)
-        else:
-            yield from _items_of(part, number, line, text)
+        try:
+            if isinstance(part, str):
+                yield from _of_yaml(part, name, number, line)
+            else:
+                yield from _items_of(part, number, line, text)
+        except Broken as error:
+            if broken is None:
+                raise
+            broken.append(error)
 
 
 # ---- JSON

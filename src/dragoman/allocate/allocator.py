@@ -68,8 +68,8 @@ OPTIONS = Options()
 class NodeClass(msgspec.Struct, frozen=True, eq=False):
     """Nodes that are alike for these claims, sorted by name. fits: whether they can have devices there.
 
-    refusals: why not; its facts are those of the first node of the class. `allocation_on(node, share_id)` gives a node's own
-    results. Valid as long as the Memory has not followed another snapshot: `nodes` is its list, not a copy.
+    refusals: why not; its facts are those of the first node of the class. `allocation_on(node, share_id)` gives a
+    node's own results. Valid as long as the Memory has not followed another snapshot: `nodes` is its list, not a copy.
     """
 
     nodes: Sequence[str]

@@ -72,10 +72,11 @@ class Ledger:
                 return all(
                     have - gone >= more for have, gone, more in zip(offer.left.values(), used[1], amounts, strict=True)
                 )
-            return offer.shares > 0 or self._counters_allow(offer)
-        return offer.id not in self.taken and self._counters_allow(offer)
+            return offer.shares > 0 or self.counters_allow(offer)
+        return offer.id not in self.taken and self.counters_allow(offer)
 
-    def _counters_allow(self, offer: Offer) -> bool:
+    def counters_allow(self, offer: Offer) -> bool:
+        """Whether the counters and compatibility groups allow one more device like this."""
         for use in offer.uses:
             for counter, amount in use.amounts:
                 if self.counter_left(offer, use.key, counter) < amount:

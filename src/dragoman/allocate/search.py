@@ -12,12 +12,19 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Any, TypeAlias
 
+from dragoman.allocate.bounds import Bounds, Cause
 from dragoman.allocate.ledger import Ledger, Mark
 from dragoman.allocate.slots import MAX_RESULTS
 from dragoman.allocate.wants import Candidate, View
 
 MEMO_MAX = 100_000
 """Failed states remembered in one search."""
+
+PROBE_STEPS = 64
+"""Steps before counting arguments are worth their time."""
+
+BOUND_STEPS = 8
+"""What one round of counting arguments counts for, in steps."""
 
 
 class Request:
@@ -55,12 +62,13 @@ class Found:
 
 
 class Exhausted:
-    """There is no combination."""
+    """There is no combination. cause: what counting alone shows, if it does."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("cause", "steps")
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, cause: Cause | None = None) -> None:
         self.steps = steps
+        self.cause = cause
 
 
 class OutOfSteps(Exhausted):
@@ -116,6 +124,7 @@ class Search:
         self.failed: set[Hashable] = set()
         self.stack: list[_Frame] = []
         self.halt: Halted | None = None
+        self.bounds: Bounds | None = None
         number(requests)
         self.scope = _Scope(requests)
         self.later = _later_least(requests)
@@ -131,9 +140,20 @@ class Search:
                 self.ledger.rewind(start)
                 return self.halt or OutOfSteps(self.steps)
             step = self._advance()
-            if step is None:
+            if self.halt is not None or step is None:
                 self.ledger.rewind(start)
-                return self.halt or Exhausted(self.steps)
+                return self.halt or Exhausted(self.steps, self._root_cause())
+            if self.bounds is None and self.steps > PROBE_STEPS:
+                cause = self._root_cause()
+                if cause is not None:
+                    self.ledger.rewind(start)
+                    return Exhausted(self.steps, cause)
+
+    def _root_cause(self) -> Cause | None:
+        """What counting shows before anything is taken."""
+        if self.bounds is None:
+            self.bounds = Bounds(self.requests)
+        return self.bounds.cause(0, Ledger(lists=self.ledger.lists), ())
 
     def _enter(self, index: int, view: View | None, k: int, start: int, excluded: frozenset[Hashable]) -> bool:
         """Goes on from here until something has to be chosen (a frame is pushed), fails, or everything is done."""
@@ -142,7 +162,7 @@ class Search:
             if view is None:
                 if index == len(self.requests):
                     return True
-                if index and self.failed and self._key(index) in self.failed:
+                if index and self._hopeless(index):
                     return False
                 request = self.requests[index]
                 if len(request.views) > 1:
@@ -159,6 +179,15 @@ class Search:
                 return False
             self._mark_deep(index)
             index, view, k, start, excluded = index + 1, None, 0, 0, frozenset()
+
+    def _hopeless(self, index: int) -> bool:
+        """Whether the remaining requests are known to fail in this state."""
+        if self.failed and self._key(index) in self.failed:
+            return True
+        if self.bounds is None:
+            return False
+        self.steps += BOUND_STEPS
+        return self.bounds.cause(index, self.ledger, self.picks) is not None
 
     def _push(self, frame: _Frame) -> None:
         frame.mark = self.ledger.mark()
@@ -277,7 +306,10 @@ class Search:
         ledger = self.ledger
         touched: Counter[Hashable] = Counter()
         seen = set()
+        admins = self.scope.admins[index]
         for pick in self.picks:
+            if admins is not None and self.requests[pick.request].claim not in admins:
+                continue
             alike, device = pick.candidate.alike, pick.candidate.offer.id
             if alike in groups and device not in seen:
                 seen.add(device)
@@ -304,6 +336,8 @@ class _Scope:
     """What the requests from an index on can tell apart: groups of devices and constraints. Indexed by request.
 
     isolated: nothing that this request takes matters to later ones. limited: the number of results so far does.
+    admins: claims of the remaining requests where all of these have admin access, so that only takes of these claims
+    matter; None otherwise.
     """
 
     def __init__(self, requests: list[Request]) -> None:
@@ -311,10 +345,12 @@ class _Scope:
         self.groups: list[frozenset[int]] = [frozenset()] * size
         self.constraints: list[tuple[tuple[int, int], ...]] = [()] * size
         self.isolated = [True] * size
+        self.admins: list[frozenset[int] | None] = [frozenset()] * size
         self.limited = [False] * size
         sets_of = _sets_by_group(requests)
         later_groups: set[int] = set()
         later_constraints: set[tuple[int, int]] = set()
+        admins: frozenset[int] | None = frozenset()
         most: dict[int, int] = {}
         flexible: set[int] = set()
         for request in requests:
@@ -326,7 +362,11 @@ class _Scope:
             own_groups, own_constraints = _own(request)
             reach = _reach(later_groups, sets_of)
             tight = request.claim in flexible and most[request.claim] > MAX_RESULTS
-            self.isolated[index] = own_groups.isdisjoint(reach) and own_constraints.isdisjoint(later_constraints)
+            apart = own_groups.isdisjoint(reach) or (admins is not None and request.claim not in admins)
+            self.isolated[index] = apart and own_constraints.isdisjoint(later_constraints)
+            if admins is not None:
+                admins = admins | {request.claim} if request.views[0].want.admin else None
+            self.admins[index] = admins
             self.limited[index] = tight
             later_groups |= own_groups
             later_constraints |= own_constraints

@@ -225,6 +225,17 @@ def _check(snapshot: Snapshot, asks: Sequence[Ask], allocation: Allocation, opti
 def story(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> Refusals:
     """All facts about why an ask is refused on its node: every request, every device that matches or nearly does.
 
-    Slower than `allocate`, for when somebody asks. Empty reasons: it is not refused.
+    Slower than `allocate`, for when somebody asks. The decisive reasons come first, then for every request how many
+    devices each step drops (TooFew, also where there are enough) and why each device is dropped. Empty reasons: the
+    ask is not refused.
     """
-    raise NotImplementedError
+    rules = rules_of(options.gates)
+    unit = unit_of(snapshot, [ask], rules)
+    if isinstance(unit, Refusals):
+        return unit
+    decider = Decider(snapshot, rules, Matcher(), options.limits.search_steps)
+    answer = decider.decide(unit)
+    if not isinstance(answer, Refusals):
+        return Refusals(())
+    more = [fact for fact in decider.story(unit) if fact not in answer.reasons]
+    return msgspec.structs.replace(answer, reasons=(*answer.reasons, *more))

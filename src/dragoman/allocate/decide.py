@@ -12,31 +12,18 @@ from typing import NamedTuple
 
 from dragoman.allocate.assemble import allocation_of, is_local, selector_of
 from dragoman.allocate.ledger import Ledger
-from dragoman.allocate.match import Failure, Matcher
-from dragoman.allocate.offers import Offer, offers_of
-from dragoman.allocate.refusal import (
-    AllConstraint,
-    Elsewhere,
-    GaveUp,
-    NoCombination,
-    PoolIncomplete,
-    PoolInvalid,
-    Refusal,
-    Refusals,
-    SelectorError,
-    SelectorTerms,
-    TooFew,
-    TooManyDevices,
-    UnknownNode,
-)
-from dragoman.allocate.search import Exhausted, Found, Halted, OutOfSteps, Request, Search
+from dragoman.allocate.match import Matcher
+from dragoman.allocate.offers import offers_of
+from dragoman.allocate.reasons import Teller, Terrain, bad_pool_for_all
+from dragoman.allocate.refusal import Refusal, Refusals, SelectorTerms, TooManyDevices, UnknownNode
+from dragoman.allocate.search import Found, Request, Search
 from dragoman.allocate.slots import MAX_RESULTS, ClaimPlan, Rules, Want, plan_claim
 from dragoman.allocate.values import Allocation, Ask, Chosen
-from dragoman.allocate.wants import Candidate, Judge, View
+from dragoman.allocate.wants import Candidate, Judge
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
 from dragoman.snapshot.change import Snapshot
-from dragoman.snapshot.pools import Pool, SeenDevice, pools_for
+from dragoman.snapshot.pools import SeenDevice, pools_for
 from dragoman.snapshot.selection import selects
 
 
@@ -55,14 +42,6 @@ class Unit(NamedTuple):
     asks: Sequence[Ask]
     claims: tuple[Planned, ...]
     places: tuple[tuple[int, ...], ...]
-
-
-class Terrain(NamedTuple):
-    """A node as the search sees it."""
-
-    node: Node
-    pools: tuple[Pool, ...]
-    offers: list[Offer]
 
 
 def unit_of(snapshot: Snapshot, asks: Sequence[Ask], rules: Rules) -> Unit | Refusals:
@@ -122,25 +101,35 @@ class Decider:
 
     def decide(self, unit: Unit) -> Answer | Refusals:
         """Picks for all claims, or the decisive reasons."""
-        requests: list[Request] = []
-        for number, planned in enumerate(unit.claims):
-            terrain = self.terrain(planned.node)
-            refusal = self._bad_pool_for_all(planned.plan, terrain)
+        for planned in unit.claims:
+            refusal = bad_pool_for_all(planned.plan, self.terrain(planned.node))
             if refusal is not None:
                 return Refusals((refusal,))
-            offers = terrain.offers
-            if planned.others:
-                offers = [offer for offer in offers if self._reaches(offer.seen, planned.others)]
-            for wants in planned.plan.requests:
-                views = [self.judge.view(planned.plan, want, offers) for want in wants]
-                requests.append(Request(planned.ask, number, views))
-        early = self._cannot(unit, requests)
+        requests = self._requests(unit)
+        teller = Teller(self.judge, [(p.plan, self.terrain(p.node), p.others) for p in unit.claims], requests)
+        early = self._cannot(unit, requests, teller)
         if early is not None:
             return early
         outcome = Search(requests, Ledger(lists=self.rules.lists), steps_max=self.steps_max).run()
         if isinstance(outcome, Found):
             return self._answer(unit, requests, outcome)
-        return self._refuse(unit, requests, outcome)
+        return teller.exhausted(outcome)
+
+    def story(self, unit: Unit) -> tuple[Refusal, ...]:
+        """All facts about the devices of the unit's nodes, request by request."""
+        requests = self._requests(unit)
+        return Teller(self.judge, [(p.plan, self.terrain(p.node), p.others) for p in unit.claims], requests).story()
+
+    def _requests(self, unit: Unit) -> list[Request]:
+        requests = []
+        for number, planned in enumerate(unit.claims):
+            offers = self.terrain(planned.node).offers
+            if planned.others:
+                offers = [offer for offer in offers if self._reaches(offer.seen, planned.others)]
+            for wants in planned.plan.requests:
+                views = [self.judge.view(planned.plan, want, offers) for want in wants]
+                requests.append(Request(planned.ask, number, views))
+        return requests
 
     def _reaches(self, seen: SeenDevice, nodes: Sequence[Node]) -> bool:
         if is_local(seen, binding=self.rules.binding):
@@ -148,24 +137,14 @@ class Decider:
         selector = selector_of(seen)
         return not selector.node_selector_terms or all(selects(selector, node) for node in nodes)
 
-    def _bad_pool_for_all(self, plan: ClaimPlan, terrain: Terrain) -> Refusal | None:
-        """All mode wants every pool that the node sees to be fit for use."""
-        every = next((want for wants in plan.requests for want in wants if want.count == 0), None)
-        if every is None:
-            return None
-        for pool in terrain.pools:
-            if pool.state != "ok":
-                return _bad_pool(pool, terrain.node.metadata.name, plan.key, every.request)
-        return None
-
-    def _cannot(self, unit: Unit, requests: list[Request]) -> Refusals | None:
+    def _cannot(self, unit: Unit, requests: list[Request], teller: Teller) -> Refusals | None:
         """What needs no search: too many devices for a claim, or too few for a request on its own."""
         totals: dict[int, int] = {}
         for request in requests:
             for view in request.views:
                 first = view.candidates[0] if view.every and view.candidates else None
                 if first is not None and first.failure is not None:
-                    return Refusals((self._failure(unit, requests, request, view, first.failure),))
+                    return Refusals((teller.failure(request, view, first.failure),))
             totals[request.claim] = totals.get(request.claim, 0) + request.least
         for claim, total in totals.items():
             if total > MAX_RESULTS:
@@ -176,65 +155,8 @@ class Decider:
                 return Refusals((fact,))
         for request in requests:
             if all(len(view.candidates) < max(view.count, 1) or view.blocked is not None for view in request.views):
-                return self._too_few(unit, requests, request, 0)
+                return teller.too_few(request, 0)
         return None
-
-    def _too_few(self, unit: Unit, requests: list[Request], request: Request, steps: int) -> Refusals:
-        planned = unit.claims[request.claim]
-        terrain = self.terrain(planned.node)
-        bad = sum(len(pool.devices) for pool in terrain.pools if pool.state != "ok")
-        reasons: list[Refusal] = []
-        for view in request.views:
-            failure = next((c.failure for c in view.candidates if c.failure is not None), None)
-            if failure is not None:
-                reasons.append(self._failure(unit, requests, request, view, failure))
-        reasons += [
-            TooFew(
-                claim=planned.plan.key,
-                request=view.want.request,
-                class_name=view.want.device_class.metadata.name,
-                wanted=view.want.count,
-                dropped=self.judge.tally(planned.plan, view.want, terrain.offers, bad),
-                node=planned.node.metadata.name,
-            )
-            for view in request.views
-        ]
-        return Refusals((*reasons, *self._bad_pools(unit)), steps=steps)
-
-    def _bad_pools(self, unit: Unit) -> list[Refusal]:
-        """Pools that could not be used, told beside the reason proper."""
-        found: list[Refusal] = []
-        for name in dict.fromkeys(planned.node.metadata.name for planned in unit.claims):
-            found += [_bad_pool(pool, name, "", "") for pool in self.terrains[name].pools if pool.state != "ok"]
-        return found
-
-    def _failure(self, unit: Unit, requests: list[Request], request: Request, view: View, failure: Failure) -> Refusal:
-        planned = unit.claims[request.claim]
-        selector, derived = failure.selector, failure.derived
-        lacking, seen = self._lacking(planned, view, failure) if failure.missing else (0, 0)
-        return SelectorError(
-            claim=planned.plan.key,
-            request=view.want.request,
-            class_name=selector.class_name if selector is not None else "",
-            index=selector.index if selector is not None else 0,
-            text=selector.text if selector is not None else derived.text if derived is not None else "",
-            device=failure.seen.id,
-            error=failure.error,
-            attribute=failure.missing,
-            lacking=lacking,
-            seen=seen,
-            node=planned.node.metadata.name,
-            derived=derived.name if derived is not None else "",
-        )
-
-    def _lacking(self, planned: Planned, view: View, failure: Failure) -> tuple[int, int]:
-        """How many of the devices that come so far fail in the same way, of how many."""
-        offers = self.terrain(planned.node).offers
-        lacking = 0
-        for offer in offers:
-            verdict = self.judge.matcher.passes(view.want.selectors, offer.seen)
-            lacking += isinstance(verdict, Failure) and verdict.missing == failure.missing
-        return lacking, len(offers)
 
     def _answer(self, unit: Unit, requests: list[Request], found: Found) -> Answer | Refusals:
         chosen: list[list[Want]] = [[] for _ in unit.claims]
@@ -262,55 +184,6 @@ class Decider:
                         )
                     )
         return Answer(chosen, picks, found.steps)
-
-    def _refuse(self, unit: Unit, requests: list[Request], outcome: Exhausted) -> Refusals:
-        claims = tuple(planned.plan.key for planned in unit.claims)
-        node = unit.claims[0].node.metadata.name
-        if isinstance(outcome, Halted):
-            request = requests[outcome.request]
-            planned = unit.claims[request.claim]
-            failure = outcome.candidate.failure
-            if failure is not None:
-                reason = self._failure(unit, requests, request, outcome.view, failure)
-            else:
-                reason = AllConstraint(
-                    claim=planned.plan.key,
-                    request=outcome.view.want.request,
-                    device=outcome.candidate.offer.id,
-                    index=outcome.constraint,
-                    attribute=planned.plan.constraints[outcome.constraint].attribute,
-                    node=planned.node.metadata.name,
-                )
-            return Refusals((reason,), steps=outcome.steps)
-        if isinstance(outcome, OutOfSteps):
-            return Refusals((GaveUp(claims=claims, steps=outcome.steps, node=node),), steps=outcome.steps)
-        shared = [planned for planned in unit.claims if planned.others]
-        reasons: list[Refusal] = [NoCombination(claims=claims, steps=outcome.steps, node=node)]
-        reasons += [Elsewhere(claim=p.plan.key, node=other.metadata.name) for p in shared for other in p.others]
-        return Refusals((*reasons, *self._bad_pools(unit)), steps=outcome.steps)
-
-
-def _bad_pool(pool: Pool, node: str, claim: str, request: str) -> Refusal:
-    if pool.fault is not None:
-        return PoolInvalid(
-            claim=claim,
-            request=request,
-            driver=pool.driver,
-            pool=pool.name,
-            what=pool.fault.what,
-            names=pool.fault.names,
-            node=node,
-        )
-    return PoolIncomplete(
-        claim=claim,
-        request=request,
-        driver=pool.driver,
-        pool=pool.name,
-        generation=pool.generation,
-        have=pool.have,
-        want=pool.want,
-        node=node,
-    )
 
 
 def chosen_of(unit: Unit, answer: Answer) -> tuple[Chosen, ...]:

@@ -190,7 +190,7 @@ class Judge:
         found = attribute_named(offer.seen.device.attributes, offer.driver, attribute)
         return None if found is None else token_of(found, lists=self.rules.lists)
 
-    def tally(self, plan: ClaimPlan, want: Want, offers: list[Offer], bad: int) -> Dropped:
+    def tally(self, want: Want, offers: list[Offer], bad: int) -> Dropped:
         """How many devices each step drops, in the order in which people ask: matching ones first, then held."""
         count = dict.fromkeys(Dropped.__struct_fields__, 0)
         count["seen"] = len(offers)

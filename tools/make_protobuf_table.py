@@ -67,13 +67,13 @@ def full(name: str, package: str) -> str:
     return f"{package}.{name}" if name[0].isupper() else name
 
 
-def read_tags(folder: Path) -> dict[str, dict[int, tuple[str, bool, bool]]]:
-    """Struct -> field number -> (JSON name, pointer, omitted when empty); an embedded struct has no JSON name."""
-    structs: dict[str, dict[int, tuple[str, bool, bool]]] = {}
+def read_tags(folder: Path) -> dict[str, dict[int, tuple[str, str]]]:
+    """Struct -> field number -> (JSON name, flags of `rows`); an embedded struct has no JSON name."""
+    structs: dict[str, dict[int, tuple[str, str]]] = {}
     for source in sorted(folder.glob("*.go")):
         if source.name.startswith(("generated", "zz_")) or source.name.endswith("_test.go"):
             continue
-        current: dict[int, tuple[str, bool, bool]] | None = None
+        current: dict[int, tuple[str, str]] | None = None
         for line in source.read_text(encoding="utf-8").splitlines():
             if found := STRUCT.match(line):
                 current = structs.setdefault(found[1], {})
@@ -87,8 +87,10 @@ def read_tags(folder: Path) -> dict[str, dict[int, tuple[str, bool, bool]]]:
                     embedded = found[1] is None and not name
                     if not embedded and name in ("", "-"):  # IntOrString.type, FieldsV1.Raw: no JSON name
                         name = proto_name(tags["protobuf"])
-                    pointer = found[2].startswith("*")
-                    current[number] = (name, pointer, "omitempty" in options or "omitzero" in options)
+                    flags = "p" if found[2].startswith("*") else ""
+                    flags += "o" if "omitempty" in options else ""
+                    flags += "z" if "omitzero" in options else ""
+                    current[number] = (name, flags)
     return structs
 
 
@@ -97,13 +99,12 @@ def proto_name(tag: str) -> str:
     return next((part.removeprefix("name=") for part in tag.split(",") if part.startswith("name=")), "")
 
 
-def rows(fields: list[dict[str, Any]], tags: dict[int, tuple[str, bool, bool]]) -> list[list[Any]]:
-    """[number, JSON name ("" if embedded), type, flags]: r repeated, m map, p pointer, o omitted when empty."""
+def rows(fields: list[dict[str, Any]], tags: dict[int, tuple[str, str]]) -> list[list[Any]]:
+    """[number, JSON name ("" if embedded), type, flags]: r repeated, m map, p pointer, o omitempty, z omitzero."""
     out = []
     for field in fields:
-        name, pointer, omitted = tags.get(field["number"], (field["name"], False, True))
-        flags = "r" if field.get("repeated") else "m" if field.get("map") else ""
-        flags += ("p" if pointer else "") + ("o" if omitted else "")
+        name, of_go = tags.get(field["number"], (field["name"], "o"))
+        flags = ("r" if field.get("repeated") else "m" if field.get("map") else "") + of_go
         out.append([field["number"], name, field["type"], flags])
     return out
 

@@ -396,7 +396,7 @@ def test_an_allocation_is_owned_below_status():
     after = update(made, new, "scheduler", CLAIM, subresource="status")
     assert fields(after, "scheduler/Update/status") == {
         "f:status": {
-            "f:allocation": {".": {}, "f:devices": {"f:results": {}}},
+            "f:allocation": {".": {}, "f:devices": {".": {}, "f:results": {}}},
             "f:reservedFor": {
                 ".": {},
                 'k:{"uid":"u"}': {".": {}, "f:name": {}, "f:resource": {}, "f:uid": {}},

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.fieldset import Fields, cut, difference, intersection, path_text, paths, union
+from dragoman.apiserver.fieldset import Fields, contains, cut, difference, intersection, path_text, paths, union
 from dragoman.apiserver.fieldwalk import Unkeyed, compare, merge, owned, with_named_fields, without
 from dragoman.apiserver.managers import APPLY, UPDATE, Manager, Managers, is_reset, manager_of
 from dragoman.apiserver.shape import GVK, Shape, shape_of, unstructured
@@ -97,18 +97,18 @@ def apply(
     shape = shape_of(gvk) or unstructured()
     api_version = _api_version(gvk)
     managers = Managers((live.get("metadata") or {}).get("managedFields"))
-    if live and not managers:
-        _adopt(managers, shape, live, api_version, now)
     who = manager_of(manager, APPLY, subresource, api_version)
+    if live and not managers:
+        _adopt(managers, shape, live, who, api_version, now)
     try:
         merged = _apply(managers, shape, live, applied, who, force, gvk, now)
     except ApplyConflict as refused:
         if manager != _KUBECTL:
             raise
-        _allow_last_applied(refused, shape, live)
+        _allow_last_applied(refused, shape, live, api_version)
         managers = Managers((live.get("metadata") or {}).get("managedFields"))
         if not managers:
-            _adopt(managers, shape, live, api_version, now)
+            _adopt(managers, shape, live, who, api_version, now)
         merged = _apply(managers, shape, live, applied, who, True, gvk, now)
     if manager == _KUBECTL:
         merged = _with_last_applied(merged, applied)
@@ -170,10 +170,10 @@ def _refuse_conflicts(managers: Managers, who: Manager, taken: Fields) -> None:
         raise ApplyConflict(conflicts)
 
 
-def _adopt(managers: Managers, shape: Shape, live: dict[str, Any], api_version: str, now: str) -> None:
+def _adopt(managers: Managers, shape: Shape, live: dict[str, Any], who: Manager, api_version: str, now: str) -> None:
     """An object without managers gets one that owns all it has."""
-    who = manager_of(_BEFORE_FIRST_APPLY, UPDATE, "", api_version)
-    managers.set(who, compare(shape, {}, _tracked(live)).added, api_version, now)
+    before = manager_of(_BEFORE_FIRST_APPLY, UPDATE, who.subresource, api_version)
+    managers.set(before, compare(shape, {}, _tracked(live)).added, api_version, now)
 
 
 # ---- kubectl's way from client-side to server-side apply
@@ -189,16 +189,20 @@ def _last_applied(obj: dict[str, Any]) -> Any:
         return None
 
 
-def _allow_last_applied(refused: ApplyConflict, shape: Shape, live: dict[str, Any]) -> None:
-    """Return if all conflicts are about fields that kubectl applied from the client, else raise the others."""
+def _allow_last_applied(refused: ApplyConflict, shape: Shape, live: dict[str, Any], api_version: str) -> None:
+    """Return if all conflicts are about fields that kubectl applied from the client and that still are as it left
+    them, else raise the others."""
     last = _last_applied(live)
-    if not isinstance(last, dict):
+    if not isinstance(last, dict) or last.get("apiVersion") != api_version:
         raise refused
     try:
-        ours = set(paths(owned(shape, last)))
+        change = compare(shape, _tracked(last), _tracked(live))
+        ours = owned(shape, last)
     except Unkeyed:
         raise refused from None
-    left = [conflict for conflict in refused.conflicts if conflict.path not in ours]
+    for changed in (change.modified, change.added, change.removed):
+        ours = difference(ours, changed)
+    left = [conflict for conflict in refused.conflicts if not contains(ours, conflict.path)]
     if left:
         raise ApplyConflict(left)
 
@@ -207,17 +211,20 @@ def _with_last_applied(merged: dict[str, Any], applied: dict[str, Any]) -> dict[
     """The annotation of client-side apply, where there is one, says what was applied now."""
     metadata = merged.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    if LAST_APPLIED not in annotations:
+    if not annotations.get(LAST_APPLIED):
         return merged
     config_metadata = dict(applied.get("metadata") or {})
     own = {name: text for name, text in (config_metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
     if own or "annotations" in config_metadata:
         config_metadata["annotations"] = own
     text = msgspec.json.encode({**applied, "metadata": config_metadata}, order="sorted").decode() + "\n"
-    others = sum(len(name) + len(str(value)) for name, value in annotations.items() if name != LAST_APPLIED)
-    if others + len(LAST_APPLIED) + len(text.encode()) > _MAX_ANNOTATION_BYTES:
-        text = ""
-    return {**merged, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
+    annotations = {**annotations, LAST_APPLIED: text}
+    if (
+        sum(len(name.encode()) + len(str(value).encode()) for name, value in annotations.items())
+        > _MAX_ANNOTATION_BYTES
+    ):
+        del annotations[LAST_APPLIED]
+    return {**merged, "metadata": {**metadata, "annotations": annotations}}
 
 
 # ---- other writes

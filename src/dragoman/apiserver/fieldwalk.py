@@ -164,10 +164,9 @@ def everything(shape: Shape, value: Any) -> Fields:
     if _is_map(shape) and isinstance(value, dict):
         for name, entry in value.items():
             if entry is not None:
-                node = everything(_member_shape(shape, name), entry)
-                if name in shape.present and node:
-                    node = {key: below for key, below in node.items() if key != "."}
-                out[f"f:{name}"] = node
+                out[f"f:{name}"] = everything(_member_shape(shape, name), entry)
+        for name in shape.present:
+            out.setdefault(f"f:{name}", _MEMBER)
     elif shape.type == LIST and not shape.atomic and isinstance(value, list):
         assert shape.item is not None, "lists have items"
         for step, entry in by_step(shape, value).items():

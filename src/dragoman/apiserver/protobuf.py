@@ -139,7 +139,7 @@ def _fields(name: str) -> dict[int, _Field]:
         if kind == "map":
             read = _map_entry(read, type_)
         # On the wire a pointer is there or not, so its zero means something; without omitempty JSON shows zero too.
-        fields[number] = _Field(json_name, kind, read, "p" in flags or "o" not in flags)
+        fields[number] = _Field(json_name, kind, read, "p" in flags or not ("o" in flags or "z" in flags))
     return fields
 
 

@@ -193,6 +193,6 @@ def _present(definition: str) -> frozenset[str]:
     for _, name, type_, flags in messages.get(definition.replace("io.k8s.", "k8s.io.", 1), ()):
         if not name and type_ in messages:
             found |= _present(type_.replace("k8s.io.", "io.k8s.", 1))
-        elif "p" not in flags and "m" not in flags and ("o" not in flags if "r" in flags else type_ in messages):
+        elif not set(flags) & {"p", "m", "z"} and ("o" not in flags if "r" in flags else type_ in messages):
             found.add(name)
     return frozenset(found)

@@ -288,6 +288,18 @@ STRATEGIC: dict[str, tuple[Any, Any, Any, Any]] = {
         {"spec": {"devices": {"requests": [{"name": "b"}]}}},
         {"spec": {"devices": {"requests": [{"name": "b"}]}}},
     ),
+    "a new list is taken as it is, also where its merge key is not unique": (
+        ("", "v1", "Service"),
+        {"spec": {}},
+        {"spec": {"ports": [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}},
+        {"spec": {"ports": [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}},
+    ),
+    "deleting what is not there leaves nothing behind": (
+        POD,
+        {"metadata": {}},
+        {"metadata": {"labels": {"$patch": "delete", "a": "1"}}},
+        {"metadata": {}},
+    ),
     "a field with the strategy replace is replaced": (
         ("policy", "v1", "PodDisruptionBudget"),
         {"spec": {"selector": {"matchLabels": {"a": "1"}}}},

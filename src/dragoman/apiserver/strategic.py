@@ -59,19 +59,17 @@ def _merge_object(doc: dict[str, Any], patch: dict[str, Any], shape: Shape | Non
 
 def _merge_member(doc: dict[str, Any], name: str, value: Any, shape: Shape | None, path: str) -> None:
     here = f"{path}.{name}" if path else name
-    if value is None:
+    current = doc.get(name)
+    if value is None or (_is_deletion(value) and not isinstance(current, dict)):
         doc.pop(name, None)
         return
     member = shape.field(name) if shape else None
-    current = doc.get(name)
     if member is not None and member.replaces:
         doc[name] = _clean(value)
     elif isinstance(value, dict) and isinstance(current, dict):
         doc[name] = _merge_object(current, value, member, here)
     elif isinstance(value, list) and isinstance(current, list) and member is not None and member.merges:
         doc[name] = _merge_list(current, value, member, here)
-    elif isinstance(value, list) and member is not None and member.merges:
-        doc[name] = _merge_list([], value, member, here)
     else:
         doc[name] = _clean(value)
 
@@ -90,10 +88,7 @@ def _merge_list(current: list[Any], patch: list[Any], shape: Shape, path: str) -
         if directive is None or directive == "merge":
             wanted.append({name: value for name, value in item.items() if name != _DIRECTIVE})
         elif directive == "replace":
-            replace = True
-            rest = {name: value for name, value in item.items() if name != _DIRECTIVE}
-            if rest:
-                wanted.append(rest)
+            replace = True  # such an item is nothing but the directive
         elif directive == "delete":
             gone = _key_of(item, key, path)
             merged = [entry for entry in merged if not (isinstance(entry, dict) and entry.get(key) == gone)]
@@ -113,7 +108,7 @@ def _merge_item(merged: list[Any], item: dict[str, Any], shape: Shape, key: str,
         if isinstance(entry, dict) and entry.get(key) == name:
             merged[index] = _merge_object(entry, item, shape.item, here)
             return
-    merged.append(_merge_object({}, item, shape.item, here))
+    merged.append(_clean_object(item))
 
 
 def _key_of(item: dict[str, Any], key: str, path: str) -> Any:
@@ -201,7 +196,7 @@ def _clean(value: Any) -> Any:
     if isinstance(value, dict):
         return _clean_object(value)
     if isinstance(value, list):
-        return [_clean(item) for item in value if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "delete")]
+        return [_clean(item) for item in value if not (isinstance(item, dict) and _DIRECTIVE in item)]
     return value
 
 
@@ -209,8 +204,15 @@ def _clean_object(value: dict[str, Any]) -> dict[str, Any]:
     return {
         name: _clean(entry)
         for name, entry in value.items()
-        if entry is not None and name not in (_DIRECTIVE, _RETAIN) and not name.startswith((_ORDER, _REMOVE))
+        if entry is not None
+        and not _is_deletion(entry)
+        and name not in (_DIRECTIVE, _RETAIN)
+        and not name.startswith((_ORDER, _REMOVE))
     }
+
+
+def _is_deletion(value: Any) -> bool:
+    return isinstance(value, dict) and value.get(_DIRECTIVE) == "delete"
 
 
 def _short(value: Any) -> str:

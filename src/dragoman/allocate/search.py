@@ -113,7 +113,7 @@ class _Frame:
 class Search:
     """One search over the requests of a unit."""
 
-    def __init__(self, requests: list[Request], ledger: Ledger, *, steps_max: int) -> None:
+    def __init__(self, requests: list[Request], ledger: Ledger, *, steps_max: int, part: bool = False) -> None:
         self.requests = requests
         self.ledger = ledger
         self.steps_max = steps_max
@@ -125,7 +125,9 @@ class Search:
         self.stack: list[_Frame] = []
         self.halt: Halted | None = None
         self.bounds: Bounds | None = None
-        number(requests)
+        self.part = part  # of a search that numbered the devices
+        if not part:
+            number(requests)
         self.scope = _Scope(requests)
         self.later = _later_least(requests)
 
@@ -145,9 +147,23 @@ class Search:
                 return self.halt or Exhausted(self.steps, self._root_cause())
             if self.bounds is None and self.steps > PROBE_STEPS:
                 cause = self._root_cause()
-                if cause is not None:
+                if cause is not None or self._a_claim_fails_alone():
                     self.ledger.rewind(start)
                     return Exhausted(self.steps, cause)
+
+    def _a_claim_fails_alone(self) -> bool:
+        """Whether one of several claims could not even be met with nothing else taken."""
+        claims = sorted({request.claim for request in self.requests})
+        if self.part or len(claims) == 1:
+            return False
+        for claim in claims:
+            own = [request for request in self.requests if request.claim == claim]
+            search = Search(own, Ledger(lists=self.ledger.lists), steps_max=self.steps_max // 4, part=True)
+            outcome = search.run()
+            self.steps += search.steps // 4
+            if type(outcome) is Exhausted:
+                return True
+        return False
 
     def _root_cause(self) -> Cause | None:
         """What counting shows before anything is taken."""

@@ -125,6 +125,8 @@ class Cluster:
                 case Patch(ref, patch):
                     assert isinstance(patch, dict)
                     self._check(ref)
+                    if effect.type in ("strategic", "apply"):
+                        patch = self._by_type(self.get(ref.kind, ref.name, ref.namespace), patch)
                     self.edit(ref.kind, ref.name, patch, ref.namespace)
                 case Delete(ref):
                     self._check(ref)
@@ -135,6 +137,16 @@ class Cluster:
                     self.events.append(effect)
                 case _:
                     raise AssertionError(effect)
+
+    def _by_type(self, obj: Object, patch: Object) -> Object:
+        """Conditions are merged by type, as these kinds of patch do."""
+        status = patch.get("status", {})
+        if "conditions" not in status:
+            return patch
+        new = {c["type"]: c for c in (obj.get("status") or {}).get("conditions") or []}
+        for condition in status["conditions"]:
+            new[condition["type"]] = {**new.get(condition["type"], {}), **condition}
+        return {**patch, "status": {**status, "conditions": list(new.values())}}
 
     def _check(self, ref: Ref) -> None:
         assert ref.uid in ("", self.get(ref.kind, ref.name, ref.namespace)["metadata"]["uid"])

@@ -87,6 +87,8 @@ class Live:
 def live(body: Callable[[Live], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         t = Live()
+        await t.create("Node", "n")
+        await t.patch("Node", "n", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, sub="status")
         async with Tasks("test", t.clock, t.entropy) as tasks:
             tasks.supervise("controllers", t.controllers.run)
             try:
@@ -254,6 +256,51 @@ def test_a_refused_pod_is_told_on_its_replica_set() -> None:
         await t.until(told)
         conditions = (await t.get("ReplicaSet", "rs"))["status"]["conditions"]
         assert [c["type"] for c in conditions] == ["ReplicaFailure"]
+
+    live(body)
+
+
+@pytest.mark.slow
+def test_a_silent_node_loses_its_pods_and_a_vanished_one_too() -> None:
+    async def body(t: Live) -> None:
+        await t.create("Pod", "p", spec={"containers": [{"name": "c", "image": "i"}]})
+        await t.run_pods()
+
+        async def tainted() -> bool:
+            return len(((await t.get("Node", "n")).get("spec") or {}).get("taints") or []) == 2
+
+        # Time goes on in steps that somebody watches: a jump would not count as silence.
+        async with asyncio.timeout(20):
+            while not await tainted():
+                t.clock.advance(5)
+                await asyncio.sleep(0.01)
+        t.clock.advance(301)
+
+        async def deleted() -> bool:
+            return bool((await t.get("Pod", "p"))["metadata"].get("deletionTimestamp"))
+
+        await t.until(deleted, "")
+        await t.client.delete(kind_of("Node"), "n")
+
+        async def gone() -> bool:
+            t.clock.advance(5)
+            return await t.gone("Pod", "p")
+
+        await t.until(gone, "")
+
+    live(body)
+
+
+@pytest.mark.slow
+def test_a_jump_of_the_clock_costs_no_node() -> None:
+    async def body(t: Live) -> None:
+        async with asyncio.timeout(20):
+            while not t.controllers.is_idle or not t.controllers.world.snapshot.nodes:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        t.clock.advance(3600)
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        assert not ((await t.get("Node", "n")).get("spec") or {}).get("taints")
 
     live(body)
 

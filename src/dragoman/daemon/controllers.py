@@ -23,9 +23,10 @@ from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATIO
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import Committer, Outcome
 from dragoman.cluster.watch import Informers
+from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
 from dragoman.errors import Invalid, NotFound, Retry
-from dragoman.reconcile import claims, garbage, namespaces
+from dragoman.reconcile import claims, garbage, namespaces, nodes, podgc, taints
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.reconcile.step import Step, World
@@ -82,6 +83,9 @@ def table(settings: Settings) -> tuple[Controller, ...]:
     return (
         Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
         *workloads,
+        Controller("taints", taints.KINDS, taints.keys, taints.sync),
+        Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
+        Controller("podgc", frozenset({"Node", "Pod"}), podgc.keys, podgc.sync),
         Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),
         Controller("namespaces", EVERYTHING, namespaces.keys, namespace, workers=2),
     )
@@ -138,6 +142,8 @@ class Controllers:
             self._client, self._clock, self._entropy, informers=self.informers, metrics=self._metrics
         )
         self._gone: dict[str, None] = {}
+        self._tally: dict[str, int] = {}
+        self._heartbeats = Heartbeats(self._clock)
         self._snapshot = Snapshot.empty()
         self._ownership = Ownership.empty()
         self.queues: dict[str, KeyQueue[Any]] = {
@@ -149,7 +155,14 @@ class Controllers:
     @property
     def world(self) -> World:
         """What is known now."""
-        return World(self._snapshot, self._ownership, self._clock.now(), gone=self._gone)
+        return World(
+            self._snapshot,
+            self._ownership,
+            self._clock.now(),
+            gone=self._gone,
+            heartbeats=self._heartbeats.heard,
+            tally=self._tally,
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -161,11 +174,13 @@ class Controllers:
         self._begin()
         kinds = sorted(set().union(*(controller.kinds for controller in self.controllers)))
         for kind in kinds:
+            self.informers.of(kind, nodes.Lease if kind == "Lease" else None)
             self.informers.follow(kind, self._receive)
         try:
             async with Tasks("controllers", self._clock, self._entropy) as tasks:
                 self.informers.start(tasks)
                 tasks.supervise("events", self.committer.run)
+                tasks.supervise("heartbeats", lambda: self._heartbeats.run(lambda: self._snapshot))
                 # No step on half a picture: everything is listed first.
                 await self.informers.synced()
                 self._log.info("running", controllers=",".join(c.name for c in self.controllers))
@@ -187,6 +202,10 @@ class Controllers:
         for change in changes:
             if isinstance(change, Gone):
                 self._remember(before, change)
+            elif change.kind == "Node":
+                self._heartbeats.first_seen(change.object.metadata.name)
+            if node := nodes.heartbeat(change, before):
+                self._heartbeats.beat(node)
         after = self.world
         for controller in self.controllers:
             queue = self.queues[controller.name]
@@ -222,6 +241,8 @@ class Controllers:
         if step.again_s is not None:
             self.queues[controller.name].add_after(key, step.again_s)
         outcome.check()
+        for name in step.tally:
+            self._tally[name] = self._tally.get(name, 0) + 1
         if step.problem:
             raise Retry(step.problem)
 

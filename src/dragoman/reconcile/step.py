@@ -21,7 +21,9 @@ class World(msgspec.Struct, frozen=True):
     """What controllers decide on. `now` is epoch seconds, UTC.
 
     answers: what the API said when asked (`Step.asks`): the uid of the object of that name, "" when there is none.
-    gone: uids that were seen to be deleted lately.
+    gone: uids that were seen to be deleted lately. heartbeats: node name -> when it was last heard of; time that
+    nobody watched (a suspended machine, a clock moved on) does not count as silence and is added. tally: what steps
+    have counted since the controller started (`Step.tally`).
     """
 
     snapshot: Snapshot
@@ -29,19 +31,22 @@ class World(msgspec.Struct, frozen=True):
     now: float
     answers: Mapping[Ref, str] = {}
     gone: Container[str] = frozenset()
+    heartbeats: Mapping[str, float] = {}
+    tally: Mapping[str, int] = {}
 
 
 class Step(msgspec.Struct, frozen=True):
     """One answer. With `asks`, nothing else is set: look these names up and call again.
 
     again_s: look again after so many seconds even if nothing changes. problem: what stands in the way; the key is
-    tried again, later and later.
+    tried again, later and later. tally: names to count once the effects are carried out.
     """
 
     effects: tuple[Effect, ...] = ()
     again_s: float | None = None
     asks: tuple[Ref, ...] = ()
     problem: str = ""
+    tally: tuple[str, ...] = ()
 
 
 NOTHING = Step()

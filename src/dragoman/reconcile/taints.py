@@ -1,0 +1,352 @@
+"""Which pods must leave because a device of theirs is tainted NoExecute, and when? (KEP-5055)
+
+Taints are those that devices publish and those of DeviceTaintRules, which count even when no slice has the device
+any more. Never chooses devices; after the pods are gone the claims' own controller gives the devices back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from dragoman.api.core import Pod
+from dragoman.api.resource import (
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceToleration,
+    ResourceClaim,
+    ResourceSlice,
+)
+from dragoman.effects import Effect, Patch
+from dragoman.reconcile.claims import GROUPS, PODS, is_owned
+from dragoman.reconcile.nodes import evicted
+from dragoman.reconcile.step import NOTHING, Step, World, ref_of
+from dragoman.reconcile.workloads.pods import seconds_of, time_text
+from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
+from dragoman.snapshot.taints import applies
+from dragoman.snapshot.usage import is_finished
+
+NAME = "device-taint-eviction-controller"
+NO_EXECUTE = "NoExecute"
+STATUS_S = 10.0
+"""A rule's status is written at most so often."""
+KINDS = frozenset({"ResourceSlice", "DeviceTaintRule", "ResourceClaim", "Pod"})
+
+Key: TypeAlias = tuple[Literal["pod", "rule"], str, str]
+Reason: TypeAlias = tuple[float, str]
+"""(epoch seconds at which a taint drives out, uid of the rule or "")."""
+
+
+# ---- which keys
+
+
+def keys(change: Change, before: World, after: World) -> list[Key]:
+    """Pods and rules to look at after a change."""
+    match change.kind:
+        case "DeviceTaintRule":
+            return _after_rule(change, before.snapshot, after.snapshot)
+        case "ResourceSlice":
+            return _after_slice(change, before.snapshot, after.snapshot)
+        case "ResourceClaim":
+            name = _named(change)
+            new = after.snapshot.claims.get(name)
+            if new is None or not _reasons(after, new):
+                return []
+            return [("pod", *key) for key in keys_of(after.snapshot.pods_by_claim, name)]
+        case "Pod":
+            name = _named(change)
+            pod = after.snapshot.pods.get(name) or before.snapshot.pods.get(name)
+            if pod is None or not pod.spec.resource_claims or not pod.spec.node_name:
+                return []
+            found: list[Key] = []
+            if why := reasons(after, pod):
+                found.append(("pod", *name))
+                found += [("rule", "", rule) for rule in _rule_names(after.snapshot, why)]
+            return found
+    return []
+
+
+def _named(change: Change) -> tuple[str, str]:
+    if isinstance(change, Gone):
+        return change.namespace, change.name
+    return change.object.metadata.namespace, change.object.metadata.name
+
+
+def _after_rule(change: Change, before: Snapshot, after: Snapshot) -> list[Key]:
+    name = _named(change)[1]
+    old, new = before.taint_rules.get(name), after.taint_rules.get(name)
+    found: list[Key] = [("rule", "", name)] if new is not None else []
+    known = [rule for rule in (old, new) if rule is not None and rule.spec.taint.effect == NO_EXECUTE]
+    touched = [
+        claim
+        for _, claim in sorted(after.claims.items())
+        if any(_hits(rule, result) for rule in known for result in _results(claim))
+    ]
+    return [*found, *_pods_of(after, touched)]
+
+
+def _after_slice(change: Change, before: Snapshot, after: Snapshot) -> list[Key]:
+    name = _named(change)[1]
+    pieces = [piece for piece in (before.slices.get(name), after.slices.get(name)) if piece is not None]
+    pools = dict.fromkeys((piece.spec.driver, piece.spec.pool.name) for piece in pieces)
+    changed = [
+        (*pool, device) for pool in pools for device in _differing(_published(before, *pool), _published(after, *pool))
+    ]
+    if not changed:
+        return []
+    touched = [
+        claim
+        for _, claim in sorted(after.claims.items())
+        if any((r.driver, r.pool, r.device) in changed for r in _results(claim))
+    ]
+    return _pods_of(after, touched)
+
+
+def _differing(old: dict[str, tuple[DeviceTaint, ...]], new: dict[str, tuple[DeviceTaint, ...]]) -> list[str]:
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+
+
+def _pods_of(snapshot: Snapshot, claims: list[ResourceClaim]) -> list[Key]:
+    return list(dict.fromkeys(("pod", *key) for claim in claims for key in snapshot.consumers(claim)))
+
+
+# ---- taints of devices
+
+
+def _published(snapshot: Snapshot, driver: str, pool: str) -> dict[str, tuple[DeviceTaint, ...]]:
+    """NoExecute taints by device, as the highest generation of a pool publishes them."""
+    pieces: list[ResourceSlice] = [snapshot.slices[n] for n in keys_of(snapshot.slices_by_pool, (driver, pool))]
+    newest = max((piece.spec.pool.generation for piece in pieces), default=0)
+    found: dict[str, tuple[DeviceTaint, ...]] = {}
+    for piece in pieces:
+        if piece.spec.pool.generation == newest:
+            for device in piece.spec.devices:
+                if taints := tuple(t for t in device.taints if t.effect == NO_EXECUTE):
+                    found[device.name] = taints
+    return found
+
+
+def _hits(rule: DeviceTaintRule, result: DeviceRequestAllocationResult) -> bool:
+    return applies(rule, driver=result.driver, pool=result.pool, device=result.device)
+
+
+def _results(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
+    allocation = claim.status.allocation
+    return allocation.devices.results if allocation is not None else ()
+
+
+def delay_s(tolerations: tuple[DeviceToleration, ...], taint: DeviceTaint) -> float | None:
+    """How long a result's tolerations hold a taint off; None for ever.
+
+    Only tolerations whose effect says NoExecute protect: an empty effect is enough for scheduling, not here.
+    """
+    covering = [t for t in tolerations if t.effect == NO_EXECUTE and _covers(t, taint)]
+    limits = [float(max(0, t.toleration_seconds)) for t in covering if t.toleration_seconds is not None]
+    if len(limits) < len(covering):
+        return None
+    return min(limits, default=0.0)
+
+
+def _covers(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == taint.value
+
+
+def _reasons(world: World, claim: ResourceClaim) -> list[Reason]:
+    """When and why a claim's users must leave; [] if they may stay."""
+    found: list[Reason] = []
+    snapshot = world.snapshot
+    rules = [rule for _, rule in sorted(snapshot.taint_rules.items()) if rule.spec.taint.effect == NO_EXECUTE]
+    for result in _results(claim):
+        published = _published(snapshot, result.driver, result.pool).get(result.device, ())
+        taints = [("", taint) for taint in published]
+        taints += [(rule.metadata.uid, rule.spec.taint) for rule in rules if _hits(rule, result)]
+        for uid, taint in taints:
+            delay = delay_s(result.tolerations, taint)
+            if delay is not None:
+                found.append(((seconds_of(taint.time_added) or world.now) + delay, uid))
+    return found
+
+
+def reasons(world: World, pod: Pod) -> list[Reason]:
+    """The same for a scheduled pod, over the claims that are reserved for it."""
+    if not pod.spec.node_name or is_finished(pod):
+        return []
+    made = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
+    found: list[Reason] = []
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_name or made.get(entry.name)
+        claim = world.snapshot.claims.get((pod.metadata.namespace, name)) if name else None
+        if claim is None or (entry.resource_claim_name is None and not is_owned(claim, pod)):
+            continue
+        if _is_reserved(claim, pod):
+            found += _reasons(world, claim)
+    return found
+
+
+def _is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
+    group = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group is not None else None
+    for reserved in claim.status.reserved_for:
+        what = (reserved.api_group, reserved.resource)
+        if what == PODS and reserved.uid == pod.metadata.uid:
+            return True
+        if what == GROUPS and group and reserved.name == group:
+            return True
+    return False
+
+
+def _rule_names(snapshot: Snapshot, why: list[Reason]) -> list[str]:
+    uids = {uid for _, uid in why if uid}
+    return sorted(name for name, rule in snapshot.taint_rules.items() if rule.metadata.uid in uids)
+
+
+# ---- the door
+
+
+def sync(world: World, key: Key) -> Step:
+    """One look at a pod or a rule."""
+    what, namespace, name = key
+    if what == "rule":
+        rule = world.snapshot.taint_rules.get(name)
+        return NOTHING if rule is None else _rule(world, rule)
+    pod = world.snapshot.pods.get((namespace, name))
+    if pod is None or pod.metadata.deletion_timestamp:
+        return NOTHING
+    why = reasons(world, pod)
+    if not why:
+        return NOTHING
+    due = min(when for when, _ in why)
+    if due > world.now:
+        return Step(again_s=due - world.now)
+    uids = sorted({uid for _, uid in why if uid})
+    if any(_is_unannounced(rule) for rule in world.snapshot.taint_rules.values() if rule.metadata.uid in uids):
+        return Step(again_s=1.0)  # the rule says first what it will do; that change comes back here
+    effects = evicted(
+        pod, world.now, "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint",
+        "DeviceTaintManagerEviction", NAME,
+    )  # fmt: skip
+    return Step(tuple(effects), tally=tuple(uids))
+
+
+# ---- what a rule says about itself
+
+
+def _is_unannounced(rule: DeviceTaintRule) -> bool:
+    return all(c.observed_generation != rule.metadata.generation for c in rule.status.conditions)
+
+
+def _rule(world: World, rule: DeviceTaintRule) -> Step:
+    known = next((c for c in rule.status.conditions if c.type == "EvictionInProgress"), None)
+    generation = rule.metadata.generation
+    is_current = known is not None and known.observed_generation == generation
+    effect = rule.spec.taint.effect
+    if effect != NO_EXECUTE:
+        if is_current:
+            return NOTHING  # simulated once a generation
+        reason, message = ("NoEffect", _simulated(world, rule)) if effect == "None" else _OTHER
+        return Step((_status(world, rule, "False", reason, message),))
+    status, reason, message = _progress(world, rule)
+    if known is not None and is_current:
+        if (known.status, known.reason, known.message) == (status, reason, message):
+            return NOTHING
+        left_s = seconds_of(known.last_transition_time) + STATUS_S - world.now
+        if left_s > 0:
+            return Step(again_s=left_s)
+    return Step((_status(world, rule, status, reason, message),))
+
+
+_OTHER = ("OtherEffect", "Eviction only happens for the NoExecute effect.")
+
+
+def _progress(world: World, rule: DeviceTaintRule) -> tuple[str, str, str]:
+    pods, namespaces = _count(_leaving(world, rule.metadata.uid))
+    evictions = world.tally.get(rule.metadata.uid, 0)
+    suffix = ""
+    if evictions:
+        suffix = f"{evictions} pod{'' if evictions == 1 else 's'} evicted since starting the controller."
+    if pods:
+        text = f"{_pods_text(pods, 'needs', 'need')} to be evicted in {_namespaces_text(namespaces)}."
+        return "True", "PodsPendingEviction", f"{text} {suffix}".rstrip()
+    return "False", ("Completed" if evictions else "NotStarted"), suffix
+
+
+def _leaving(world: World, uid: str) -> list[tuple[str, str]]:
+    """Pods not deleted yet that a rule drives out, now or later."""
+    return [
+        key
+        for key, pod in world.snapshot.pods.items()
+        if pod.spec.resource_claims
+        and not pod.metadata.deletion_timestamp
+        and any(rule == uid for _, rule in reasons(world, pod))
+    ]
+
+
+def _simulated(world: World, rule: DeviceTaintRule) -> str:
+    snapshot = world.snapshot
+    newest: dict[tuple[str, str], int] = {}
+    for piece in snapshot.slices.values():
+        pool = (piece.spec.driver, piece.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
+    published = sum(
+        1
+        for piece in snapshot.slices.values()
+        if piece.spec.pool.generation == newest[piece.spec.driver, piece.spec.pool.name]
+        for device in piece.spec.devices
+        if applies(rule, driver=piece.spec.driver, pool=piece.spec.pool.name, device=device.name)
+    )
+    hit = [claim for claim in snapshot.claims.values() if any(_hits(rule, r) for r in _results(claim))]
+    allocated = {(r.driver, r.pool, r.device) for claim in hit for r in _results(claim) if _hits(rule, r)}
+    leaving = {
+        key for claim in hit for key in snapshot.consumers(claim) if _would_leave(snapshot.pods[key], claim, rule)
+    }
+    pods, namespaces = _count(sorted(leaving))
+    would = f"{pods} pod{'' if pods == 1 else 's'} would be evicted in {_namespaces_text(namespaces)}"
+    return (
+        f"{_devices_text(published, 'published')} {_devices_text(len(allocated), 'allocated')} "
+        f"{would} if the effect was NoExecute. "
+        "This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
+    )
+
+
+def _would_leave(pod: Pod, claim: ResourceClaim, rule: DeviceTaintRule) -> bool:
+    if not pod.spec.node_name or is_finished(pod) or not _is_reserved(claim, pod):
+        return False
+    return any(_hits(rule, r) and delay_s(r.tolerations, rule.spec.taint) is not None for r in _results(claim))
+
+
+def _count(pods: list[tuple[str, str]]) -> tuple[int, int]:
+    return len(pods), len({namespace for namespace, _ in pods})
+
+
+def _pods_text(count: int, one: str, many: str) -> str:
+    return f"1 pod {one}" if count == 1 else f"{count} pods {many}"
+
+
+def _namespaces_text(count: int) -> str:
+    return "1 namespace" if count == 1 else f"{count} different namespaces"
+
+
+def _devices_text(count: int, what: str) -> str:
+    return f"1 {what} device selected." if count == 1 else f"{count} {what} devices selected."
+
+
+def _status(world: World, rule: DeviceTaintRule, status: str, reason: str, message: str) -> Effect:
+    condition: dict[str, Any] = {
+        "type": "EvictionInProgress",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": rule.metadata.generation,
+        "lastTransitionTime": time_text(world.now),
+    }
+    return Patch(
+        ref_of("DeviceTaintRule", rule.metadata),
+        {"status": {"conditions": [condition]}},
+        type="apply",
+        subresource="status",
+        manager=NAME,
+        force=True,
+    )

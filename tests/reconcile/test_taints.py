@@ -1,0 +1,201 @@
+"""Device taints that evict (KEP-5055): when, whom, and what a rule says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.api import codec
+from dragoman.api.resource import DeviceTaint, DeviceToleration
+from dragoman.effects import Delete, Emit, Patch
+from dragoman.reconcile import taints
+from dragoman.snapshot.change import Gone, Put
+
+T0 = "2027-01-15T08:00:00Z"  # 1_800_000_000, where the cluster's clock starts
+TAINT = {"key": "k", "effect": "NoExecute", "timeAdded": T0}
+DELAYS: dict[str, tuple[list[dict[str, Any]], float | None]] = {
+    "no toleration": ([], 0.0),
+    "for ever": ([{"key": "k", "operator": "Exists", "effect": "NoExecute"}], None),
+    "a minute": ([{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}], 60.0),
+    "the smaller of two": (
+        [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": s} for s in (60, 30)],
+        30.0,
+    ),
+    "a minute and for ever": (
+        [
+            {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+            {"operator": "Exists", "effect": "NoExecute"},
+        ],
+        None,
+    ),
+    "negative": ([{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -5}], 0.0),
+    "an empty effect does not protect": ([{"key": "k", "operator": "Exists"}], 0.0),
+    "another key": ([{"key": "x", "operator": "Exists", "effect": "NoExecute"}], 0.0),
+    "another value": ([{"key": "k", "value": "x", "effect": "NoExecute"}], 0.0),
+}
+
+
+@pytest.mark.parametrize("case", DELAYS)
+def test_how_long_tolerations_hold_a_taint_off(case: str) -> None:
+    raw, expected = DELAYS[case]
+    tolerations = tuple(codec.decode(DeviceToleration, t) for t in raw)
+    assert taints.delay_s(tolerations, codec.decode(DeviceTaint, TAINT)) == expected
+
+
+def slices(cluster: Any, *device_taints: Any, generation: int = 1, name: str = "s") -> None:
+    devices = [{"name": "gpu-0", "taints": list(device_taints)}, {"name": "gpu-1"}]
+    pool = {"name": "p", "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": "d", "pool": pool, "nodeName": "n", "devices": devices}
+    if cluster.has("ResourceSlice", name):
+        cluster.edit("ResourceSlice", name, {"spec": spec})
+    else:
+        cluster.add("ResourceSlice", name, spec=spec)
+
+
+def user(cluster: Any, name: str = "p", device: str = "gpu-0", *, tolerations: Any = (), reserve: bool = True) -> Any:
+    entries = [{"name": "gpu", "resourceClaimName": f"c-{name}"}]
+    p = cluster.add("Pod", name, spec={"nodeName": "n", "resourceClaims": entries}, status={"phase": "Running"})
+    result = {"request": "r", "driver": "d", "pool": "p", "device": device, "tolerations": list(tolerations)}
+    status: dict[str, Any] = {"allocation": {"devices": {"results": [result]}}}
+    if reserve:
+        status["reservedFor"] = [{"resource": "pods", "name": name, "uid": p["metadata"]["uid"]}]
+    cluster.add("ResourceClaim", f"c-{name}", status=status)
+    return p
+
+
+def rule(cluster: Any, effect: str = "NoExecute", selector: Any = "all") -> Any:
+    spec: dict[str, Any] = {"taint": {"key": "k", "effect": effect, "timeAdded": T0}}
+    if selector is not None:
+        spec["deviceSelector"] = {} if selector == "all" else selector
+    return cluster.add("DeviceTaintRule", "r", spec=spec)
+
+
+def pod_step(cluster: Any, name: str = "p") -> Any:
+    return taints.sync(cluster.world, ("pod", "default", name))
+
+
+def test_a_published_taint_evicts_at_once(cluster: Any) -> None:
+    slices(cluster, TAINT)
+    user(cluster)
+    user(cluster, "safe", "gpu-1")
+    event, condition, delete = pod_step(cluster).effects
+    assert isinstance(event, Emit)
+    assert (event.reason, event.message) == ("DeviceTaintManagerEviction", "Marking for deletion")
+    assert isinstance(condition, Patch)
+    [target] = condition.patch["status"]["conditions"]
+    assert (target["type"], target["reason"]) == ("DisruptionTarget", "DeletionByDeviceTaintManager")
+    assert target["message"] == "Device Taint manager: deleting due to NoExecute taint"
+    assert isinstance(delete, Delete)
+    assert delete.ref.uid
+    assert pod_step(cluster, "safe") == taints.NOTHING
+
+
+def test_a_tolerated_taint_evicts_later(cluster: Any) -> None:
+    slices(cluster, TAINT)
+    user(cluster, tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}])
+    assert pod_step(cluster).again_s == 60
+    cluster.seconds += 60
+    assert len(pod_step(cluster).effects) == 3
+
+
+QUIET: dict[str, Any] = {
+    "a taint that only forbids scheduling": lambda c: (slices(c, {**TAINT, "effect": "NoSchedule"}), user(c)),
+    "a claim that is not reserved for the pod": lambda c: (slices(c, TAINT), user(c, reserve=False)),
+    "an older generation's taint": lambda c: (
+        slices(c, TAINT, generation=1),
+        slices(c, generation=2, name="newer"),
+        user(c),
+    ),
+    "a rule without selector": lambda c: (rule(c, selector=None), user(c)),
+    "a rule for another device": lambda c: (rule(c, selector={"device": "gpu-7"}), user(c)),
+    "a rule without effect": lambda c: (rule(c, "None"), user(c)),
+    "an unscheduled pod": lambda c: (slices(c, TAINT), user(c), c.edit("Pod", "p", {"spec": {"nodeName": None}})),
+    "a finished pod": lambda c: (slices(c, TAINT), user(c), c.edit("Pod", "p", {"status": {"phase": "Failed"}})),
+}
+
+
+@pytest.mark.parametrize("case", QUIET)
+def test_nobody_leaves_for(cluster: Any, case: str) -> None:
+    QUIET[case](cluster)
+    assert pod_step(cluster) == taints.NOTHING
+
+
+def test_a_rule_says_first_what_it_will_do_and_then_how_far_it_is(cluster: Any) -> None:
+    made = rule(cluster)  # no slice has the device: the rule counts all the same
+    user(cluster)
+    assert pod_step(cluster).effects == ()
+    rule_step = taints.sync(cluster.world, ("rule", "", "r"))
+    cluster.carry_out(rule_step.effects)
+    [condition] = cluster.get("DeviceTaintRule", "r")["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("True", "PodsPendingEviction")
+    assert condition["message"] == "1 pod needs to be evicted in 1 namespace."
+    assert condition["observedGeneration"] == 1
+    step = pod_step(cluster)
+    assert step.tally == (made["metadata"]["uid"],)
+    cluster.carry_out(step.effects)
+    world = msgspec.structs.replace(cluster.world, tally={made["metadata"]["uid"]: 1})
+    assert taints.sync(world, ("rule", "", "r")).again_s == 10  # not more often
+    world = msgspec.structs.replace(world, now=world.now + 10)
+    cluster.carry_out(taints.sync(world, ("rule", "", "r")).effects)
+    [condition] = cluster.get("DeviceTaintRule", "r")["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "Completed")
+    assert condition["message"] == "1 pod evicted since starting the controller."
+
+
+def status_of(cluster: Any) -> tuple[str, str, str]:
+    cluster.carry_out(taints.sync(cluster.world, ("rule", "", "r")).effects)
+    [condition] = cluster.get("DeviceTaintRule", "r")["status"]["conditions"]
+    return condition["status"], condition["reason"], condition["message"]
+
+
+def test_a_rule_with_nothing_to_do_has_not_started(cluster: Any) -> None:
+    rule(cluster)
+    assert status_of(cluster) == ("False", "NotStarted", "")
+    assert taints.sync(cluster.world, ("rule", "", "r")) == taints.NOTHING
+
+
+def test_a_rule_without_effect_is_a_simulation_once(cluster: Any) -> None:
+    slices(cluster)
+    user(cluster)
+    user(cluster, "q", "gpu-1")
+    rule(cluster, "None")
+    status, reason, message = status_of(cluster)
+    assert (status, reason) == ("False", "NoEffect")
+    assert message == (
+        "2 published devices selected. 2 allocated devices selected. "
+        "2 pods would be evicted in 1 namespace if the effect was NoExecute. "
+        "This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
+    )
+    cluster.remove("Pod", "q")
+    assert taints.sync(cluster.world, ("rule", "", "r")) == taints.NOTHING
+
+
+def test_other_effects_only_say_so(cluster: Any) -> None:
+    rule(cluster, "NoSchedule")
+    assert status_of(cluster) == ("False", "OtherEffect", "Eviction only happens for the NoExecute effect.")
+
+
+def test_which_changes_wake_whom(cluster: Any) -> None:
+    slices(cluster)
+    user(cluster)
+    user(cluster, "other", "gpu-1")
+    before = cluster.world
+
+    def keys(kind: str, name: str) -> list[Any]:
+        return taints.keys(Put(kind, cluster.typed(kind, name)), before, cluster.world)
+
+    assert keys("ResourceSlice", "s") == []
+    assert keys("Pod", "p") == []
+    slices(cluster, TAINT)
+    assert keys("ResourceSlice", "s") == [("pod", "default", "p")]
+    assert keys("Pod", "p") == [("pod", "default", "p")]
+    assert keys("ResourceClaim", "c-p") == [("pod", "default", "p")]
+    assert keys("ResourceClaim", "c-other") == []
+    rule(cluster)
+    assert keys("DeviceTaintRule", "r") == [("rule", "", "r"), ("pod", "default", "other"), ("pod", "default", "p")]
+    before = cluster.world
+    cluster.remove("DeviceTaintRule", "r")
+    gone = taints.keys(Gone("DeviceTaintRule", "", "r"), before, cluster.world)
+    assert gone == [("pod", "default", "other"), ("pod", "default", "p")]

@@ -139,6 +139,7 @@ class NodeAgent:
     priority, `<root_dir>/cdi` by default. boot_id: of the simulated machine, else the kernel's. wipe_slices: delete
     the node's ResourceSlices at the start, as kubelets do. sockets False: drivers join by `attach` only, and there is
     no podresources service (virtual time). durable: whether files survive a power loss.
+    metrics: for a host of its own.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class NodeAgent:
         wipe_slices: bool = True,
         sockets: bool = True,
         durable: bool = True,
+        metrics: Metrics | None = None,
     ) -> None:
         self.node_name = checked_name(node_name)
         self.client = client
@@ -164,7 +166,7 @@ class NodeAgent:
         self.entropy = entropy or Entropy()
         self.facts = facts or NodeFacts()
         self._own_host = host is None
-        self.host = host or NodeHost(client, clock, self.entropy, node_name=node_name)
+        self.host = host or NodeHost(client, clock, self.entropy, metrics=metrics, node_name=node_name)
         self.boot_id = boot_id or self.facts.boot_id or kernel_boot_id()
         self.started = asyncio.Event()
         """Set when the node is registered, its old slices are gone and drivers and pods are served."""

@@ -175,7 +175,7 @@ class Preparer:
         # since the kubelet unprepares when a pod has ended; groups and other consumers stay while their pods change.
         before = self.checkpoint.gone.get(ref.uid)
         only_pods = all(c.resource == "pods" and not c.api_group for c in claim.status.reserved_for)
-        if before is not None and only_pods and before == consumers:
+        if before is not None and only_pods and (not consumers or before == consumers):
             raise Stale(
                 f"claim {ref} ({ref.uid}) was unprepared and is reserved for nobody new since: "
                 "this call comes too late, or must be repeated once the reservation has changed"

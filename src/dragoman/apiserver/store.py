@@ -179,7 +179,7 @@ class Shelf:
         self.ring: deque[Event] = deque()
         self.ring_limit = RING_EVENTS_OF.get(kind.plural, RING_EVENTS)
         self.forgotten = 0  # the newest version that history no longer has
-        self.lanes: dict[str, dict[str, set[Watcher]]] = {}
+        self.lanes: dict[str, dict[str, dict[Watcher, None]]] = {}  # told in the order they joined
         self._keys: list[Key] | None = None
 
     def keys(self) -> list[Key]:
@@ -232,14 +232,14 @@ class Shelf:
     def join(self, watcher: Watcher) -> None:
         """Add a watcher to its lane."""
         field, value = watcher.lane
-        self.lanes.setdefault(field, {}).setdefault(value, set()).add(watcher)
+        self.lanes.setdefault(field, {}).setdefault(value, {})[watcher] = None
 
     def leave(self, watcher: Watcher) -> None:
         """Remove a watcher."""
         field, value = watcher.lane
         by_value = self.lanes.get(field, {})
-        members = by_value.get(value, set())
-        members.discard(watcher)
+        members = by_value.get(value, {})
+        members.pop(watcher, None)
         if not members:
             by_value.pop(value, None)
         if not by_value:

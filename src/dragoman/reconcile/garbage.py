@@ -30,7 +30,7 @@ def keys(change: Change, before: World, after: World) -> list[str]:
     gone = before.ownership.find(change.kind, change.namespace, change.name)
     if gone is None or gone.ref.uid in after.ownership.by_uid:
         return []
-    return [*_waiting_owners(gone, after), *after.ownership.dependents.get(gone.ref.uid, ())]
+    return [*_waiting_owners(gone, after), *sorted(after.ownership.dependents.get(gone.ref.uid, ()))]
 
 
 def _after_put(change: Put, before: World, after: World) -> list[str]:
@@ -43,13 +43,13 @@ def _after_put(change: Put, before: World, after: World) -> list[str]:
     if (new.owners and (old is None or old.owners != new.owners)) or (new.deleting and held):
         found.append(uid)
     if new.deleting and FOREGROUND in new.finalizers:
-        found += after.ownership.dependents.get(uid, ())
+        found += sorted(after.ownership.dependents.get(uid, ()))
     if old is not None and old.owners != new.owners:
         found += _waiting_owners(old, after)
     name = (change.kind, change.object.metadata.namespace, change.object.metadata.name)
     replaced = before.ownership.by_name.get(name)
     if replaced is not None and replaced != uid:  # deleted and made anew between two looks
-        found += after.ownership.dependents.get(replaced, ())
+        found += sorted(after.ownership.dependents.get(replaced, ()))
     return found
 
 

@@ -149,6 +149,7 @@ shapes = st.recursive(
 objects = st.dictionaries(st.sampled_from(["metadata", "spec", "status", "data", "subsets", "roleRef"]), shapes)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(KINDS), objects, objects)
 def test_any_shape_is_judged_without_a_traceback(kind: Any, one: dict[str, Any], two: dict[str, Any]) -> None:
     for version in kind.versions:

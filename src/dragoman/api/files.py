@@ -31,6 +31,7 @@ class DocumentInvalid(Invalid):
         super().__init__(f"{place}: {field}" if field else place, message)
         self.file = file
         self.document = document
+        self.line = line
         self.subject = subject
         self.field = field
         self.message = message

@@ -36,8 +36,6 @@ def default_pod(pod: Object) -> None:
 
 def default_pod_spec(spec: Object) -> None:
     """What pods and pod templates have in common."""
-    if not spec:
-        return
     fill(spec, "dnsPolicy", "ClusterFirst")
     fill(spec, "restartPolicy", "Always")
     fill(spec, "schedulerName", "default-scheduler")

@@ -398,16 +398,31 @@ for _tag in ("timestamp", "merge"):
 
 def line_of(chunk: Chunk, path: tuple[str | int, ...]) -> int:
     """The line (from 1) of a field, or of the nearest field above it that is written."""
-    try:
-        node: Any = yaml.compose(chunk.text, Loader=_KubectlLoader)
-    except yaml.YAMLError:
-        return chunk.line
+    node: Any = _root(chunk)
     line = 0
     for step in (*chunk.within, *path):
         found = _child(node, step)
         if found is not None:
             line, node = found
     return chunk.line + line
+
+
+def compose(chunk: Chunk) -> Any:
+    """The object as PyYAML's tree of nodes, which knows lines and repeated keys; None if it cannot be made."""
+    node: Any = _root(chunk)
+    for step in chunk.within:
+        found = _child(node, step)
+        if found is None:
+            return None
+        node = found[1]
+    return node
+
+
+def _root(chunk: Chunk) -> Any:
+    try:
+        return yaml.compose(chunk.text, Loader=_KubectlLoader)
+    except yaml.YAMLError:
+        return None
 
 
 def _child(node: Any, step: str | int) -> tuple[int, Any] | None:

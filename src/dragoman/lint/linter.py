@@ -1,0 +1,69 @@
+"""What is wrong with these manifests? The door of lint: a scan of files in, findings in file order out.
+
+Families look at one document or at all of them together; they get the World, so that a reference can be followed.
+Never changes anything: `lint.fix` does, when asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from dragoman.api.files import Document, DocumentInvalid, Scan
+from dragoman.api.gates import DEFAULTS, Gates
+from dragoman.api.yamltext import Broken
+from dragoman.lint.finding import CODES, Finding
+from dragoman.lint.references import check as check_references
+from dragoman.lint.shape import check as check_shape
+from dragoman.lint.versions import check as check_versions
+from dragoman.lint.world import World
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What the manifests are for: Kubernetes 1.`minor` with these gates."""
+
+    minor: int = 37
+    gates: Gates = DEFAULTS
+
+
+Family = Callable[[Document, World], Iterator[Finding]]
+FAMILIES: tuple[Family, ...] = (check_versions, check_shape, check_references)
+
+
+def lint(scan: Scan, target: Target = Target()) -> list[Finding]:  # noqa: B008 - frozen
+    """All findings, by file, document and line."""
+    world = World.of(scan.documents, minor=target.minor, gates=target.gates)
+    findings = [_of_broken(error) for error in scan.broken]
+    findings += [_of_invalid(error) for error in scan.invalid]
+    for document in scan.documents:
+        findings += [finding for family in FAMILIES for finding in family(document, world)]
+    read = (document.file for document in scan.documents)
+    order = {file: index for index, file in enumerate(dict.fromkeys([*read, *(f.file for f in findings)]))}
+    return sorted(findings, key=lambda f: (order[f.file], f.number, f.item or 0, f.line, f.field, f.code))
+
+
+def _of_broken(error: Broken) -> Finding:
+    file = error.where.partition(", document ")[0]
+    what = error.what.removeprefix("broken YAML: ").removeprefix("broken JSON: ")
+    return _unread("BrokenSyntax", file, error.document, error.line, "", "", what)
+
+
+def _of_invalid(error: DocumentInvalid) -> Finding:
+    code = "WrongType"
+    if error.field == "metadata.name" and error.message.startswith("is there twice"):
+        code = "DuplicateObject"
+    elif error.message.startswith("must be a string, got true or false"):
+        code = "YamlBoolean"
+    return _unread(code, error.file, error.document, error.line, error.subject, error.field, error.message)
+
+
+def _unread(code: str, file: str, number: int, line: int, subject: str, field: str, message: str) -> Finding:
+    severity = CODES[code].severity
+    return Finding(code, severity, file, number, line, field, message, _FIXES.get(code, ""), subject)
+
+
+_FIXES = {
+    "YamlBoolean": "quote the text",
+    "DuplicateObject": "rename or delete one of the two",
+}

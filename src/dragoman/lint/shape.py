@@ -1,0 +1,252 @@
+"""Does this document have the shape that its API version wants, and would the API server take it?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from dragoman.api import convert, defaults, validate
+from dragoman.api.codec import TYPES
+from dragoman.api.files import DEFAULT_NAMESPACE, Document
+from dragoman.api.gated import unused_fields
+from dragoman.api.shape import dig, items, objects, sub
+from dragoman.api.validate.field import FieldError
+from dragoman.lint.finding import Edit, Finding, Lift, Nest, Rename, SetValue, Steps, found
+from dragoman.lint.rewrite import devices_at, flat_fields, path_text, requests_at
+from dragoman.lint.unknown import unknown_fields
+from dragoman.lint.world import World
+from dragoman.lint.yamlkeys import repeated_keys
+
+# Stamps what is unset; the value is never shown.
+_SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+_JOB_LABEL = "batch.kubernetes.io/controller-uid"
+
+
+def check(document: Document, world: World) -> Iterator[Finding]:
+    """All findings on the shape of one document."""
+    for field, key, line in repeated_keys(document):
+        message = f"{key!r} is there twice, only the last one counts"
+        yield found(document, "DuplicateKey", field, message, "keep one", line=line)
+    inline = list(_inline_claims(document))
+    yield from inline
+    if document.kind is None or (document.value is None and document.kind_name in TYPES):
+        return
+    misplaced = [*_requests(document), *_devices(document)]
+    yield from misplaced
+    unknown = list(_unknown(document))
+    yield from unknown
+    yield from _gated(document, world)
+    if not any(finding.code in ("FlatRequest", "NestedRequest") for finding in misplaced):
+        consequences = _consequences([*inline, *unknown])
+        yield from (f for f in _invalid(document, world) if not f.field.startswith(consequences))
+    yield from _taint_rule(document)
+
+
+def _consequences(causes: list[Finding]) -> tuple[str, ...]:
+    """Where the server's complaint only repeats a finding: the entry with `source`, the field that was misspelt."""
+    fields = [finding.field.removesuffix(".source") for finding in causes]
+    renamed = [
+        f"{finding.field.rpartition('.')[0]}.{edit.key}"
+        for finding in causes
+        for edit in finding.edits
+        if isinstance(edit, Rename)
+    ]
+    return (*fields, *renamed)
+
+
+def _version(document: Document) -> str:
+    return str(document.raw.get("apiVersion")).rpartition("/")[2]
+
+
+# ---- shapes of other versions
+
+
+def _requests(document: Document) -> Iterator[Finding]:
+    old = _version(document) == "v1beta1"
+    for path, request in requests_at(document):
+        if old and isinstance(request.get("exactly"), dict):
+            message = "v1beta1 has no `exactly`, its requests are flat: the server takes this one for empty"
+            edit: Edit = SetValue(("apiVersion",), "resource.k8s.io/v1")
+            fix = "set apiVersion to resource.k8s.io/v1"
+            yield found(document, "NestedRequest", path_text((*path, "exactly")), message, fix, edit)
+        flat = flat_fields(request)
+        if not old and flat:
+            message = f"{', '.join(flat)} of a request: only v1beta1 has them there"
+            edit = Nest(path, flat, "exactly")
+            yield found(
+                document, "FlatRequest", path_text((*path, flat[0])), message, "move them under `exactly`", edit
+            )
+
+
+def _devices(document: Document) -> Iterator[Finding]:
+    old = _version(document) == "v1beta1"
+    for path, device in devices_at(document):
+        outside = [field for field in device if field not in ("name", "basic")]
+        if old and outside:
+            message = f"{', '.join(outside)} of a device: v1beta1 wants them under `basic` and drops them here"
+            edit = Nest(path, tuple(outside), "basic")
+            yield found(
+                document, "BareDevice", path_text((*path, outside[0])), message, "move them under `basic`", edit
+            )
+        elif not old and isinstance(device.get("basic"), dict):
+            message = "only v1beta1 has `basic`; newer versions drop what is under it"
+            fix = "put its fields into the device itself"
+            yield found(document, "WrappedDevice", path_text((*path, "basic")), message, fix, Lift(path, "basic"))
+
+
+def _pod_specs(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:
+    """Path and value of the pod specs in a document: of a pod, of a workload's template."""
+    paths: tuple[tuple[str, ...], ...] = (
+        ("spec", "jobTemplate", "spec", "template", "spec"),
+        ("spec", "template", "spec"),
+        ("spec",),
+    )
+    for path in paths:
+        spec = dig(document.raw, *path)
+        if isinstance(spec.get("containers"), list):
+            yield path, spec
+
+
+def _inline_claims(document: Document) -> Iterator[Finding]:
+    for path, spec in _pod_specs(document):
+        for index, entry in enumerate(items(spec, "resourceClaims")):
+            source = sub(entry, "source") if isinstance(entry, dict) else None
+            if source is None:
+                continue
+            at: Steps = (*path, "resourceClaims", index)
+            known = [field for field in source if field in ("resourceClaimName", "resourceClaimTemplateName")]
+            edits: tuple[Edit, ...] = (Lift(at, "source"),) if known and len(known) == len(source) else ()
+            message = "`source` went with Kubernetes 1.31: the entry itself names the claim or the template"
+            fix = "put its field into the entry" if edits else "name a claim or a template; devices are asked for there"
+            yield found(document, "InlineClaim", path_text((*at, "source")), message, fix, *edits)
+
+
+# ---- fields
+
+
+def _unknown(document: Document) -> Iterator[Finding]:
+    for steps, near in unknown_fields(document):
+        name = str(steps[-1])
+        if name in ("exactly", "basic", "source") or _is_misplaced(document, steps):
+            continue
+        fix = f"write {near}" if near else "remove it"
+        edits = (Rename(steps, near),) if near else ()
+        yield found(document, "UnknownField", path_text(steps), f"the API has no field {name!r} here", fix, *edits)
+
+
+def _is_misplaced(document: Document, steps: Steps) -> bool:
+    """Fields that another code speaks of."""
+    at = steps[:-1]
+    in_request = any(path == at and steps[-1] in flat_fields(request) for path, request in requests_at(document))
+    return in_request or (_version(document) == "v1beta1" and any(path == at for path, _ in devices_at(document)))
+
+
+def _gated(document: Document, world: World) -> Iterator[Finding]:
+    for field, gates in unused_fields(document.kind_name, document.object, world.gates):
+        message = f"the server drops {field!r} unless {' and '.join(gates)} is on"
+        yield found(
+            document, "GatedField", _first_place(document.raw, field), message, "turn the gate on or leave it out"
+        )
+
+
+def _first_place(raw: Any, field: str, path: Steps = ()) -> str:
+    """The path of the first field of that name, as written."""
+    if isinstance(raw, dict):
+        if path and path[-1] in ("parameters", "labels", "annotations"):
+            return ""
+        for key, inner in raw.items():
+            if key == field:
+                return path_text((*path, key))
+            if text := _first_place(inner, field, (*path, key)):
+                return text
+    if isinstance(raw, list):
+        for index, inner in enumerate(raw):
+            if text := _first_place(inner, field, (*path, index)):
+                return text
+    return ""
+
+
+# ---- what the API server would say
+
+
+def _invalid(document: Document, world: World) -> Iterator[Finding]:
+    for error in validate.create(document.kind_name, _as_stored(document), gates=world.gates):
+        yield _explained(document, error)
+
+
+def _as_stored(document: Document) -> dict[str, Any]:
+    """The document as the server would judge it: defaulted, converted, with what the server itself sets."""
+    kind = document.kind
+    assert kind is not None
+    version = _version(document)
+    stored = convert.to_stored(kind.kind, version, defaults.apply(kind.kind, version, document.raw, _SOME_TIME))
+    metadata = stored.get("metadata")
+    if kind.namespaced and isinstance(metadata, dict) and not metadata.get("namespace"):
+        metadata["namespace"] = DEFAULT_NAMESPACE
+    spec = sub(stored, "spec")
+    if kind.kind == "Job" and spec is not None and spec.get("selector") is None and not spec.get("manualSelector"):
+        spec["selector"] = {"matchLabels": {_JOB_LABEL: "uid"}}
+        template = dig(spec, "template")
+        template["metadata"] = {**dig(template, "metadata"), "labels": {_JOB_LABEL: "uid"}}
+    return stored
+
+
+_SLICE_COUNT = "spec.pool.resourceSliceCount"
+_LIMIT = "Limit must be set for non overcommitable resources"
+
+
+def _explained(document: Document, error: FieldError) -> Finding:
+    field = _as_written(document, error.path)
+    if error.path == _SLICE_COUNT:
+        count = len(items(dig(document.raw, "spec"), "devices"))
+        devices = f"its {count} devices are" if count != 1 else "its device is"
+        message = f"pool.resourceSliceCount is {error.value}, the pool can never be complete; {devices} ignored"
+        return found(document, "NeverComplete", field, message, "say how many slices the pool has")
+    if error.detail == _LIMIT:
+        message = "an extended resource is in requests only; the server refuses it without an equal limit"
+        return found(
+            document, "RequestsWithoutLimits", field, message, "put it into limits; requests follow by themselves"
+        )
+    return found(document, "InvalidField", field, error.body)
+
+
+_REQUEST = re.compile(r"(devices\.requests\[\d+\])\.exactly\b")
+_DEVICE = re.compile(r"^(spec\.devices\[\d+\])\.(?!name\b)")
+
+
+def _as_written(document: Document, path: str) -> str:
+    """A path of v1 in the version of the document."""
+    if _version(document) != "v1beta1":
+        return path
+    if document.kind_name == "ResourceSlice":
+        return _DEVICE.sub(r"\1.basic.", path)
+    return _REQUEST.sub(r"\1", path)
+
+
+def _taint_rule(document: Document) -> Iterator[Finding]:
+    if document.kind_name != "DeviceTaintRule":
+        return
+    selector = dig(document.raw, "spec").get("deviceSelector")
+    field = "spec.deviceSelector"
+    if selector is None:
+        message = "without a device selector the rule taints nothing"
+        yield found(document, "TaintsNothing", field, message, "name a driver, a pool or a device")
+    elif not any(dig(document.raw, "spec", "deviceSelector").values()):
+        effect = dig(document.raw, "spec", "taint").get("effect")
+        message = "an empty device selector taints every device of every driver"
+        message += " and evicts the pods that use them" if effect == "NoExecute" else ""
+        yield found(document, "TaintsEverything", field, message, "name a driver, a pool or a device")
+
+
+def pod_specs(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:
+    """The pod specs of a document, for other families."""
+    yield from _pod_specs(document)
+
+
+def containers(spec: dict[str, Any]) -> Iterator[tuple[Steps, dict[str, Any]]]:
+    """Path within the spec and value of each container that may use claims."""
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(objects(spec, field)):
+            yield (field, index), container

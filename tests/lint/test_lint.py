@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.api import files
+from dragoman.api.gates import gates_with
+from dragoman.lint.finding import CODES, ERROR, Finding, as_json
+from dragoman.lint.linter import Target, lint
+
+REPORTS = Path(__file__).parents[3] / "shared" / "cases" / "reports"
+G = "apiVersion: resource.k8s.io"
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n"
+
+
+def claim(request: str, version: str = "v1", more: str = "") -> str:
+    return f"{G}/{version}\nkind: ResourceClaim\nmetadata: {{name: c}}\nspec:\n  devices:\n    requests:\n    - {request}\n{more}"
+
+
+EXACT = "{name: r, exactly: {deviceClassName: c}}"
+
+# sentence: code, text, line, field, part of the message
+CASES: dict[str, tuple[str, str, int, str, str]] = {
+    "a text that is no YAML": ("BrokenSyntax", "a: b: c\n", 1, "", "mapping values are not allowed"),
+    "a word for a number": (
+        "WrongType",
+        claim("{name: r, exactly: {deviceClassName: c, count: two}}"),
+        7,
+        "spec.devices.requests[0].exactly.count",
+        "must be an integer",
+    ),
+    "an unquoted on": (
+        "YamlBoolean",
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels:\n    gpu: on\n",
+        6,
+        "metadata.labels[gpu]",
+        "quote the text",
+    ),
+    "a key that is there twice": (
+        "DuplicateKey",
+        POD + "  containers: [{name: c, image: i}]\n  nodeName: a\n  nodeName: b\n",
+        7,
+        "spec.nodeName",
+        "'nodeName' is there twice",
+    ),
+    "an object that is there twice": (
+        "DuplicateObject",
+        f"{claim(EXACT)}---\n{claim(EXACT)}",
+        11,
+        "metadata.name",
+        "first in f.yaml, document 1, line 1",
+    ),
+    "a kind of classic DRA": (
+        "RemovedKind",
+        f"{G}/v1alpha2\nkind: ResourceClass\nmetadata: {{name: c}}\n",
+        2,
+        "kind",
+        "ResourceClass was removed",
+    ),
+    "a version that is gone": (
+        "VersionNotServed",
+        claim(EXACT, "v1alpha3"),
+        1,
+        "apiVersion",
+        "1.37 does not serve ResourceClaim in resource.k8s.io/v1alpha3, which exists in 1.31 only",
+    ),
+    "a version that is deprecated": (
+        "OldVersion",
+        claim("{name: r, deviceClassName: c}", "v1beta1"),
+        1,
+        "apiVersion",
+        "Kubernetes 1.38 does not have it any more",
+    ),
+    "a flat request in v1": (
+        "FlatRequest",
+        claim("{name: r, deviceClassName: c, count: 2}"),
+        7,
+        "spec.devices.requests[0].deviceClassName",
+        "deviceClassName, count of a request: only v1beta1 has them there",
+    ),
+    "a nested request in v1beta1": (
+        "NestedRequest",
+        claim(EXACT, "v1beta1"),
+        7,
+        "spec.devices.requests[0].exactly",
+        "v1beta1 has no `exactly`",
+    ),
+    "a wrapped device in v1": (
+        "WrappedDevice",
+        f"{G}/v1\nkind: ResourceSlice\nmetadata: {{name: s}}\nspec:\n  driver: d\n  allNodes: true\n"
+        "  pool: {name: p, generation: 1, resourceSliceCount: 1}\n  devices:\n  - name: g\n    basic: {attributes: {a: {int: 1}}}\n",
+        10,
+        "spec.devices[0].basic",
+        "only v1beta1 has `basic`",
+    ),
+    "a bare device in v1beta1": (
+        "BareDevice",
+        f"{G}/v1beta1\nkind: ResourceSlice\nmetadata: {{name: s}}\nspec:\n  driver: d\n  allNodes: true\n"
+        "  pool: {name: p, generation: 1, resourceSliceCount: 1}\n  devices:\n  - name: g\n    attributes: {a: {int: 1}}\n",
+        10,
+        "spec.devices[0].attributes",
+        "v1beta1 wants them under `basic`",
+    ),
+    "a claim entry with source": (
+        "InlineClaim",
+        POD
+        + "  containers: [{name: c, image: i, resources: {claims: [{name: g}]}}]\n"
+        + "  resourceClaims:\n  - name: g\n    source: {resourceClaimTemplateName: t}\n",
+        8,
+        "spec.resourceClaims[0].source",
+        "went with Kubernetes 1.31",
+    ),
+    "a misspelt field": (
+        "UnknownField",
+        claim("{name: r, exactly: {deviceClassname: c}}"),
+        7,
+        "spec.devices.requests[0].exactly.deviceClassname",
+        "the API has no field 'deviceClassname' here",
+    ),
+    "a field whose gate is off": (
+        "GatedField",
+        f"{G}/v1\nkind: ResourceSlice\nmetadata: {{name: s}}\nspec:\n  driver: d\n  allNodes: true\n"
+        "  pool: {name: p, generation: 1, resourceSliceCount: 1}\n  devices:\n  - name: g\n    attributes:\n      a: {ints: [1]}\n",
+        11,
+        "spec.devices[0].attributes.a.ints",
+        "unless DRAListTypeAttributes is on",
+    ),
+    "a value that the server refuses": (
+        "InvalidField",
+        claim("{name: r, exactly: {deviceClassName: c, selectors: [{cel: {expression: device.foo}}]}}"),
+        7,
+        "spec.devices.requests[0].exactly.selectors[0].cel.expression",
+        "undefined field 'foo'",
+    ),
+    "a pool without slices": (
+        "NeverComplete",
+        f"{G}/v1\nkind: ResourceSlice\nmetadata: {{name: s}}\nspec:\n  driver: d\n  allNodes: true\n"
+        "  pool: {name: p, generation: 1, resourceSliceCount: 0}\n  devices: [{name: a}, {name: b}]\n",
+        7,
+        "spec.pool.resourceSliceCount",
+        "pool.resourceSliceCount is 0, the pool can never be complete; its 2 devices are ignored",
+    ),
+    "an extended resource in requests only": (
+        "RequestsWithoutLimits",
+        POD + "  containers:\n  - name: c\n    image: i\n    resources: {requests: {example.com/gpu: 1}}\n",
+        8,
+        "spec.containers[0].resources.limits",
+        "in requests only",
+    ),
+    "an empty device selector": (
+        "TaintsEverything",
+        f"{G}/v1\nkind: DeviceTaintRule\nmetadata: {{name: t}}\nspec:\n  deviceSelector: {{}}\n  taint: {{key: k, effect: NoExecute}}\n",
+        5,
+        "spec.deviceSelector",
+        "every device of every driver and evicts the pods that use them",
+    ),
+    "no device selector": (
+        "TaintsNothing",
+        f"{G}/v1\nkind: DeviceTaintRule\nmetadata: {{name: t}}\nspec:\n  taint: {{key: k, effect: NoExecute}}\n",
+        4,
+        "spec.deviceSelector",
+        "taints nothing",
+    ),
+    "a claim that no container names": (
+        "UnusedClaim",
+        POD + "  containers: [{name: c, image: i}]\n  resourceClaims:\n  - {name: g, resourceClaimName: c}\n",
+        7,
+        "spec.resourceClaims[0]",
+        "no container names this claim",
+    ),
+    "a request that the claim lacks": (
+        "UnknownRequest",
+        claim(EXACT)
+        + "---\n"
+        + POD
+        + "  containers: [{name: c, image: i, resources: {claims: [{name: g, request: gpu}]}}]\n"
+        + "  resourceClaims: [{name: g, resourceClaimName: c}]\n",
+        13,
+        "spec.containers[0].resources.claims[0].request",
+        "the claim has no request 'gpu', it has r",
+    ),
+    "a claim for too many pods": (
+        "TooManyConsumers",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  replicas: 300\n"
+        "  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec:\n"
+        "      containers: [{name: c, image: i, resources: {claims: [{name: g}]}}]\n"
+        "      resourceClaims: [{name: g, resourceClaimName: c}]\n",
+        11,
+        "spec.template.spec.resourceClaims[0].resourceClaimName",
+        "300 pods share claim c, at most 256",
+    ),
+}
+
+
+def run(text: str, **target: Any) -> list[Finding]:
+    return lint(files.scan([("f.yaml", text)]), Target(**target))
+
+
+@pytest.mark.parametrize(("code", "text", "line", "field", "message"), CASES.values(), ids=CASES)
+def test_each_code(code: str, text: str, line: int, field: str, message: str) -> None:
+    found = [f for f in run(text) if f.code == code or f.code != "OldVersion"]
+    assert [f.code for f in found] == [code], "this finding and nothing else"
+    (finding,) = found
+    assert (finding.file, finding.line, finding.field) == ("f.yaml", line, field)
+    assert message in finding.message
+    assert finding.severity == CODES[code].severity
+
+
+def test_every_code_is_provoked_and_has_a_meaning() -> None:
+    assert {case[0] for case in CASES.values()} == set(CODES)
+    assert all(code.meaning.endswith(".") for code in CODES.values())
+
+
+CLEAN: dict[str, str] = {
+    "a claim and a pod that uses it": claim(EXACT)
+    + "---\n"
+    + POD
+    + "  containers: [{name: c, image: i, resources: {claims: [{name: g, request: r}]}}]\n"
+    + "  resourceClaims: [{name: g, resourceClaimName: c}]\n",
+    "a job, whose selector the server makes": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  template:\n"
+    "    spec: {restartPolicy: Never, containers: [{name: c, image: i}]}\n",
+    "a kind of somebody's own": "apiVersion: a.io/v1\nkind: Workload\nmetadata: {name: w}\nspec: {x: 1}\n",
+    "a stored object with all its metadata": f"{G}/v1\nkind: DeviceClass\nmetadata:\n  name: c\n  uid: u\n  generation: 1\n"
+    "  resourceVersion: '5'\n  creationTimestamp: '2026-01-01T00:00:00Z'\n  managedFields: [{manager: m}]\nspec: {}\n",
+    "opaque parameters may hold anything": claim(
+        EXACT, more="    config:\n    - opaque: {driver: d, parameters: {kind: X, exactly: 1, sharing: {a: [b]}}}\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", CLEAN.values(), ids=CLEAN)
+def test_nothing_else_is_flagged(text: str) -> None:
+    assert run(text) == []
+
+
+def test_what_is_new_is_not_served_by_an_older_target() -> None:
+    (finding,) = run(claim(EXACT), minor=33)
+    assert (finding.code, finding.fix) == ("VersionNotServed", "write it as resource.k8s.io/v1beta2")
+    assert "which exists from 1.34 on" in finding.message
+    assert run(claim("{name: r, deviceClassName: c}", "v1beta1"), minor=32) == []
+
+
+def test_a_gate_that_is_on_is_not_spoken_of() -> None:
+    text = CASES["a field whose gate is off"][1]
+    gates, _ = gates_with({"DRAListTypeAttributes": True})
+    assert run(text, gates=gates) == []
+
+
+def test_paths_of_old_versions_are_as_written() -> None:
+    found = run(claim("{name: r, deviceClassName: c, count: -1}", "v1beta1"))
+    assert [(f.code, f.field) for f in found] == [
+        ("OldVersion", "apiVersion"),
+        ("InvalidField", "spec.devices.requests[0].count"),
+    ]
+
+
+def test_findings_of_lists_say_the_item() -> None:
+    text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {}}\n"
+    (finding,) = run(text)
+    shown = as_json(finding)
+    assert (shown["document"], shown["item"], shown["line"], shown["field"]) == (1, 0, 4, "spec.containers")
+    assert shown["fixable"] is False
+
+
+def test_findings_stand_in_the_order_of_files_and_lines() -> None:
+    bad = claim("{name: r, count: 1}")
+    scan = files.scan([("b.yaml", bad), ("a.yaml", f"x: y: z\n---\n{bad.replace('name: c', 'name: d')}")])
+    assert [(f.file, f.number, f.code) for f in lint(scan)] == [
+        ("b.yaml", 1, "FlatRequest"),
+        ("a.yaml", 1, "BrokenSyntax"),
+        ("a.yaml", 2, "FlatRequest"),
+    ]
+
+
+@pytest.mark.skipif(not REPORTS.is_dir(), reason="../shared/cases/reports is absent")
+def test_reports_have_the_errors_they_are_about_and_no_others() -> None:
+    errors = {
+        path.name: [f.code for f in run(path.read_text()) if f.severity == ERROR] for path in REPORTS.glob("*.yaml")
+    }
+    assert {name: codes for name, codes in errors.items() if codes} == {
+        "11-template-slice-count-zero.yaml": ["NeverComplete"]
+    }

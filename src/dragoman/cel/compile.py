@@ -180,7 +180,7 @@ class _Compiler:
             return special(self, node)
         if node.target is not None and len(node.args) == 1 and node.function in ("or", "orValue"):
             return self.optional_or(node)
-        codes = [self.code(operand) for operand in node.operands()]
+        codes = list(map(self.code, node.operands()))
         run = self.run(node, len(codes))
         if run is None:
             return raising(EvalError(f"unbound function: {node.function}: no such overload", node.offset))
@@ -256,7 +256,7 @@ class _Compiler:
 
     def chain(self, node: Call, join: Callable[[tuple[Code, ...], int], Code], *, stop: bool) -> Code:
         """A flat chain without its constant terms: one that decides alone is the answer, the others say nothing."""
-        codes = [self.code(arg) for arg in node.args]
+        codes = list(map(self.code, node.args))
         if any(self.constants.get(code) is stop for code in codes):
             return self.constant(stop)
         left = tuple(code for code in codes if self.constants.get(code) is not (not stop))
@@ -265,7 +265,7 @@ class _Compiler:
         return join(left, node.offset)
 
     def conditional(self, node: Call) -> Code:
-        test, then, other = (self.code(arg) for arg in node.args)
+        test, then, other = map(self.code, node.args)
         if test in self.constants:
             decided = self.constants[test]
             if decided is True or decided is False:
@@ -283,11 +283,11 @@ class _Compiler:
         return code
 
     def equality(self, node: Call) -> Code:
-        left, right = (self.code(arg) for arg in node.args)
+        left, right = map(self.code, node.args)
         return self.folded(equal, left, right) or equality(left, right, self.constants.get(right, UNSET), node.offset)
 
     def ordering(self, node: Call) -> Code:
-        left, right = (self.code(arg) for arg in node.args)
+        left, right = map(self.code, node.args)
         run = self.run(node, 2)
         if run is None:
             return raising(NoSuchOverload(offset=node.offset))
@@ -295,7 +295,7 @@ class _Compiler:
         return self.folded(run, left, right) or ordering(node.function, left, right, self.constants, node.offset)
 
     def membership(self, node: Call) -> Code:
-        left, right = (self.code(arg) for arg in node.args)
+        left, right = map(self.code, node.args)
         run = next(iter(self.environment.functions["@in"])).run
         found = self.folded(run, left, right)
         if found:
@@ -310,7 +310,7 @@ class _Compiler:
         return called(run, [left, right], node.offset)
 
     def indexing(self, node: Call) -> Code:
-        left, right = (self.code(arg) for arg in node.args)
+        left, right = map(self.code, node.args)
         operand, key = node.args
         offset = node.offset
         if operand.type.kind == "map" and isinstance(key, Const) and key.value.__class__ is str:
@@ -346,7 +346,7 @@ class _Compiler:
     # ---- literals
 
     def list_literal(self, node: ListLit) -> Code:
-        codes = [self.code(element) for element in node.elements]
+        codes = list(map(self.code, node.elements))
         if not node.optional:
             return self.folded(lambda *values: values, *codes) or (lambda frame: tuple([code(frame) for code in codes]))
         marked = [(code, at in node.optional) for at, code in enumerate(codes)]

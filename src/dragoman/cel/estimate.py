@@ -135,7 +135,7 @@ class _Estimator:
             return Seen(ONE.plus(inner.cost), (), inner.size, inner.entries)
         if node.function in ("_&&_", "_||_"):
             return self.logical(node)
-        args = [self.visit(arg) for arg in node.args]
+        args = list(map(self.visit, node.args))
         target = self.visit(node.target) if node.target is not None else None
         if not node.overloads:
             return Seen()
@@ -173,7 +173,7 @@ class _Estimator:
             seen.path = (*args[0].path, "@values" if overload == "index_map" else "@items")
 
     def logical(self, node: Call) -> Seen:
-        args = [self.visit(arg) for arg in node.args]
+        args = list(map(self.visit, node.args))
         most = NOTHING
         for arg in args:
             most = most.plus(arg.cost)

@@ -6,6 +6,7 @@ Never resolves names and never judges types.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from dragoman.cel.ast import Call, Const, Ident, ListLit, MapLit, Node, Select, StructLit
@@ -16,21 +17,17 @@ from dragoman.cel.values import INT_MAX
 
 DEPTH_MAX: Final = 250
 
-_BINARY: Final[dict[str, int]] = {
-    "==": 3,
-    "!=": 3,
-    "<": 3,
-    "<=": 3,
-    ">": 3,
-    ">=": 3,
-    "in": 3,
+_LEVEL: Final[dict[str, int]] = {
+    "||": 1,
+    "&&": 2,
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "in"), 3),
     "+": 4,
     "-": 4,
-    "*": 5,
-    "/": 5,
-    "%": 5,
+    **dict.fromkeys(("*", "/", "%"), 5),
 }
-_FUNCTION: Final[dict[str, str]] = {sign: f"_{sign}_" for sign in _BINARY} | {"in": "@in"}
+"""How tightly an operator binds; all of them group to the left."""
+
+_FUNCTION: Final[dict[str, str]] = {sign: f"_{sign}_" for sign in _LEVEL} | {"in": "@in"}
 _RESERVED: Final = frozenset(
     (
         *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"),
@@ -89,98 +86,73 @@ class _Parser:
         if self.depth > DEPTH_MAX:
             raise self.refused(self.token.offset, f"expression recursion limit exceeded: {DEPTH_MAX}")
 
-    # ---- expressions
+    # ---- expressions: few frames for each level, since Python's stack is short
 
-    def expression(self) -> Node:
-        """conditionalOr, or `a ? b : c` (where b is no ternary itself and c may be one)."""
+    def expression(self, *, ternary: bool = True) -> Node:
+        """Operators over operands, then `a ? b : c` (where b is no ternary itself and c may be one)."""
         depth = self.depth
         self.deeper()
         tests: list[tuple[Node, Token, Node]] = []
-        node = self.logical()
-        while self.token.kind == "?":
+        while True:
+            node = _Operators(self)
+            node.operand(self.operand())
+            while self.token.kind in _LEVEL:
+                node.operator(self.advance())
+                node.operand(self.operand())
+            if not ternary or self.token.kind != "?":
+                break
             mark = self.advance()
-            then = self.logical()
+            then = self.expression(ternary=False)
             self.expect(":")
             self.deeper()
-            tests.append((node, mark, then))
-            node = self.logical()
+            tests.append((node.whole(), mark, then))
+        found = node.whole()
         for test, mark, then in reversed(tests):
-            node = Call(mark.offset, "_?_:_", [test, then, node])
+            found = Call(mark.offset, "_?_:_", [test, then, found])
         self.depth = depth
-        return node
+        return found
 
-    def logical(self) -> Node:
-        """`||` over `&&` over relations, each chain one flat node."""
-        alternatives = [self.conjunction()]
-        first = self.token.offset
-        while self.accept("||"):
-            alternatives.append(self.conjunction())
-        return alternatives[0] if len(alternatives) == 1 else Call(first, "_||_", alternatives)
-
-    def conjunction(self) -> Node:
-        terms = [self.binary(3)]
-        first = self.token.offset
-        while self.accept("&&"):
-            terms.append(self.binary(3))
-        return terms[0] if len(terms) == 1 else Call(first, "_&&_", terms)
-
-    def binary(self, level: int) -> Node:
-        depth = self.depth
-        node = self.unary()
-        while True:
-            found = _BINARY.get(self.token.kind)
-            if found is None or found < level:
-                self.depth = depth
-                return node
-            sign = self.advance()
-            self.deeper()
-            node = Call(sign.offset, _FUNCTION[sign.kind], [node, self.binary(found + 1)])
-
-    def unary(self) -> Node:
-        if self.token.kind == "!":
-            first = self.token
-            count = 0
-            while self.accept("!"):
-                count += 1
-            node = self.signed()
-            return Call(first.offset, "!_", [node]) if count % 2 else node
-        if self.token.kind == "-":
-            first = self.token
-            count = 1
+    def operand(self) -> Node:
+        """Signs before, a primary, fields, indices and calls behind."""
+        first = self.token
+        count = 0
+        while self.token.kind == first.kind and first.kind in ("!", "-"):
             self.advance()
-            while self.accept("-"):
-                count += 1
-            if count == 1 and self.token.kind in ("int", "double"):
-                return self.member(self.literal(first))
-            node = self.member()
-            return Call(first.offset, "-_", [node]) if count % 2 else node
-        return self.member()
-
-    def signed(self) -> Node:
-        """A member, or a number with its minus sign."""
-        if self.token.kind != "-":
-            return self.member()
-        minus = self.advance()
-        if self.token.kind not in ("int", "double"):
-            raise self.unexpected()
-        return self.member(self.literal(minus))
-
-    def member(self, node: Node | None = None) -> Node:
-        node = self.primary() if node is None else node
+            count += 1
+        node = self.signed(first, count)
+        if node is not None:
+            count = 0
+        elif self.accept("("):
+            node = self.expression()
+            self.expect(")")
+        else:
+            node = _STARTS.get(self.token.kind, _Parser.primary)(self)
         depth = self.depth
-        while True:
+        while self.token.kind == "." or self.token.kind == "[":
+            self.deeper()
             if self.token.kind == ".":
-                self.deeper()
                 node = self.selection(node, self.advance())
-            elif self.token.kind == "[":
-                self.deeper()
-                bracket = self.advance()
-                function = "_[?_]" if self.accept("?") else "_[_]"
-                node = Call(bracket.offset, function, [node, self.expression()])
-                self.expect("]")
-            else:
-                self.depth = depth
-                return node
+                continue
+            bracket = self.advance()
+            function = "_[?_]" if self.accept("?") else "_[_]"
+            node = Call(bracket.offset, function, [node, self.expression()])
+            self.expect("]")
+        self.depth = depth
+        return Call(first.offset, f"{first.kind}_", [node]) if count % 2 else node
+
+    def signed(self, first: Token, count: int) -> Node | None:
+        """A number whose minus sign is a part of it: after one minus, or after exclamation marks."""
+        minus: Token | None = None
+        if first.kind == "-" and count == 1:
+            minus = first
+        elif first.kind == "!" and self.token.kind == "-":
+            minus = self.advance()
+            if self.token.kind not in ("int", "double"):
+                raise self.unexpected()
+            return Call(first.offset, "!_", [self.literal(minus)]) if count % 2 else self.literal(minus)
+        if minus is None or self.token.kind not in ("int", "double"):
+            return None
+        return self.literal(minus)
 
     def selection(self, operand: Node, dot: Token) -> Node:
         optional = self.accept("?")
@@ -191,7 +163,11 @@ class _Parser:
             return Call(dot.offset, "_?._", [operand, Const(name.offset, field)])
         if self.token.kind == "(" and not quoted:
             opened = self.advance()
-            return self.call(opened, field, self.arguments(")"), operand)
+            arguments = [] if self.token.kind == ")" else [self.expression()]
+            while self.accept(","):
+                arguments.append(self.expression())
+            self.expect(")")
+            return self.call(opened, field, arguments, operand)
         return Select(dot.offset, operand, field)
 
     # ---- primaries
@@ -199,23 +175,12 @@ class _Parser:
     def primary(self) -> Node:
         token = self.token
         kind = token.kind
-        if kind == "name" or kind == ".":
-            return self.name()
         if kind == "int":
             return self.literal(None)
         if kind in _LITERALS:
             return Const(self.advance().offset, token.value)
         if kind in _WORDS:
             return Const(self.advance().offset, _WORDS[kind])
-        if kind == "(":
-            self.advance()
-            node = self.expression()
-            self.expect(")")
-            return node
-        if kind == "[":
-            return self.list_literal()
-        if kind == "{":
-            return self.map_literal()
         raise self.unexpected()
 
     def literal(self, minus: Token | None) -> Node:
@@ -236,7 +201,11 @@ class _Parser:
         name = f".{token.text}" if dot else token.text
         if self.token.kind == "(":
             opened = self.advance()
-            return self.call(opened, name, self.arguments(")"), None)
+            arguments = [] if self.token.kind == ")" else [self.expression()]
+            while self.accept(","):
+                arguments.append(self.expression())
+            self.expect(")")
+            return self.call(opened, name, arguments, None)
         struct = self.struct_literal(name)
         return struct or Ident(token.offset, name)
 
@@ -291,15 +260,6 @@ class _Parser:
         self.expect("}")
         return MapLit(brace.offset, entries, frozenset(optional))
 
-    def arguments(self, closing: str) -> list[Node]:
-        arguments: list[Node] = []
-        while self.token.kind != closing or arguments:
-            arguments.append(self.expression())
-            if not self.accept(","):
-                break
-        self.expect(closing)
-        return arguments
-
     def call(self, opened: Token, function: str, arguments: list[Node], target: Node | None) -> Node:
         macro = MACROS.get((function, len(arguments), target is not None))
         if macro:
@@ -310,3 +270,55 @@ class _Parser:
             if expanded is not None:
                 return expanded
         return Call(opened.offset, function, arguments, target)
+
+
+_STARTS: Final[dict[str, Callable[[_Parser], Node]]] = {
+    "name": _Parser.name,
+    ".": _Parser.name,
+    "[": _Parser.list_literal,
+    "{": _Parser.map_literal,
+}
+
+
+class _Operators:
+    """Operands and operators of one chain, reduced as soon as the next operator binds no tighter."""
+
+    __slots__ = ("flat", "operands", "operators", "parser", "run")
+
+    def __init__(self, parser: _Parser) -> None:
+        self.parser = parser
+        self.operands: list[Node] = []
+        self.operators: list[Token] = []
+        self.flat: set[int] = set()
+        """Chains of `&&` and `||` made here, which take further operands in."""
+        self.run = 0
+
+    def operand(self, node: Node) -> None:
+        self.operands.append(node)
+
+    def operator(self, sign: Token) -> None:
+        level = _LEVEL[sign.kind]
+        self.reduce(level)
+        self.run = self.run + 1 if level > 2 else 0
+        if self.parser.depth + self.run > DEPTH_MAX:
+            self.parser.deeper(self.run)
+        self.operators.append(sign)
+
+    def whole(self) -> Node:
+        self.reduce(0)
+        (node,) = self.operands
+        return node
+
+    def reduce(self, level: int) -> None:
+        while self.operators and _LEVEL[self.operators[-1].kind] >= level:
+            sign = self.operators.pop()
+            right = self.operands.pop()
+            left = self.operands.pop()
+            if isinstance(left, Call) and id(left) in self.flat and left.function == _FUNCTION[sign.kind]:
+                left.args.append(right)
+                self.operands.append(left)
+                continue
+            node = Call(sign.offset, _FUNCTION[sign.kind], [left, right])
+            if sign.kind in ("&&", "||"):
+                self.flat.add(id(node))
+            self.operands.append(node)

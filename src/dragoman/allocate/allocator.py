@@ -22,10 +22,12 @@ from dragoman.allocate.assemble import allocation_of
 from dragoman.allocate.classes import Group, Memory, Outcome, Partition, Shape, shape_of
 from dragoman.allocate.decide import Decider, Planned, Unit, chosen_of, settled, unit_of
 from dragoman.allocate.match import Matcher
+from dragoman.allocate.rank import Demand, Policy, Sight, Weight, policy_of
 from dragoman.allocate.refusal import Refusals, renamed_in
 from dragoman.allocate.slots import key_of, plan_claims, rules_of
 from dragoman.allocate.values import Allocation, Ask, Chosen
 from dragoman.allocate.verify import verify
+from dragoman.allocate.wants import Judge
 from dragoman.api.codec import to_bytes
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.resource import ResourceClaim
@@ -37,10 +39,12 @@ __all__ = [
     "Allocation",
     "Ask",
     "Chosen",
+    "Demand",
     "Limits",
     "Memory",
     "NodeClass",
     "Options",
+    "Policy",
     "Survey",
     "allocate",
     "story",
@@ -55,11 +59,12 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How to decide. policy: "first-fit" (upstream's choice device by device) or "pack"."""
+    """How to decide. policy: "first-fit" (upstream's choice device by device), "pack", or one of your own (rank.py)."""
 
     gates: Gates = DEFAULTS
-    policy: str = "first-fit"
+    policy: str | Policy = "first-fit"
     limits: Limits = Limits()
+    demand: Demand = Demand()
 
 
 OPTIONS = Options()
@@ -68,12 +73,14 @@ OPTIONS = Options()
 class NodeClass(msgspec.Struct, frozen=True, eq=False):
     """Nodes that are alike for these claims, sorted by name. fits: whether they can have devices there.
 
-    refusals: why not; its facts are those of the first node of the class. `allocation_on(node, share_id)` gives a
-    node's own results. Valid as long as the Memory has not followed another snapshot: `nodes` is its list, not a copy.
+    rank: what the policy thinks of the nodes, least is best; empty if it has no say. refusals: why not; its facts are
+    those of the first node of the class. `allocation_on(node, share_id)` gives a node's own results. Valid as long as
+    the Memory has not followed another snapshot: `nodes` is its list, not a copy.
     """
 
     nodes: Sequence[str]
     fits: bool
+    rank: Weight
     chosen: tuple[Chosen, ...]
     refusals: Refusals | None
     allocation_on: Callable[[str, Callable[[], str]], Allocation]
@@ -93,14 +100,14 @@ def allocate(
     All or nothing. A claim that stands in several asks (shared by pods of a gang) is allocated for the first; the
     others must be on nodes that its allocation reaches. The hot path keeps one cause; `story` tells all.
     """
-    rules = rules_of(options.gates)
-    unit = unit_of(snapshot, asks, rules)
+    judge = _judge(options, Matcher())
+    unit = unit_of(snapshot, asks, judge.rules)
     if isinstance(unit, Refusals):
         return unit
-    answer = Decider(snapshot, rules, Matcher(), options.limits.search_steps).decide(unit)
+    answer = Decider(snapshot, judge, options.limits.search_steps).decide(unit)
     if isinstance(answer, Refusals):
         return answer
-    allocation = settled(unit, answer, rules, share_id)
+    allocation = settled(unit, answer, judge.rules, share_id)
     _check(snapshot, asks, allocation, options)
     return allocation
 
@@ -127,8 +134,10 @@ class _Surveyor:
         self.claims = claims
         self.options = options
         self.memory = memory
-        self.rules = rules_of(options.gates)
-        self.decider = Decider(snapshot, self.rules, memory.matcher, options.limits.search_steps)
+        judge = _judge(options, memory.matcher)
+        self.rules = judge.rules
+        self.policy = judge.policy
+        self.decider = Decider(snapshot, judge, options.limits.search_steps)
 
     def survey(self, nodes: Iterable[str] | None) -> Survey | Refusals:
         memory, snapshot = self.memory, self.snapshot
@@ -139,7 +148,7 @@ class _Surveyor:
             plans = plan_claims(self.claims, snapshot, self.rules)
             if not isinstance(plans, list):
                 return Refusals((plans,), pod_wide=True)
-            shape = shape_of(plans)
+            shape = shape_of(plans, self.policy.reads)
             memory.keep_shape(key, shape)
         partition = memory.partition(snapshot, shape.attributes)
         classes = []
@@ -162,32 +171,35 @@ class _Surveyor:
         answer = self.decider.decide(unit)
         wide = self.snapshot.wide_state
         if isinstance(answer, Refusals):
-            return Outcome(node, (), (), (), answer, answer.steps, wide)
+            return Outcome(node, (), (), (), (), answer, answer.steps, (), wide)
         return Outcome(
             node,
             tuple(tuple(wants) for wants in answer.chosen),
             tuple(tuple((want, candidate.offer.position) for want, candidate in picks) for picks in answer.picks),
             chosen_of(unit, answer),
+            answer.warnings,
             None,
             answer.steps,
+            self._rank(node),
             wide,
         )
 
+    def _rank(self, node: str) -> Weight:
+        rank = self.policy.rank
+        if rank is None:
+            return ()
+        return rank(Sight(self.decider.terrain(self.snapshot.nodes[node]).offers), self.options.demand)
+
     def _class(self, shape: Shape, outcome: Outcome, names: Sequence[str]) -> NodeClass:
         keys = {plan.key: key_of(claim) for plan, claim in zip(shape.plans, self.claims, strict=True)}
-        renamed = any(old != new for old, new in keys.items())
-        refusals = outcome.refusals
-        if refusals is not None and renamed:
-            refusals = renamed_in(refusals, keys)
-        chosen = outcome.alternatives
-        if chosen and renamed:
-            chosen = tuple(msgspec.structs.replace(entry, claim=keys[entry.claim]) for entry in chosen)
-        allocation_on = partial(self._allocation, shape, outcome, chosen)
-        return NodeClass(names, refusals is None, chosen, refusals, allocation_on)
+        if any(old != new for old, new in keys.items()):
+            outcome = _renamed(outcome, keys)
+        allocation_on = partial(self._allocation, shape, outcome)
+        return NodeClass(
+            names, outcome.refusals is None, outcome.rank, outcome.alternatives, outcome.refusals, allocation_on
+        )
 
-    def _allocation(
-        self, shape: Shape, outcome: Outcome, chosen: tuple[Chosen, ...], node: str, share_id: Callable[[], str]
-    ) -> Allocation:
+    def _allocation(self, shape: Shape, outcome: Outcome, node: str, share_id: Callable[[], str]) -> Allocation:
         """The outcome of the class in terms of one of its nodes."""
         if outcome.refusals is not None:
             raise Bug(f"claims were refused on node {node}: there is no allocation to ask for")
@@ -196,9 +208,21 @@ class _Surveyor:
         for plan, wants, picks in zip(shape.plans, outcome.chosen, outcome.picks, strict=True):
             picked = [(want, self.decider.judge.candidate(want, offers[position])) for want, position in picks]
             results.append(allocation_of(plan, wants, picked, node, self.rules, share_id))
-        allocation = Allocation((tuple(results),), chosen, outcome.steps)
+        allocation = Allocation((tuple(results),), outcome.alternatives, outcome.warnings, outcome.steps)
         _check(self.snapshot, (Ask(self.claims, node),), allocation, self.options)
         return allocation
+
+
+def _renamed(outcome: Outcome, keys: dict[str, str]) -> Outcome:
+    """An outcome for claims of other names."""
+    refusals = outcome.refusals
+    return outcome._replace(
+        refusals=renamed_in(refusals, keys) if refusals is not None else None,
+        warnings=renamed_in(Refusals(outcome.warnings), keys).reasons,
+        alternatives=tuple(
+            msgspec.structs.replace(entry, claim=keys.get(entry.claim, entry.claim)) for entry in outcome.alternatives
+        ),
+    )
 
 
 def _groups(partition: Partition, nodes: Iterable[str] | None) -> Iterable[tuple[Group, Sequence[str]]]:
@@ -215,6 +239,10 @@ def _groups(partition: Partition, nodes: Iterable[str] | None) -> Iterable[tuple
         yield group, sorted(names)
 
 
+def _judge(options: Options, matcher: Matcher) -> Judge:
+    return Judge(rules_of(options.gates), matcher, policy_of(options.policy), options.demand)
+
+
 def _check(snapshot: Snapshot, asks: Sequence[Ask], allocation: Allocation, options: Options) -> None:
     wrong = verify(snapshot, asks, allocation, options.gates)
     if wrong:
@@ -229,11 +257,11 @@ def story(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> Refusals:
     devices each step drops (TooFew, also where there are enough) and why each device is dropped. Empty reasons: the
     ask is not refused.
     """
-    rules = rules_of(options.gates)
-    unit = unit_of(snapshot, [ask], rules)
+    judge = _judge(options, Matcher())
+    unit = unit_of(snapshot, [ask], judge.rules)
     if isinstance(unit, Refusals):
         return unit
-    decider = Decider(snapshot, rules, Matcher(), options.limits.search_steps)
+    decider = Decider(snapshot, judge, options.limits.search_steps)
     answer = decider.decide(unit)
     if not isinstance(answer, Refusals):
         return Refusals(())

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dragoman.allocate.match import Matcher
-from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.rank import Weight
+from dragoman.allocate.refusal import Refusal, Refusals
 from dragoman.allocate.slots import ClaimPlan, Want
 from dragoman.allocate.values import Chosen
 from dragoman.api.core import Node
@@ -51,8 +52,10 @@ class Outcome(NamedTuple):
     chosen: tuple[tuple[Want, ...], ...]
     picks: tuple[tuple[tuple[Want, int], ...], ...]
     alternatives: tuple[Chosen, ...]
+    warnings: tuple[Refusal, ...]
     refusals: Refusals | None
     steps: int
+    rank: Weight
     wide: object
 
 
@@ -279,10 +282,10 @@ class Memory:
         self._outcomes[key, group.key] = outcome
 
 
-def shape_of(plans: Sequence[ClaimPlan]) -> Shape:
-    """What plans depend on: classes, and the attributes that selectors and constraints read."""
+def shape_of(plans: Sequence[ClaimPlan], read: Iterable[tuple[str, str | None]] = ()) -> Shape:
+    """What plans depend on: classes, and the attributes that selectors, constraints and the policy (read) read."""
     classes: dict[str, DeviceClass] = {}
-    attributes: set[tuple[str, str | None]] | None = set()
+    attributes: set[tuple[str, str | None]] | None = set(read)
     for plan in plans:
         for constraint in plan.constraints:
             domain, _, name = constraint.attribute.partition("/")

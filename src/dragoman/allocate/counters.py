@@ -32,11 +32,13 @@ class Use(NamedTuple):
 
 
 class Book(NamedTuple):
-    """A pool's counters. left may be negative; overdrawn names the first counter that is.
+    """A pool's counters. published amounts, what is left of them (may be negative); overdrawn names the first
+    counter that is.
 
     present: per set, see Present. recorded: sets on which a held device has recorded groups.
     """
 
+    published: dict[tuple[SetKey, str], int]
     left: dict[tuple[SetKey, str], int]
     overdrawn: tuple[str, str] | None
     present: dict[SetKey, frozenset[str]]
@@ -58,11 +60,12 @@ def uses_of(device: Device, driver: str, pool: str) -> tuple[Use, ...]:
 def book_of(pool: Pool, holders: Map[DeviceId, tuple[Holder, ...]]) -> Book:
     """The counters of a pool with what held devices draw taken off."""
     driver, name = pool.driver, pool.name
-    left = {
+    published = {
         ((driver, name, group), counter): amount
         for group, counters in pool.counters.items()
         for counter, amount in counters.items()
     }
+    left = dict(published)
     present: dict[SetKey, frozenset[str]] = {}
     recorded: set[SetKey] = set()
     for piece in pool.pieces:
@@ -80,7 +83,7 @@ def book_of(pool: Pool, holders: Map[DeviceId, tuple[Holder, ...]]) -> Book:
                     recorded.add(use.key)
                 present[use.key] = joined(present.get(use.key), groups)
     overdrawn = next(((key[2], counter) for (key, counter), amount in sorted(left.items()) if amount < 0), None)
-    return Book(left, overdrawn, present, frozenset(recorded))
+    return Book(published, left, overdrawn, present, frozenset(recorded))
 
 
 def admits(present: frozenset[str] | None, groups: tuple[str, ...]) -> bool:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from dragoman.allocate.assemble import allocation_of, is_local, selector_of
 from dragoman.allocate.ledger import Ledger
-from dragoman.allocate.match import Matcher
 from dragoman.allocate.offers import offers_of
 from dragoman.allocate.reasons import Teller, Terrain, bad_pool_for_all
 from dragoman.allocate.refusal import Refusal, Refusals, SelectorTerms, TooManyDevices, UnknownNode
@@ -76,16 +75,17 @@ class Answer(NamedTuple):
 
     chosen: list[list[Want]]
     picks: list[list[tuple[Want, Candidate]]]
+    warnings: tuple[Refusal, ...]
     steps: int
 
 
 class Decider:
     """Decides units on one snapshot."""
 
-    def __init__(self, snapshot: Snapshot, rules: Rules, matcher: Matcher, steps_max: int) -> None:
+    def __init__(self, snapshot: Snapshot, judge: Judge, steps_max: int) -> None:
         self.snapshot = snapshot
-        self.rules = rules
-        self.judge = Judge(rules, matcher)
+        self.rules = judge.rules
+        self.judge = judge
         self.steps_max = steps_max
         self.terrains: dict[str, Terrain] = {}
 
@@ -112,7 +112,7 @@ class Decider:
             return early
         outcome = Search(requests, Ledger(lists=self.rules.lists), steps_max=self.steps_max).run()
         if isinstance(outcome, Found):
-            return self._answer(unit, requests, outcome)
+            return self._answer(unit, requests, outcome, teller)
         return teller.exhausted(outcome)
 
     def story(self, unit: Unit) -> tuple[Refusal, ...]:
@@ -158,7 +158,7 @@ class Decider:
                 return teller.too_few(request, 0)
         return None
 
-    def _answer(self, unit: Unit, requests: list[Request], found: Found) -> Answer | Refusals:
+    def _answer(self, unit: Unit, requests: list[Request], found: Found, teller: Teller) -> Answer | Refusals:
         chosen: list[list[Want]] = [[] for _ in unit.claims]
         picks: list[list[tuple[Want, Candidate]]] = [[] for _ in unit.claims]
         for request, view in zip(requests, found.views, strict=True):
@@ -183,7 +183,7 @@ class Decider:
                             ),
                         )
                     )
-        return Answer(chosen, picks, found.steps)
+        return Answer(chosen, picks, teller.skipped(), found.steps)
 
 
 def chosen_of(unit: Unit, answer: Answer) -> tuple[Chosen, ...]:
@@ -204,5 +204,6 @@ def settled(unit: Unit, answer: Answer, rules: Rules, share_id: Callable[[], str
     return Allocation(
         results=tuple(tuple(results[place] for place in row) for row in unit.places),
         chosen=chosen_of(unit, answer),
+        warnings=answer.warnings,
         steps=answer.steps,
     )

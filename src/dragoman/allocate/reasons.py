@@ -88,6 +88,7 @@ class Teller:
         reasons: list[Refusal] = []
         for view in request.views:
             failure = next((c.failure for c in view.candidates if c.failure is not None), None)
+            failure = failure or next(iter(view.skipped), None)
             if failure is not None:
                 reasons.append(self.failure(request, view, failure))
         for view in request.views:
@@ -151,9 +152,15 @@ class Teller:
         for request in self.requests:
             for view in request.views:
                 failure = next((c.failure for c in view.candidates if c.failure is not None), None)
+                failure = failure or next(iter(view.skipped), None)
                 if failure is not None:
                     yield self.failure(request, view, failure)
                     break
+
+    def skipped(self) -> tuple[SelectorError, ...]:
+        """Selectors that failed on devices which a policy left out; one a request."""
+        views = ((request, view) for request in self.requests for view in request.views if view.skipped)
+        return tuple(self.failure(request, view, view.skipped[0]) for request, view in views)
 
     def _cause(self, cause: Cause) -> Refusal:
         if isinstance(cause, Unmet):

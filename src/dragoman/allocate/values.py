@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman.allocate.refusal import Refusal
 from dragoman.api.resource import AllocationResult, ResourceClaim
 
 
@@ -23,8 +24,12 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """A yes. results[i][j] belongs to asks[i].claims[j]; chosen lists the firstAvailable requests."""
+    """A yes. results[i][j] belongs to asks[i].claims[j]; chosen lists the firstAvailable requests.
+
+    warnings: selectors that failed on devices which a policy other than first-fit left out.
+    """
 
     results: tuple[tuple[AllocationResult, ...], ...]
     chosen: tuple[Chosen, ...] = ()
+    warnings: tuple[Refusal, ...] = ()
     steps: int = 0

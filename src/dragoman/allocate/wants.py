@@ -12,6 +12,7 @@ from dragoman.allocate.constraint import ValueSet, attribute_named, token_of
 from dragoman.allocate.counters import admits
 from dragoman.allocate.match import Failure, Matcher
 from dragoman.allocate.offers import Offer
+from dragoman.allocate.rank import Demand, Policy, Sight
 from dragoman.allocate.refusal import Dropped
 from dragoman.allocate.shares import consumption, violation
 from dragoman.allocate.slots import ClaimPlan, Rules, Want
@@ -43,10 +44,11 @@ class Candidate:
 class View:
     """A want on one node. candidates: usable ones in order (failures among them). count: how many to take.
 
-    For All: candidates are exactly the devices to take, `blocked` the first that cannot be and why.
+    For All: candidates are exactly the devices to take, `blocked` the first that cannot be and why. skipped:
+    selectors that failed on devices which were therefore left out.
     """
 
-    __slots__ = ("blocked", "candidates", "count", "every", "want")
+    __slots__ = ("blocked", "candidates", "count", "every", "skipped", "want")
 
     def __init__(self, want: Want) -> None:
         self.want = want
@@ -54,14 +56,17 @@ class View:
         self.count = want.count
         self.candidates: list[Candidate] = []
         self.blocked: tuple[Offer, Step] | None = None
+        self.skipped: list[Failure] = []
 
 
 class Judge:
-    """Judges offers for wants; one for a search, because of its memo."""
+    """Judges offers for wants. Under a policy that weighs, devices on which a selector fails are left out."""
 
-    def __init__(self, rules: Rules, matcher: Matcher) -> None:
+    def __init__(self, rules: Rules, matcher: Matcher, policy: Policy, demand: Demand) -> None:
         self.rules = rules
         self.matcher = matcher
+        self.policy = policy
+        self.demand = demand
 
     def view(self, plan: ClaimPlan, want: Want, offers: list[Offer]) -> View:
         """A want on a node. For All the first failing selector is the only candidate."""
@@ -82,7 +87,17 @@ class Judge:
                     found.candidates.append(candidate)
         if found.every:
             found.count = len(found.candidates)
+        elif self.policy.weigh is not None:
+            self._order(found, Sight(offers))
         return found
+
+    def _order(self, view: View, sight: Sight) -> None:
+        """Puts the devices that weigh least first."""
+        weigh = self.policy.weigh
+        assert weigh is not None
+        view.skipped = [c.failure for c in view.candidates if c.failure is not None]
+        usable = [candidate for candidate in view.candidates if candidate.failure is None]
+        view.candidates = sorted(usable, key=lambda c: weigh(c.offer, sight, self.demand))
 
     def candidate(self, want: Want, offer: Offer) -> Candidate:
         """The device as candidate of a want that it is known to serve."""

@@ -1,0 +1,457 @@
+"""Can the remaining requests be met at all? Counting arguments that answer "certainly not" without a search.
+
+Each is a relaxation: it forgets some rules, so that its no is certain and its yes means nothing. Per request, and
+over all of them: devices (a flow from requests to groups of devices, groups limited by their counters, shareable
+devices by their capacity), values of a distinct attribute, values of a match attribute, alike sets of requests that
+each need one value, and sums of counters and capacities. Never chooses a device.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from dragoman.allocate import constraint
+from dragoman.allocate.constraint import ValueSet
+from dragoman.allocate.ledger import Ledger
+from dragoman.allocate.offers import Offer
+from dragoman.allocate.wants import Candidate, View
+
+if TYPE_CHECKING:
+    from dragoman.allocate.search import Pick, Request
+
+PLENTY = 1 << 30
+Cells: TypeAlias = "Mapping[frozenset[int], int]"
+"""Requests that can use the devices -> how many of them there are for these."""
+
+Shortage: TypeAlias = tuple[tuple[int, ...], int, int]
+"""Requests, how many devices they want and how many there are."""
+
+
+class Scarce(NamedTuple):
+    """These requests (indexes) together want more devices than there are for them."""
+
+    requests: tuple[int, ...]
+    wanted: int
+    have: int
+
+
+class Unmet(NamedTuple):
+    """No value of a constraint's attribute will do. values: (value as text, usable devices that have it)."""
+
+    claim: int
+    constraint: int
+    requests: tuple[int, ...]
+    wanted: int
+    values: tuple[tuple[str, int], ...]
+
+
+Cause: TypeAlias = Scarce | Unmet
+
+
+class _Left(NamedTuple):
+    """The remaining requests in one state: what each needs at least, and which groups can serve it now.
+
+    apart: requests that take no part in the competition for devices: with admin access, or for all devices of
+    theirs, which are taken off beforehand.
+    """
+
+    need: dict[int, int]
+    usable: dict[int, dict[int, Candidate]]
+    apart: set[int]
+    free: dict[int, int]
+    ledger: Ledger
+
+
+class Bounds:
+    """Bounds for the requests of one search."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self.members: dict[int, list[Offer]] = {}
+        seen = set()
+        for request in requests:
+            for view in request.views:
+                for candidate in view.candidates:
+                    if candidate.offer.id not in seen:
+                        seen.add(candidate.offer.id)
+                        self.members.setdefault(candidate.alike, []).append(candidate.offer)
+        self.groups: list[list[list[Candidate]]] = [[_one_a_group(v) for v in r.views] for r in requests]
+
+    def cause(self, index: int, ledger: Ledger, picks: Iterable[Pick]) -> Cause | None:
+        """Why the requests from index on cannot be met in this state; None if that is not known."""
+        left = self._left(index, ledger, picks)
+        if isinstance(left, Scarce):
+            return left
+        return self._devices(left) or self._constraints(left) or self._sums(left)
+
+    def _left(self, index: int, ledger: Ledger, picks: Iterable[Pick]) -> _Left | Scarce:
+        touched: Counter[int] = Counter()
+        for device, alike in {pick.candidate.offer.id: pick.candidate.alike for pick in picks}.items():
+            touched[alike] += ledger.usage(device) is not None
+        free = {group: len(offers) - touched[group] for group, offers in self.members.items()}
+        left = _Left({}, {}, set(), free, ledger)
+        for number in range(index, len(self.requests)):
+            request = self.requests[number]
+            admin = request.views[0].want.admin
+            if admin:
+                left.apart.add(number)
+            elif request.views[0].every and len(request.views) == 1:
+                left.apart.add(number)
+                for candidate in request.views[0].candidates:
+                    if not candidate.offer.multi:
+                        free[candidate.alike] -= 1
+                        if free[candidate.alike] < 0:
+                            return Scarce((number,), request.least, 0)
+            alive = []
+            for view, groups in zip(request.views, self.groups[number], strict=True):
+                apart = number in left.apart
+                usable = {c.alike: c for c in groups if self._fits(c, request.claim, left, apart=apart)}
+                some = sum(len(self.members[g]) if c.offer.multi or apart else free[g] for g, c in usable.items())
+                if some >= max(view.count, 1):
+                    alive.append((view.count, usable))
+            if not alive:
+                return Scarce((number,), request.least, 0)
+            left.need[number] = min(count for count, _ in alive)
+            left.usable[number] = {g: c for _, usable in alive for g, c in usable.items()}
+        return left
+
+    def _fits(self, candidate: Candidate, claim: int, left: _Left, *, apart: bool) -> bool:
+        """Whether some device of the group can be taken now."""
+        ledger, offer = left.ledger, candidate.offer
+        if candidate.failure is not None:
+            return False
+        for index, kind, token in candidate.joins:
+            state = ledger.states.get((claim, index))
+            if constraint.joined(kind, state, token, lists=ledger.lists) is None:
+                return False
+        if offer.multi or apart:
+            return True
+        return left.free[candidate.alike] > 0 and ledger.counters_allow(offer)
+
+    # ---- devices
+
+    def _devices(self, left: _Left) -> Scarce | None:
+        short = self._short(left, left.need, left.usable)
+        return None if short is None else Scarce(*short)
+
+    def _short(
+        self, left: _Left, need: Mapping[int, int], usable: Mapping[int, Mapping[int, Candidate]]
+    ) -> Shortage | None:
+        """Requests that together want more than they can use; those apart each on its own."""
+        for number in left.apart.intersection(need):
+            have = sum(len(self.members[group]) for group in usable[number])
+            if have < need[number]:
+                return (number,), need[number], have
+        rest = {number: count for number, count in need.items() if number not in left.apart}
+        return _shortage(rest, self._cells(left, usable))
+
+    def _cells(self, left: _Left, usable: Mapping[int, Mapping[int, Candidate]]) -> dict[frozenset[int], int]:
+        """Devices by the requests that can use them, counters and capacities limiting how many of them."""
+        users: dict[int, list[int]] = defaultdict(list)
+        for number, groups in usable.items():
+            for group in groups if number not in left.apart else ():
+                users[group].append(number)
+        cells: dict[frozenset[int], int] = defaultdict(int)
+        drawing: dict[tuple[frozenset[int], Any], list[Candidate]] = defaultdict(list)
+        for group, numbers in users.items():
+            key = frozenset(numbers)
+            candidate = usable[numbers[0]][group]
+            offer = candidate.offer
+            if offer.multi:
+                cells[key] += self._shares(left, group, [usable[n][group] for n in numbers])
+            elif offer.uses:
+                drawing[key, tuple(use.key for use in offer.uses)].append(candidate)
+            else:
+                cells[key] += left.free[group]
+        for (key, _), candidates in drawing.items():
+            cells[key] += _fitting(left, candidates)
+        return cells
+
+    def _shares(self, left: _Left, group: int, users: list[Candidate]) -> int:
+        """How many of the smallest shares that are asked for fit on the devices of a group."""
+        least = tuple(min(amounts) for amounts in zip(*(user.amounts for user in users), strict=True))
+        if not any(least):
+            return PLENTY
+        total = 0
+        for offer in self.members[group]:
+            used = left.ledger.used.get(offer.id)
+            gone = used[1] if used is not None else (0,) * len(least)
+            total += min(
+                max(have - taken, 0) // amount
+                for have, taken, amount in zip(offer.left.values(), gone, least, strict=True)
+                if amount
+            )
+        return total
+
+    # ---- constraints
+
+    def _constraints(self, left: _Left) -> Cause | None:
+        spans: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for number in left.need:
+            views = self.requests[number].views
+            for index in views[0].want.constraints:
+                if all(index in view.want.constraints for view in views):
+                    spans[self.requests[number].claim, index].append(number)
+        sets: dict[Any, list[tuple[tuple[int, int], list[int]]]] = defaultdict(list)
+        for (claim, index), numbers in spans.items():
+            values = _values(left, numbers, index)
+            kind = next((kind for kind, _ in values.values()), "")
+            found: Cause | None = (
+                self._distinct(left, claim, index, numbers)
+                if kind == "distinct"
+                else self._match(left, claim, index, numbers)
+            )
+            if found is not None:
+                return found
+            if kind == "match":
+                sort = tuple(sorted((left.need[n], _sort_of(left, n, index)) for n in numbers))
+                state = left.ledger.states.get((claim, index))
+                sets[sort, state].append(((claim, index), numbers))
+        for alike in sets.values():
+            found = self._alike_sets(left, _disjoint(alike))
+            if found is not None:
+                return found
+        return None
+
+    def _distinct(self, left: _Left, claim: int, index: int, numbers: list[int]) -> Unmet | None:
+        """Each device needs a value of its own."""
+        users: dict[ValueSet, set[int]] = defaultdict(set)
+        devices: Counter[ValueSet] = Counter()
+        for number in numbers:
+            for group, candidate in left.usable[number].items():
+                token = _token(candidate, index)
+                if number not in users[token]:
+                    users[token].add(number)
+                devices[token] += left.free[group] if not candidate.offer.multi else len(self.members[group])
+        cells: Counter[frozenset[int]] = Counter(frozenset(found) for found in users.values())
+        need = {number: left.need[number] for number in numbers}
+        if _shortage(need, cells) is None:
+            return None
+        return Unmet(claim, index, tuple(numbers), sum(need.values()), _told(devices))
+
+    def _match(self, left: _Left, claim: int, index: int, numbers: list[int]) -> Unmet | None:
+        """Some value must serve all requests that the constraint spans."""
+        by_value = self._by_value(left, numbers, index)
+        need = {number: left.need[number] for number in numbers}
+        wanted = sum(need.values())
+        counts: Counter[ValueSet] = Counter()
+        for value, usable in by_value.items():
+            if self._short(left, need, usable) is None:
+                return None
+            devices = {g: c for groups in usable.values() for g, c in groups.items()}
+            counts[frozenset((value,))] = sum(left.free[g] if not c.offer.multi else 1 for g, c in devices.items())
+        if wanted == 1 and any(not _token(c, index) for n in numbers for c in left.usable[n].values()):
+            return None
+        return Unmet(claim, index, tuple(numbers), wanted, _told(counts))
+
+    def _by_value(
+        self, left: _Left, numbers: Iterable[int], index: int
+    ) -> dict[tuple[str, int | bool | str], dict[int, dict[int, Candidate]]]:
+        """For each value: what each request can use that has it. Values that some request cannot use are left out."""
+        numbers = list(numbers)
+        found: dict[Any, dict[int, dict[int, Candidate]]] = {}
+        for number in numbers:
+            for group, candidate in left.usable[number].items():
+                for value in _token(candidate, index):
+                    found.setdefault(value, {}).setdefault(number, {})[group] = candidate
+        state = left.ledger.states.get((self.requests[numbers[0]].claim, index))
+        return {
+            value: usable
+            for value, usable in found.items()
+            if len(usable) == len(numbers) and (state is None or value in state)
+        }
+
+    def _alike_sets(self, left: _Left, alike: list[tuple[tuple[int, int], list[int]]]) -> Scarce | None:
+        """Alike sets of requests, each within one value: how many can each value serve?"""
+        if len(alike) < 2 or not left.apart.isdisjoint(alike[0][1]):
+            return None
+        (_, index), numbers = alike[0]
+        size = sum(left.need[number] for number in numbers)
+        room = 0
+        for usable in self._by_value(left, numbers, index).values():
+            cells = self._cells(left, usable)
+            times = 0
+            while times < len(alike) - room:
+                need = {number: left.need[number] * (times + 1) for number in numbers}
+                if _shortage(need, cells) is not None:
+                    break
+                times += 1
+            room += times
+            if room >= len(alike):
+                return None
+        if size == 1 and any(not _token(c, index) for n in numbers for c in left.usable[n].values()):
+            return None
+        requests = tuple(number for _, numbers in alike for number in numbers)
+        return Scarce(requests, size * len(alike), size * room)
+
+    # ---- sums
+
+    def _sums(self, left: _Left) -> Scarce | None:
+        """What all requests draw at least, against what is left in total, by name of counter or capacity."""
+        wanted: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+        have: dict[Any, dict[Any, int]] = defaultdict(dict)
+        for number, usable in left.usable.items():
+            if number in left.apart:
+                continue
+            least: dict[Any, int] | None = None
+            for group, candidate in usable.items():
+                draws = self._draws(left, group, candidate, have)
+                least = (
+                    draws
+                    if least is None
+                    else {key: min(amount, draws[key]) for key, amount in least.items() if key in draws}
+                )
+            for key, amount in (least or {}).items():
+                if amount > 0:
+                    wanted[key].append((number, amount * left.need[number]))
+        for key, draws_of in wanted.items():
+            total, limit = sum(amount for _, amount in draws_of), sum(have[key].values())
+            if total > limit:
+                numbers = tuple(number for number, _ in draws_of)
+                devices = sum(left.need[number] for number in numbers)
+                return Scarce(numbers, devices, devices * limit // total)
+        return None
+
+    def _draws(self, left: _Left, group: int, candidate: Candidate, have: dict[Any, dict[Any, int]]) -> dict[Any, int]:
+        """What a device of the group draws, by name; notes what is left of it."""
+        offer, ledger = candidate.offer, left.ledger
+        draws: dict[Any, int] = {}
+        if offer.multi:
+            for position, (name, amount) in enumerate(zip(offer.left, candidate.amounts, strict=True)):
+                draws["capacity", offer.driver, name] = amount
+                for member in self.members[group]:
+                    used = ledger.used.get(member.id)
+                    gone = used[1][position] if used is not None else 0
+                    have["capacity", offer.driver, name][member.id] = max(member.left[name] - gone, 0)
+            return draws
+        for use in offer.uses:
+            for name, amount in use.amounts:
+                key = ("counter", offer.driver, name)
+                draws[key] = draws.get(key, 0) + amount
+                have[key][use.key] = max(ledger.counter_left(offer, use.key, name), 0)
+        return draws
+
+
+def _one_a_group(view: View) -> list[Candidate]:
+    found: dict[int, Candidate] = {}
+    for candidate in view.candidates:
+        found.setdefault(candidate.alike, candidate)
+    return list(found.values())
+
+
+def _disjoint(sets: list[tuple[tuple[int, int], list[int]]]) -> list[tuple[tuple[int, int], list[int]]]:
+    """Leaves out sets that share a request with an earlier one (several constraints on the same requests)."""
+    taken: set[int] = set()
+    found = []
+    for key, numbers in sets:
+        if taken.isdisjoint(numbers):
+            taken.update(numbers)
+            found.append((key, numbers))
+    return found
+
+
+def _token(candidate: Candidate, index: int) -> ValueSet:
+    return next((token for number, _, token in candidate.joins if number == index), constraint.ODD)
+
+
+def _values(left: _Left, numbers: Iterable[int], index: int) -> dict[int, tuple[str, ValueSet]]:
+    """Kind and value of the first device that the constraint concerns."""
+    for number in numbers:
+        for group, candidate in left.usable[number].items():
+            for position, kind, token in candidate.joins:
+                if position == index:
+                    return {group: (kind, token)}
+    return {}
+
+
+def _sort_of(left: _Left, number: int, index: int) -> tuple[Any, ...]:
+    """What distinguishes a request's choice under a constraint."""
+    return tuple(sorted((group, str(sorted(_token(c, index)))) for group, c in left.usable[number].items()))
+
+
+def _told(counts: Mapping[ValueSet, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        sorted(
+            (
+                (", ".join(str(value) for _, value in sorted(token, key=str)), count)
+                for token, count in counts.items()
+                if token
+            ),
+            key=lambda pair: (-pair[1], pair[0]),
+        )
+    )
+
+
+def _fitting(left: _Left, candidates: list[Candidate]) -> int:
+    """How many devices that draw on the same counter sets fit into what is left, smallest first."""
+    most = sum(left.free[candidate.alike] for candidate in candidates)
+    first = candidates[0].offer
+    amounts: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    for candidate in candidates:
+        for use in candidate.offer.uses:
+            for name, amount in use.amounts:
+                amounts[use.key, name].append((amount, left.free[candidate.alike]))
+    for (key, name), draws in amounts.items():
+        if sum(count for _, count in draws) < most:
+            continue  # not all of them draw on this counter
+        room, fits = left.ledger.counter_left(first, key, name), 0
+        for amount, count in sorted(draws):
+            some = count if amount <= 0 else min(count, max(room, 0) // amount)
+            fits += some
+            room -= some * max(amount, 0)
+            if some < count:
+                break
+        most = min(most, fits)
+    return most
+
+
+def _shortage(need: Mapping[int, int], cells: Cells) -> Shortage | None:
+    """Requests that together need more than their cells hold, with both numbers; None if a flow meets all needs."""
+    flows: dict[tuple[int, frozenset[int]], int] = {}
+    room = dict(cells)
+    of = {number: [cell for cell in room if number in cell] for number in need}
+    for number in sorted(need):
+        missing = need[number]
+        while missing:
+            reached, path = _path(number, room, of, flows)
+            if path is None:
+                cut = tuple(sorted(reached))
+                held = {cell for n in cut for cell in of[n]}
+                return cut, sum(need[n] for n in cut), sum(cells[cell] for cell in held)
+            pushed = min(missing, path[-1][2])
+            for source, cell, _ in path[:-1]:
+                flows[source, cell] = flows.get((source, cell), 0) + pushed
+            for (_, cell, _), (later, _, _) in pairwise(path[:-1]):
+                flows[later, cell] -= pushed
+            room[path[-2][1]] -= pushed
+            missing -= pushed
+    return None
+
+
+def _path(
+    start: int, room: dict[frozenset[int], int], of: dict[int, list[frozenset[int]]], flows: dict[Any, int]
+) -> tuple[set[int], list[tuple[int, frozenset[int], int]] | None]:
+    """An augmenting path as (request, cell, width so far), ended by an entry that repeats the width; or what is
+    reachable without finding room."""
+    reached = {start}
+    seen: set[frozenset[int]] = set()
+    stack: list[list[tuple[int, frozenset[int], int]]] = [[(start, frozenset(), PLENTY)]]
+    while stack:
+        path = stack.pop(0)
+        number, _, width = path[-1]
+        for cell in of[number]:
+            if cell in seen:
+                continue
+            seen.add(cell)
+            step = [*path[:-1], (number, cell, width)]
+            if room[cell] > 0:
+                return reached, [*step, (number, cell, min(width, room[cell]))]
+            for other in sorted(cell):
+                carried = flows.get((other, cell), 0)
+                if carried > 0 and other not in reached:
+                    reached.add(other)
+                    stack.append([*step, (other, cell, min(width, carried))])
+    return reached, None

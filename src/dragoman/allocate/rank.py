@@ -1,0 +1,135 @@
+"""Among devices that fit, which are taken first? Placement policies.
+
+A policy weighs devices and nodes; what weighs least is tried first, ties in publication order. It changes the order
+of trial only, never what is possible. To write one, make a Policy of a `weigh(offer, sight, demand)` and a
+`rank(sight, demand)` that depend on nothing but their arguments, name in `reads` the attributes that they look at
+(nodes which differ in others are taken for alike), and give it as `Options(policy=...)`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman.allocate.constraint import attribute_named
+from dragoman.allocate.offers import Offer
+from dragoman.api.resource import DeviceAttribute
+from dragoman.errors import Invalid
+
+Weight: TypeAlias = tuple[int, ...]
+
+TOPOLOGY = ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode")
+"""Standard attributes by which devices of one or several drivers are aligned."""
+
+PARTS = 1000
+"""Fractions are whole numbers of thousandths."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """Which claims to expect: (how a policy of yours names a kind of claim, how many came lately)."""
+
+    shapes: tuple[tuple[str, int], ...] = ()
+
+
+class Sight:
+    """A node as policies see it. mates(offer): free devices, of any driver, that are aligned with it."""
+
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self.offers = offers
+        self._free: Counter[tuple[str, DeviceAttribute]] = Counter()
+        for offer in offers:
+            if not offer.exclusive and not offer.shares:
+                self._free.update(_places(offer))
+
+    def mates(self, offer: Offer) -> int:
+        """Free devices on the same PCIe root or NUMA node, by each of these."""
+        return sum(self._free[place] for place in _places(offer))
+
+
+def _places(offer: Offer) -> list[tuple[str, DeviceAttribute]]:
+    attributes = offer.seen.device.attributes
+    found = ((name, attribute_named(attributes, offer.driver, name)) for name in TOPOLOGY)
+    return [(name, attribute) for name, attribute in found if attribute is not None]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """weigh: of a device, before the search; rank: of a node. None: publication order, and no say about nodes."""
+
+    name: str
+    weigh: Callable[[Offer, Sight, Demand], Weight] | None = None
+    rank: Callable[[Sight, Demand], Weight] | None = None
+    reads: frozenset[tuple[str, str | None]] = frozenset()
+
+
+def pack(offer: Offer, sight: Sight, demand: Demand) -> Weight:
+    """Fill what is begun, take what is least capable, and leave aligned devices together.
+
+    In this order: a shared device in use before an untouched one, the fuller the better; a partition of the set with
+    least left, so that whole devices stay whole; the smallest capacity; the fewest free mates.
+    """
+    begun = 0 if offer.multi and offer.shares else 1
+    return (begun, _left_of(offer), _size(offer), sight.mates(offer))
+
+
+def fullest(sight: Sight, demand: Demand) -> Weight:
+    """How much is free on a node, in thousandths of a device; the fullest node that fits comes first."""
+    return (sum(_free(offer) for offer in sight.offers),)
+
+
+def _left_of(offer: Offer) -> int:
+    """Thousandths left of the capacities or counters that the device draws on, the scarcest of them."""
+    if offer.multi:
+        return _share_left(offer)
+    book = offer.book
+    if book is None or not offer.uses:
+        return PARTS
+    shares = [
+        PARTS * book.left[use.key, counter] // total
+        for use in offer.uses
+        for counter, _ in use.amounts
+        if (total := book.published[use.key, counter]) > 0
+    ]
+    return min(shares, default=PARTS)
+
+
+def _share_left(offer: Offer) -> int:
+    shares = [
+        PARTS * offer.left[name] // entry.value.nanos
+        for name, entry in offer.capacity.items()
+        if entry.value is not None and entry.value.nanos > 0
+    ]
+    return min(shares, default=PARTS)
+
+
+def _size(offer: Offer) -> int:
+    """The device's capacities together; only compared among devices."""
+    return sum(entry.value.nanos for entry in offer.seen.device.capacity.values() if entry.value is not None)
+
+
+def _free(offer: Offer) -> int:
+    if offer.exclusive:
+        return 0
+    return _share_left(offer) if offer.multi else PARTS
+
+
+FIRST_FIT = Policy("first-fit")
+PACK = Policy(
+    "pack",
+    pack,
+    fullest,
+    frozenset(("resource.kubernetes.io", name.partition("/")[2]) for name in TOPOLOGY),
+)
+POLICIES = {policy.name: policy for policy in (FIRST_FIT, PACK)}
+
+
+def policy_of(wanted: str | Policy) -> Policy:
+    """A policy, or the one of that name. Raises Invalid."""
+    if isinstance(wanted, Policy):
+        return wanted
+    found = POLICIES.get(wanted)
+    if found is None:
+        raise Invalid("policy", f"must be one of {', '.join(POLICIES)}, got {wanted!r}")
+    return found

@@ -48,6 +48,18 @@ def ref(claim: Any) -> ClaimRef:
     return ClaimRef(claim["metadata"]["namespace"], claim["metadata"]["name"], claim["metadata"]["uid"])
 
 
+def contents(path: Path) -> Any:
+    return metadata.read(path.read_bytes())
+
+
+def inode_of(path: Path) -> int:
+    return path.stat().st_ino
+
+
+def exists(path: Path) -> bool:
+    return path.exists()
+
+
 def test_socket_names_give_way_to_hashes_when_they_are_too_long() -> None:
     uid = "6a1b2c3d-0000-1111-2222-333344445555"
     short = registration_socket(Path("/r"), "gpu.example.com", uid)
@@ -214,7 +226,7 @@ def test_metadata_files_live_as_long_as_the_claim() -> None:
         )
         host = Path(mount.host_path)
         assert host == plugin.places.data_dir / "dra-device-metadata" / "default_net" / "left" / "metadata.json"
-        found = metadata.read(host.read_bytes())
+        found = contents(host)
         assert found["metadata"] == {"name": "net", "namespace": "default", "uid": claim.uid, "generation": 1}
         assert found["podClaimName"] == "ports"
         assert found["requests"] == [
@@ -232,19 +244,19 @@ def test_metadata_files_live_as_long_as_the_claim() -> None:
                 ],
             }
         ]
-        inode = host.stat().st_ino
+        inode = inode_of(host)
         later = DeviceFacts("left", "n1", "port-0", {"speed": DeviceAttribute(int_=400)})
         await plugin.update_metadata(claim, "left", [later])
-        found = metadata.read(host.read_bytes())
+        found = contents(host)
         assert (found["metadata"]["generation"], found["podClaimName"]) == (2, "ports")
-        assert host.stat().st_ino == inode, "the bind mount keeps working"
+        assert inode_of(host) == inode, "the bind mount keeps working"
         with pytest.raises(NotFound, match="request 'none'"):
             await plugin.update_metadata(claim, "none", [later])
         # Asked again, the file keeps what it says by now.
         assert (await plugin.prepare_claims([claim]))[claim.uid] == answer
-        assert metadata.read(host.read_bytes())["metadata"]["generation"] == 2
+        assert contents(host)["metadata"]["generation"] == 2
         assert await plugin.unprepare_claims([claim]) == {claim.uid: None}
-        assert not host.parent.parent.exists()
+        assert not exists(host.parent.parent)
         assert list((world.folder / "n1" / "cdi").iterdir()) == []
 
     in_virtual_time(scenario)

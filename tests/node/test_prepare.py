@@ -88,10 +88,8 @@ def test_no_order_of_calls_and_crashes_lights_a_lamp_twice(
 ) -> None:
     async def play() -> None:
         bench = Bench(tmp_path_factory.mktemp("bench"))
-        consumers = 0
-        for move, name, at in moves:
+        for consumers, (move, name, at) in enumerate(moves):
             bench.fuse.arm(at)
-            consumers += 1
             try:
                 match move:
                     case "prepare":

@@ -33,7 +33,7 @@ from dragoman.runtime.tasks import Tasks, report
 
 POD = kind_of("Pod")
 GRACE_S = 30
-SLOW_S = 0.3
+SLOW_S = 1.0
 """A start that takes longer is reported as being under way."""
 PREPARE_BACKOFF = Backoff(initial_s=1.0, max_s=10.0, jitter=0.1)
 WRITE_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.1)

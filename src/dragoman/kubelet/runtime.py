@@ -100,13 +100,13 @@ class SimulatedRuntime:
         return self.sandboxes.get(uid)
 
     def create(self, uid: str, namespace: str, name: str, ip: str) -> Sandbox:
-        """A sandbox for the pod; runs of a dead one stay known."""
+        """A sandbox for the pod; runs of a dead one stay known. On disk with its first container: until then it is
+        as good as not made."""
         old = self.sandboxes.get(uid)
         box = Sandbox(uid, namespace, name, ip, self.clock.now())
         if old:
             box.current, box.previous = old.current, old.previous
         self.sandboxes[uid] = box
-        self._save(box)
         return box
 
     def start(self, uid: str, run: ContainerRun) -> None:

@@ -49,13 +49,13 @@ def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"")
         unknown = schema.strict_errors((target.kind.group, target.version, target.kind.kind), body)
     except Invalid as wrong:
         raise bad_request(
-            f"{target.kind.kind} in version {target.version!r} cannot be handled as a {target.kind.kind}: {wrong}"
+            f'{target.kind.kind} in version "{target.version}" cannot be handled as a {target.kind.kind}: {wrong}'
         ) from wrong
     if raw and write.validation == "Strict":
         unknown = [*(f'duplicate field "{path}"' for path in duplicate_fields(raw)), *unknown]
     if unknown and write.validation == "Strict":
         raise bad_request(
-            f"{target.kind.kind} in version {target.version!r} cannot be handled as a {target.kind.kind}: "
+            f'{target.kind.kind} in version "{target.version}" cannot be handled as a {target.kind.kind}: '
             f"strict decoding error: {', '.join(unknown)}"
         )
     return unknown if write.validation == "Warn" else []

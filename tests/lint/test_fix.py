@@ -90,6 +90,10 @@ FIXES: dict[str, tuple[str, str]] = {
         "  nodeName: n1\n  pool: {name: p, generation: 1, resourceSliceCount: 1}\n  devices:\n    - name: g # first\n"
         "        # facts\n      attributes:\n        a: {int: 1}\n    - name: h\n",
     ),
+    "an unquoted word": (
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels:\n    gpu: on  # yes\n    y: b\n    no: no\n",
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels:\n    gpu: 'on'  # yes\n    y: b\n    no: no\n",
+    ),
     "a claim entry with source": (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i, resources: {claims: [{name: g}]}}]\n"
         "  resourceClaims:\n  - name: g\n    source:\n      resourceClaimTemplateName: t  # mine\n",

@@ -418,6 +418,17 @@ def compose(chunk: Chunk) -> Any:
     return node
 
 
+def scalar_text(chunk: Chunk, path: tuple[str | int, ...]) -> str | None:
+    """A scalar as it is written, None if there is none at the path."""
+    node = compose(chunk)
+    for step in path:
+        found = _child(node, step)
+        if found is None:
+            return None
+        node = found[1]
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else None
+
+
 def _root(chunk: Chunk) -> Any:
     try:
         return yaml.compose(chunk.text, Loader=_KubectlLoader)

@@ -106,6 +106,14 @@ CODES: dict[str, Code] = {
     "TaintsNothing": Code(WARNING, "A taint rule without device selector taints nothing."),
     "UnusedClaim": Code(NOTE, "No container names the claim: its devices are allocated and nobody sees them."),
     "UnknownRequest": Code(ERROR, "A container names a request that its claim does not have."),
+    "AttributeIsCapacity": Code(ERROR, "A selector reads as attribute what drivers publish as capacity."),
+    "CapacityIsAttribute": Code(ERROR, "A selector reads as capacity what drivers publish as attribute."),
+    "UnknownAttribute": Code(ERROR, "A selector reads what no driver publishes."),
+    "UnknownDomain": Code(WARNING, "A selector reads the domain of a driver that publishes nothing here."),
+    "UnguardedAttribute": Code(WARNING, "A selector reads what some devices lack, and fails on them."),
+    "SelectorFails": Code(WARNING, "A selector fails on some devices when it is evaluated."),
+    "NeverTrue": Code(WARNING, "A selector is false for every device."),
+    "ConstraintNotShared": Code(WARNING, "Not every driver whose devices must match publishes the attribute."),
     "TooManyConsumers": Code(ERROR, "More pods share a claim than may reserve it."),
 }
 """Every code there is."""

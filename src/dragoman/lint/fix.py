@@ -13,7 +13,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
+from dragoman.api.yamltext import parse_exact
 from dragoman.lint.finding import Edit, Finding, Lift, Nest, Remove, Rename, SetValue, Steps
 
 _SEQUENCE = re.compile(r"^( *)\S[^\n]*:[ \t]*\n( *)- ", re.MULTILINE)
@@ -111,7 +113,7 @@ def _apply(root: Any, base: Steps, edit: Edit) -> None:
         match edit:
             case SetValue(path, value):
                 holder, key = _holder(root, base, path)
-                holder[key] = value
+                holder[key] = _plain(value)
             case Remove(path):
                 holder, key = _holder(root, base, path)
                 del holder[key]
@@ -125,6 +127,13 @@ def _apply(root: Any, base: Steps, edit: Edit) -> None:
                 _replace(holder, child, dict(holder[child]))
     except (KeyError, IndexError, TypeError):
         return
+
+
+def _plain(value: Any) -> Any:
+    """Text that kubectl would take for something else is quoted."""
+    if isinstance(value, str) and not isinstance(parse_exact(f"x: {value}", "")["x"], str):
+        return DoubleQuotedScalarString(value)
+    return value
 
 
 def _at(root: Any, path: Steps) -> Any:

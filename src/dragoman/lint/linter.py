@@ -12,9 +12,11 @@ import msgspec
 
 from dragoman.api.files import Document, DocumentInvalid, Scan
 from dragoman.api.gates import DEFAULTS, Gates
-from dragoman.api.yamltext import Broken
-from dragoman.lint.finding import CODES, Finding
+from dragoman.api.validate.field import split_path
+from dragoman.api.yamltext import Broken, scalar_text
+from dragoman.lint.finding import CODES, Finding, SetValue, found
 from dragoman.lint.references import check as check_references
+from dragoman.lint.selectors import check as check_selectors
 from dragoman.lint.shape import check as check_shape
 from dragoman.lint.versions import check as check_versions
 from dragoman.lint.world import World
@@ -28,14 +30,14 @@ class Target(msgspec.Struct, frozen=True):
 
 
 Family = Callable[[Document, World], Iterator[Finding]]
-FAMILIES: tuple[Family, ...] = (check_versions, check_shape, check_references)
+FAMILIES: tuple[Family, ...] = (check_versions, check_shape, check_references, check_selectors)
 
 
 def lint(scan: Scan, target: Target = Target()) -> list[Finding]:  # noqa: B008 - frozen
     """All findings, by file, document and line."""
     world = World.of(scan.documents, minor=target.minor, gates=target.gates)
     findings = [_of_broken(error) for error in scan.broken]
-    findings += [_of_invalid(error) for error in scan.invalid]
+    findings += [_of_invalid(error, scan.documents) for error in scan.invalid]
     for document in scan.documents:
         findings += [finding for family in FAMILIES for finding in family(document, world)]
     read = (document.file for document in scan.documents)
@@ -49,13 +51,25 @@ def _of_broken(error: Broken) -> Finding:
     return _unread("BrokenSyntax", file, error.document, error.line, "", "", what)
 
 
-def _of_invalid(error: DocumentInvalid) -> Finding:
+def _of_invalid(error: DocumentInvalid, documents: list[Document]) -> Finding:
     code = "WrongType"
     if error.field == "metadata.name" and error.message.startswith("is there twice"):
         code = "DuplicateObject"
     elif error.message.startswith("must be a string, got true or false"):
-        code = "YamlBoolean"
+        near = (d for d in documents if (d.file, d.number, d.subject) == (error.file, error.document, error.subject))
+        return _yaml_boolean(error, next(near, None))
     return _unread(code, error.file, error.document, error.line, error.subject, error.field, error.message)
+
+
+def _yaml_boolean(error: DocumentInvalid, document: Document | None) -> Finding:
+    """A word that was not meant as true or false; what was written is known where the text is YAML."""
+    path = split_path(error.field)
+    written = None if document is None else scalar_text(document.chunk, path)
+    if document is None or written is None or written.lower() in ("true", "false"):
+        return _unread("WrongType", error.file, error.document, error.line, error.subject, error.field, error.message)
+    edit = SetValue(path, written)
+    fix = f'write "{written}"'
+    return found(document, "YamlBoolean", error.field, f"YAML takes {written} for true or false", fix, edit)
 
 
 def _unread(code: str, file: str, number: int, line: int, subject: str, field: str, message: str) -> Finding:
@@ -64,6 +78,5 @@ def _unread(code: str, file: str, number: int, line: int, subject: str, field: s
 
 
 _FIXES = {
-    "YamlBoolean": "quote the text",
     "DuplicateObject": "rename or delete one of the two",
 }

@@ -32,10 +32,10 @@ def unknown_fields(document: Document) -> Iterator[tuple[Steps, str]]:
     if struct is None or document.kind is None:
         return
     for steps, near in _of(struct, document.object, ()):
-        yield _as_written(document, steps), near
+        yield as_written(document, steps), near
 
 
-def _as_written(document: Document, steps: Steps) -> Steps:
+def as_written(document: Document, steps: Steps) -> Steps:
     """A path of the stored version in the document's own."""
     if steps[:2] == ("spec", "devices") and not str(document.raw.get("apiVersion")).endswith("v1beta1"):
         return steps

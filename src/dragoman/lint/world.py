@@ -8,6 +8,8 @@ import msgspec
 
 from dragoman.api.files import Document
 from dragoman.api.gates import Gates
+from dragoman.api.resource import ResourceSlice
+from dragoman.lint.published import Published
 
 
 class World(msgspec.Struct, frozen=True):
@@ -17,13 +19,15 @@ class World(msgspec.Struct, frozen=True):
     named: dict[tuple[str, str, str], Document]
     minor: int
     gates: Gates
+    published: Published
 
     @classmethod
     def of(cls, documents: Iterable[Document], *, minor: int, gates: Gates) -> World:
         """Indexes the documents."""
         kept = tuple(documents)
         named = {(d.kind_name, d.namespace, d.name): d for d in kept if d.kind is not None}
-        return cls(kept, named, minor, gates)
+        slices = (d.value for d in kept if isinstance(d.value, ResourceSlice))
+        return cls(kept, named, minor, gates, Published.of(slices))
 
     def find(self, kind: str, namespace: str, name: str) -> Document | None:
         """The document of an object, if it is there."""

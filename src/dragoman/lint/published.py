@@ -1,0 +1,63 @@
+"""What do the drivers publish, as far as the slices at hand tell? Devices that look alike to a selector count once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from dragoman.api.resource import ResourceSlice
+from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, device_view
+
+
+class Outcome(msgspec.Struct):
+    """A selector over all devices. failed: attribute that is missing ("" for other failures) to devices, and a text."""
+
+    matched: list[DeviceView]
+    false: int
+    failed: dict[str, tuple[int, SelectorFailed]]
+
+
+class Published(msgspec.Struct, frozen=True):
+    """Views of all devices, and which names each domain has."""
+
+    views: tuple[DeviceView, ...]
+    attributes: dict[str, set[str]]
+    capacity: dict[str, set[str]]
+
+    @classmethod
+    def of(cls, slices: Iterable[ResourceSlice]) -> Published:
+        """Collects the devices."""
+        views = tuple(device_view(device, s.spec.driver) for s in slices for device in s.spec.devices)
+        attributes: dict[str, set[str]] = {}
+        capacity: dict[str, set[str]] = {}
+        for view in views:
+            for names, domains in ((attributes, view.attributes), (capacity, view.capacity)):
+                for domain, values in domains.items():
+                    names.setdefault(domain, set()).update(values)
+        return cls(views, attributes, capacity)
+
+    def drivers(self) -> set[str]:
+        """All drivers that publish devices."""
+        return {view.driver for view in self.views}
+
+    def run(self, selector: Selector, views: Iterable[DeviceView] | None = None) -> Outcome:
+        """Evaluates the selector once for each kind of device that it can tell apart."""
+        outcome = Outcome([], 0, {})
+        for alike in _alike(selector, self.views if views is None else views):
+            answer = selector.match(alike[0])
+            if isinstance(answer, SelectorFailed):
+                count, first = outcome.failed.get(answer.attribute or "", (0, answer))
+                outcome.failed[answer.attribute or ""] = (count + len(alike), first)
+            elif answer:
+                outcome.matched += alike
+            else:
+                outcome.false += len(alike)
+        return outcome
+
+
+def _alike(selector: Selector, views: Iterable[DeviceView]) -> Iterator[list[DeviceView]]:
+    groups: dict[tuple[object, ...], list[DeviceView]] = {}
+    for view in views:
+        groups.setdefault(selector.reads.key(view), []).append(view)
+    yield from groups.values()

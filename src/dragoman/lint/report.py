@@ -1,0 +1,67 @@
+"""How are findings shown to people and to machines: lines of text, JSON, SARIF 2.1.0. Never decides what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from dragoman.lint.finding import CODES, ERROR, NOTE, WARNING, Finding, as_json
+
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {ERROR: "error", WARNING: "warning", NOTE: "note"}
+
+
+def lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """`file:line: severity: message [Code] (object: field)`, each followed by a `fix:` line if there is one."""
+    for finding in findings:
+        where = f"{finding.file}:{finding.line}" if finding.line else finding.file
+        place = ": ".join(filter(None, (finding.subject, finding.field)))
+        text = f"{where}: {finding.severity}: {finding.message} [{finding.code}]"
+        yield f"{text} ({place})" if place else text
+        if finding.fix:
+            yield f"  fix: {finding.fix}"
+
+
+def summary(findings: Sequence[Finding], documents: int) -> str:
+    """`3 documents: 1 error, 2 warnings`."""
+    counts = Counter(finding.severity for finding in findings)
+    parts = [f"{counts[s]} {s}{'s' if counts[s] != 1 else ''}" for s in (ERROR, WARNING, NOTE) if counts[s]]
+    return f"{documents} document{'s' if documents != 1 else ''}: {', '.join(parts) or 'nothing to say'}"
+
+
+def to_json(findings: Iterable[Finding]) -> dict[str, Any]:
+    """{"findings": [{code, severity, file, document, line, object, field, message, fix, fixable}]}."""
+    return {"findings": [as_json(finding) for finding in findings]}
+
+
+def to_sarif(findings: Iterable[Finding], version: str) -> dict[str, Any]:
+    """A SARIF log with one run; `version` is the tool's."""
+    results = list(findings)
+    used = sorted({finding.code for finding in results})
+    driver = {"name": "dragoman lint", "version": version, "rules": [_rule(code) for code in used]}
+    run = {"tool": {"driver": driver}, "results": [_result(finding, used) for finding in results]}
+    return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(code: str) -> dict[str, Any]:
+    level = _LEVELS[CODES[code].severity]
+    return {"id": code, "shortDescription": {"text": CODES[code].meaning}, "defaultConfiguration": {"level": level}}
+
+
+def _result(finding: Finding, rules: list[str]) -> dict[str, Any]:
+    text = f"{finding.message}. Fix: {finding.fix}" if finding.fix else finding.message
+    physical: dict[str, Any] = {"artifactLocation": {"uri": finding.file}}
+    if finding.line:
+        physical["region"] = {"startLine": finding.line}
+    location: dict[str, Any] = {"physicalLocation": physical}
+    if finding.subject:
+        name = f"{finding.subject}: {finding.field}" if finding.field else finding.subject
+        location["logicalLocations"] = [{"fullyQualifiedName": name}]
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": rules.index(finding.code),
+        "level": _LEVELS[finding.severity],
+        "message": {"text": text},
+        "locations": [location],
+    }

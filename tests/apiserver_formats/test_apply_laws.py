@@ -6,6 +6,7 @@ import copy
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from dragoman.apiserver.apply import apply, track
 from dragoman.apiserver.fieldset import difference, intersection, paths, union
 from dragoman.apiserver.fieldwalk import compare, everything, merge, owned, without
 from dragoman.apiserver.shape import shape_of
+
+pytestmark = pytest.mark.slow
 
 POD = ("", "v1", "Pod")
 SHAPE = shape_of(POD)

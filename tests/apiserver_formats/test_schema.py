@@ -148,6 +148,7 @@ values = st.none() | st.booleans() | st.integers(-5, 2**40) | st.sampled_from(["
 trees = st.recursive(values, lambda inner: st.lists(inner, max_size=2) | members(inner), max_leaves=10)
 
 
+@pytest.mark.slow
 @given(members(trees))
 def test_the_compiled_check_and_the_walk_agree(obj):
     fits = _fits(POD)

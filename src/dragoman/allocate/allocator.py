@@ -14,7 +14,6 @@ KEP-4816, KEP-4815, KEP-5075, KEP-5007, KEP-5055, KEP-5491, KEP-5963, KEP-6080; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -70,20 +69,36 @@ class Options(msgspec.Struct, frozen=True):
 OPTIONS = Options()
 
 
-class NodeClass(msgspec.Struct, frozen=True, eq=False):
+class NodeClass:
     """Nodes that are alike for these claims, sorted by name. fits: whether they can have devices there.
 
-    rank: what the policy thinks of the nodes, least is best; empty if it has no say. refusals: why not; its facts are
-    those of the first node of the class. `allocation_on(node, share_id)` gives a node's own results. Valid as long as
-    the Memory has not followed another snapshot: `nodes` is its list, not a copy.
+    rank: what the policy thinks of the nodes, least is best; empty if it has no say. Valid as long as the Memory has
+    not followed another snapshot: `nodes` is its list, not a copy.
     """
 
-    nodes: Sequence[str]
-    fits: bool
-    rank: Weight
-    chosen: tuple[Chosen, ...]
-    refusals: Refusals | None
-    allocation_on: Callable[[str, Callable[[], str]], Allocation]
+    __slots__ = ("_outcome", "_shape", "_surveyor", "fits", "nodes", "rank")
+
+    def __init__(self, nodes: Sequence[str], surveyor: _Surveyor, shape: Shape, outcome: Outcome) -> None:
+        self.nodes = nodes
+        self.fits = outcome.refusals is None
+        self.rank = outcome.rank
+        self._surveyor = surveyor
+        self._shape = shape
+        self._outcome = outcome
+
+    @property
+    def chosen(self) -> tuple[Chosen, ...]:
+        """The alternatives of firstAvailable requests that were chosen."""
+        return self._surveyor.chosen(self._shape, self._outcome)
+
+    @property
+    def refusals(self) -> Refusals | None:
+        """Why not; the facts are those of the first node of the class."""
+        return self._surveyor.refusals(self._shape, self._outcome)
+
+    def allocation_on(self, node: str, share_id: Callable[[], str]) -> Allocation:
+        """One node's own results. Raises Bug if the class does not fit."""
+        return self._surveyor.allocation(self._shape, self._outcome, node, share_id)
 
 
 class Survey(msgspec.Struct, frozen=True, eq=False):
@@ -157,7 +172,7 @@ class _Surveyor:
             if outcome is None:
                 outcome = self._find(shape, group.names[0])
                 memory.keep_outcome(key, group, outcome)
-            classes.append(self._class(shape, outcome, names))
+            classes.append(NodeClass(names, self, shape, outcome))
         return Survey(tuple(sorted(classes, key=lambda found: found.nodes[0])))
 
     def _unit(self, shape: Shape, node: str) -> Unit:
@@ -190,16 +205,23 @@ class _Surveyor:
             return ()
         return rank(Sight(self.decider.terrain(self.snapshot.nodes[node]).offers), self.options.demand)
 
-    def _class(self, shape: Shape, outcome: Outcome, names: Sequence[str]) -> NodeClass:
-        keys = {plan.key: key_of(claim) for plan, claim in zip(shape.plans, self.claims, strict=True)}
-        if any(old != new for old, new in keys.items()):
-            outcome = _renamed(outcome, keys)
-        allocation_on = partial(self._allocation, shape, outcome)
-        return NodeClass(
-            names, outcome.refusals is None, outcome.rank, outcome.alternatives, outcome.refusals, allocation_on
-        )
+    def names(self, shape: Shape) -> dict[str, str]:
+        """The claims of the shape's plans (old) and those asked for (new), where they differ."""
+        pairs = ((plan.key, key_of(claim)) for plan, claim in zip(shape.plans, self.claims, strict=True))
+        return {old: new for old, new in pairs if old != new}
 
-    def _allocation(self, shape: Shape, outcome: Outcome, node: str, share_id: Callable[[], str]) -> Allocation:
+    def refusals(self, shape: Shape, outcome: Outcome) -> Refusals | None:
+        """The outcome's refusals for the claims asked for."""
+        return None if outcome.refusals is None else renamed_in(outcome.refusals, self.names(shape))
+
+    def chosen(self, shape: Shape, outcome: Outcome) -> tuple[Chosen, ...]:
+        """The outcome's alternatives for the claims asked for."""
+        if not outcome.alternatives:
+            return ()
+        keys = self.names(shape)
+        return tuple(msgspec.structs.replace(c, claim=keys.get(c.claim, c.claim)) for c in outcome.alternatives)
+
+    def allocation(self, shape: Shape, outcome: Outcome, node: str, share_id: Callable[[], str]) -> Allocation:
         """The outcome of the class in terms of one of its nodes."""
         if outcome.refusals is not None:
             raise Bug(f"claims were refused on node {node}: there is no allocation to ask for")
@@ -208,21 +230,10 @@ class _Surveyor:
         for plan, wants, picks in zip(shape.plans, outcome.chosen, outcome.picks, strict=True):
             picked = [(want, self.decider.judge.candidate(want, offers[position])) for want, position in picks]
             results.append(allocation_of(plan, wants, picked, node, self.rules, share_id))
-        allocation = Allocation((tuple(results),), outcome.alternatives, outcome.warnings, outcome.steps)
+        warnings = renamed_in(Refusals(outcome.warnings), self.names(shape)).reasons
+        allocation = Allocation((tuple(results),), self.chosen(shape, outcome), warnings, outcome.steps)
         _check(self.snapshot, (Ask(self.claims, node),), allocation, self.options)
         return allocation
-
-
-def _renamed(outcome: Outcome, keys: dict[str, str]) -> Outcome:
-    """An outcome for claims of other names."""
-    refusals = outcome.refusals
-    return outcome._replace(
-        refusals=renamed_in(refusals, keys) if refusals is not None else None,
-        warnings=renamed_in(Refusals(outcome.warnings), keys).reasons,
-        alternatives=tuple(
-            msgspec.structs.replace(entry, claim=keys.get(entry.claim, entry.claim)) for entry in outcome.alternatives
-        ),
-    )
 
 
 def _groups(partition: Partition, nodes: Iterable[str] | None) -> Iterable[tuple[Group, Sequence[str]]]:

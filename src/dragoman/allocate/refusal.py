@@ -448,6 +448,8 @@ class Refusals(msgspec.Struct, frozen=True):
 
 def renamed_in(refusals: Refusals, names: dict[str, str]) -> Refusals:
     """The same refusals for claims of other names; names: old to new."""
+    if not names:
+        return refusals
     return msgspec.structs.replace(refusals, reasons=tuple(_renamed(reason, names) for reason in refusals.reasons))
 
 

@@ -126,14 +126,17 @@ class Search:
         self.halt: Halted | None = None
         self.bounds: Bounds | None = None
         self.part = part  # of a search that numbered the devices
-        if not part:
-            number(requests)
-        self.scope = _Scope(requests)
+        self.scope = _Scope([])
         self.later = _later_least(requests)
 
     def run(self) -> Outcome:
         """Searches until decided or out of steps. The ledger is left with the solution's takes, or as found."""
         start = self.ledger.mark()
+        if self._straight():
+            return Found(self.picks, self.chosen, self.steps)
+        if not self.part:
+            number(self.requests)
+        self.scope = _Scope(self.requests)
         step: tuple[int, View | None, int, int, frozenset[Hashable]] | None = (0, None, 0, 0, frozenset())
         while True:
             if step is not None and self._enter(*step):
@@ -164,6 +167,35 @@ class Search:
             if type(outcome) is Exhausted:
                 return True
         return False
+
+    def _straight(self) -> bool:
+        """The search without a wrong turn: first alternatives, first devices. Leaves no trace if that fails."""
+        mark = self.ledger.mark()
+        if all(self._first_devices(index) for index in range(len(self.requests))):
+            return True
+        self.ledger.rewind(mark)
+        self.picks.clear()
+        self.chosen.clear()
+        return False
+
+    def _first_devices(self, index: int) -> bool:
+        view = self.requests[index].views[0]
+        if self._too_many(index, view) or (view.every and (view.blocked is not None or not view.candidates)):
+            return False
+        self.steps += 1
+        self.chosen.append(view)
+        missing = view.count
+        for candidate in view.candidates:
+            if not missing:
+                return True
+            if candidate.failure is not None:
+                return False
+            if self._take(index, view, candidate) < 0:
+                self.steps += 1
+                missing -= 1
+            elif view.every or candidate.joins:
+                return False  # what a constraint took note of is not undone here
+        return not missing
 
     def _root_cause(self) -> Cause | None:
         """What counting shows before anything is taken."""

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "controllers": ("controllers", "the controllers as a daemon"),
     "node-agent": ("node_agent", "the agent of one simulated node as a daemon"),
     "driver": ("driver", "a driver as a daemon: example"),
+    "lint": ("lint", "manifests against the API, the drivers and each other; --fix writes what it can"),
     "simulate": ("simulate", "where would the pods of these files run, with which devices, or why not"),
 }
 

@@ -87,6 +87,7 @@ def _rewritten(part: str, findings: list[Finding]) -> str:
     yaml = YAML(typ="rt")
     yaml.preserve_quotes = True
     yaml.width = _WIDTH
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
     found = _SEQUENCE.search(part)
     offset = len(found[2]) - len(found[1]) if found else 0
     yaml.indent(mapping=2, sequence=2 + offset, offset=offset)

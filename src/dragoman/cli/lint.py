@@ -1,0 +1,90 @@
+"""`dragoman lint`: what is wrong with these manifests, for the API, the drivers and each other? No cluster needed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from dragoman import __version__
+from dragoman.api import files
+from dragoman.cli import manifests, output, source
+from dragoman.errors import Denied, Invalid
+from dragoman.lint import report
+from dragoman.lint.finding import ERROR, Finding
+from dragoman.lint.fix import fixed
+from dragoman.lint.linter import Target, lint
+
+OLDEST, NEWEST = 30, 37
+_STDIN = "<stdin>"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of lint."""
+    source.arguments(parser, live=False)
+    parser.add_argument("-o", "--output", choices=["text", "json", "sarif"], default="text")
+    parser.add_argument("--kubernetes", default=f"1.{NEWEST}", metavar="1.NN", help="the version to judge for")
+    parser.add_argument(
+        "--fix", action="store_true", help="write what can be fixed, comments kept; stdin goes to stdout"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings (with --fix those that are left); 1 if there are errors."""
+    if not args.filename:
+        raise Invalid("-f", "name the files to lint; - reads standard input")
+    target = Target(minor=_minor(args.kubernetes), gates=source.gates(args))
+    texts = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.filename)]
+    scan = files.scan(texts)
+    findings = lint(scan, target)
+    if args.fix:
+        texts = _fix(texts, findings)
+        scan = files.scan(texts)
+        findings = lint(scan, target)
+    _print(args.output, findings, len(scan.documents) + len(scan.broken), sys.stderr if _piped(args) else sys.stdout)
+    return 1 if any(finding.severity == ERROR for finding in findings) else 0
+
+
+def _piped(args: argparse.Namespace) -> bool:
+    """With --fix from standard input the fixed text is what goes to stdout."""
+    return args.fix and "-" in args.filename
+
+
+def _minor(text: str) -> int:
+    found = re.fullmatch(r"v?1\.(\d+)(\.\d+)?", text)
+    if found is None or not OLDEST <= int(found[1]) <= NEWEST:
+        raise Invalid("--kubernetes", f"must be 1.{OLDEST} to 1.{NEWEST}, got {text}")
+    return int(found[1])
+
+
+def _fix(texts: list[tuple[str, str]], findings: list[Finding]) -> list[tuple[str, str]]:
+    """The texts after fixing; files that change are written."""
+    after = []
+    for name, text in texts:
+        new, done = fixed(text, [finding for finding in findings if finding.file == name])
+        after.append((name, new))
+        if name == _STDIN:
+            sys.stdout.write(new)
+        elif new != text:
+            try:
+                Path(name).write_text(new, encoding="utf-8")
+            except OSError as error:
+                raise Denied(f"{name}: cannot be written: {error.strerror}") from None
+        for finding in done:
+            output.say(f"fixed: {name}:{finding.line}: {finding.code} {finding.subject}: {finding.fix}")
+    return after
+
+
+def _print(form: str, findings: list[Finding], documents: int, stream: TextIO) -> None:
+    if form == "json":
+        text = json.dumps(report.to_json(findings), indent=2)
+    elif form == "sarif":
+        text = json.dumps(report.to_sarif(findings, __version__), indent=2)
+    else:
+        text = "\n".join(report.lines(findings))
+        output.say(report.summary(findings, documents))
+    if text:
+        print(text, file=stream)

@@ -59,6 +59,7 @@ class Registry:
         self.tokens_secret = entropy.token(32)
         self.ca_text = ""
         self._next_ip = 1
+        self._second = 0, ""
 
     @classmethod
     def in_memory(cls, clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS) -> Registry:
@@ -73,7 +74,10 @@ class Registry:
 
     def now_text(self) -> str:
         """Now as metav1.Time."""
-        return format_time(self.clock.utc())
+        second = int(self.clock.now())
+        if second != self._second[0]:
+            self._second = second, format_time(self.clock.utc())
+        return self._second[1]
 
     def free_cluster_ip(self) -> str:
         """An address of 10.96.0.0/16 that no service has."""
@@ -230,15 +234,18 @@ class Registry:
         if record is None:
             raise not_found(kind, name)
         version = write.version or kind.versions[0]
-        live = from_stored(kind, version, record.decode())
-        live = {"apiVersion": kind.version_text(version), "kind": kind.kind, **live}
+        stored = record.decode()
+        live = {**type_text(kind, version), **from_stored(kind, version, stored)}
+        if subresource == "status" and type != "json":
+            live.pop("spec", None)  # a status write does not touch it, so it need not be copied and defaulted
         patched = patched_by(type, live, patch, (kind.group, version, kind.kind))
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise Refused(422, "Invalid", "the patch leaves no object behind")
         warnings = judge(patched, live) if judge else []
         metadata.check_type(kind, version, patched)
         metadata.check_identity(kind, patched["metadata"], name, namespace)
-        outcome = self._replace(record, to_stored(kind, version, patched, self.clock.utc()), subresource, write)
+        new = to_stored(kind, version, patched, self.clock.utc())
+        outcome = self._replace(record, new, subresource, write, stored)
         outcome.warnings = warnings + outcome.warnings
         return outcome
 
@@ -280,10 +287,12 @@ class Registry:
     def _typed(self, kind: Kind, obj: Object) -> Object:
         return {**type_text(kind, kind.versions[0]), **obj}
 
-    def _replace(self, record: Record, new: Object, subresource: str, write: Write) -> Outcome:
+    def _replace(
+        self, record: Record, new: Object, subresource: str, write: Write, old: Object | None = None
+    ) -> Outcome:
         kind = record.kind
         strategy = strategy_of(kind)
-        old = record.decode()
+        old = record.decode() if old is None else old
         sent = new["metadata"].get("resourceVersion")
         if sent and sent != str(record.version):
             raise stale(kind, record.name)

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from dragoman.api import yamltext
 from dragoman.api.kinds import KINDS, Kind
 from dragoman.errors import Invalid, NotFound
 
@@ -48,22 +47,11 @@ def read(names: list[str]) -> list[tuple[Kind, dict[str, Any]]]:
     """Objects with their kinds, in file order. Raises Invalid with file and document."""
     found = []
     for name, content in texts(names):
-        try:
-            documents = list(yaml.load_all(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-        except yaml.YAMLError as error:
-            raise Invalid(name, f"not YAML: {' '.join(str(error).split())}") from None
-        for number, document in enumerate(documents, 1):
-            if document is None:
-                continue
-            items = document.get("items", []) if _is_list(document) else [document]
-            found += [_addressed(f"{name}, document {number}", obj) for obj in items]
+        chunks = yamltext.chunks(content.decode("utf-8", errors="replace"), name)
+        found += [_addressed(f"{name}, document {chunk.document}", chunk.value) for chunk in chunks]
     if not found:
         raise Invalid(", ".join(names), "no objects in there")
     return found
-
-
-def _is_list(document: Any) -> bool:
-    return isinstance(document, dict) and str(document.get("kind", "")).endswith("List") and "items" in document
 
 
 def _addressed(where: str, obj: Any) -> tuple[Kind, dict[str, Any]]:

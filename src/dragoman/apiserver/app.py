@@ -164,6 +164,9 @@ async def _stream(request: Request, stream: Stream, receive: Receive, send: Send
             pump = group.create_task(_pump(stream, send), name="stream")
             gone = group.create_task(_until_gone(receive, pump), name="stream: client gone")
             pump.add_done_callback(lambda _: gone.cancel())
+    except* Exception as broken:
+        # The head is sent, so nothing can be said any more: the connection is closed in the middle of the answer.
+        _log.error("stream broke", exc=broken, path=request.path)
     finally:
         stream.release()
 

@@ -316,6 +316,9 @@ class Meter:
             return wanted
         return self.applied(node, [wanted, among])
 
+    def is_constant(self, node: Node) -> bool:
+        return isinstance(node, Const) or self.free(node) is not _NOT_FREE
+
     def is_set(self, node: Call) -> bool:
         """Whether the right side of `in` is a constant list of plain values."""
         among = self.free(node.args[1]) if node.overloads == ("in_list",) else _NOT_FREE
@@ -342,7 +345,7 @@ class Meter:
     def evaluates_all(self, node: Call, count: int) -> bool:
         if count > 2:
             return False
-        if node.function in _PATTERNS and isinstance(node.args[-1], Const):
+        if node.function in _PATTERNS and self.is_constant(node.args[-1]):
             return False
         if node.function in ("_==_", "_!=_") or node.function in _ALL_ARGUMENTS_SINGLETONS:
             return True

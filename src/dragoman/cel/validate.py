@@ -11,6 +11,7 @@ from typing import Final
 from dragoman.cel import types as t
 from dragoman.cel.ast import Call, Const, ListLit, MapLit, Node
 from dragoman.cel.faults import EvalError, Issue
+from dragoman.cel.functions import dispatch, table
 from dragoman.cel.stdlib.conversions import OVERLOADS, re2_compiled
 from dragoman.cel.stdlib.strformat import clauses
 from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
@@ -87,16 +88,14 @@ def _converted(node: Node) -> Value:
     """The value of nested conversions of a constant, or _UNKNOWN."""
     if isinstance(node, Const):
         return node.value
-    if not isinstance(node, Call) or node.function not in _CONVERSIONS or len(node.args) != 1:
+    if not isinstance(node, Call) or node.function not in _RUNS or len(node.args) != 1:
         return _UNKNOWN
     value = _converted(node.args[0])
-    if value is _UNKNOWN or len(node.overloads) != 1:
-        return _UNKNOWN
-    overload = next(found for found in OVERLOADS if found.id == node.overloads[0])
-    return overload.run(value)
+    return value if value is _UNKNOWN else _RUNS[node.function](value)
 
 
 _UNKNOWN: Final = object()
+_RUNS: Final = {name: dispatch(found) for name, found in table(OVERLOADS).items() if name in {*_CONVERSIONS, "dyn"}}
 
 
 def _pattern(node: Call) -> Iterator[Issue]:

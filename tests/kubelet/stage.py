@@ -165,11 +165,15 @@ class Stage:
         """A claim with these devices allocated; `request/device` names the request, else all are of one."""
         named = [d.split("/") if "/" in d else [request, d] for d in devices]
         requests = list(dict.fromkeys(r for r, _ in named)) or [request]
-        spec = {"devices": {"requests": [{"name": r, "exactly": {"deviceClassName": driver}} for r in requests]}}
-        body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
-        made = await self.client.create(CLAIM, body, "default")
+        made = await self.new_claim(name, *requests, device_class=driver)
         results = [{"request": r, "driver": driver, "pool": node, "device": d, **more} for r, d in named]
         return await self.allocate(made, results)
+
+    async def new_claim(self, name: str, *requests: str, device_class: str = "c") -> Object:
+        """A claim that nobody has allocated."""
+        spec = {"devices": {"requests": [{"name": r, "exactly": {"deviceClassName": device_class}} for r in requests]}}
+        body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
+        return await self.client.create(CLAIM, body, "default")
 
     async def allocate(self, claim: Object, results: list[Object]) -> Object:
         """Write an allocation."""

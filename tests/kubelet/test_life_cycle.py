@@ -315,6 +315,113 @@ async def same_name_other_claim(scene: Scene) -> None:
     await scene.phase("b", "Running", within_s=30)
 
 
+async def same_claim_other_allocation(scene: Scene) -> None:
+    """Released and allocated again while its former pod still stops: the new pod never gets the old device."""
+    await scene.lamp_claim("one", "lamp-0")
+    await scene.pod("a", claims={"lamp": "one"}, annotations={"dragoman.dev/stop-seconds": "5"})
+    await scene.phase("a", "Running")
+    await scene.client.delete(POD, "a", "default", grace_period_s=0)
+    await scene.release("one")
+    claim = await scene.client.get(CLAIM, "one", "default")
+    result = {"request": "gpu", "driver": "lamp.example.com", "pool": "n1", "device": "lamp-1"}
+    await scene.allocate(claim, [result])
+    await scene.pod("b", claims={"lamp": "one"})
+    message = (await scene.event("FailedPrepareDynamicResources", "b"))["message"]
+    assert message.endswith(
+        "ResourceClaim one: device lamp.example.com/n1/lamp-0 of its former allocation is still prepared"
+    )
+    await scene.phase("b", "Running", within_s=30)
+    assert "LAMP_1=on" in scene.agent_.logs("default", "b")
+    assert list(scene.lamps.lit.values()) == [{"lamp-1"}]
+
+
+async def deleted_while_it_is_prepared(scene: Scene) -> None:
+    scene.lamps.gate = asyncio.Event()
+    await scene.lamp_claim("one", "lamp-1")
+    await scene.pod("p", claims={"lamp": "one"})
+    await scene.waiting("p", "ContainerCreating")
+    await scene.client.delete(POD, "p", "default")
+    scene.lamps.gate.set()
+    await scene.gone("p")
+    assert scene.lamps.calls == [("prepare", "one"), ("unprepare", "one")]
+    events = (await scene.client.list(EVENT, "default")).items
+    assert "Started" not in {event["reason"] for event in events}, "no container was started in vain"
+
+
+async def extended_resource_claims_are_prepared(scene: Scene) -> None:
+    """A pod whose extended resource is served by DRA: the claim stands in its status only."""
+    container = {"name": "main", "image": "a", "resources": {"limits": {"example.com/lamp": "1"}}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "ext"},
+        "spec": {"containers": [container, {"name": "other", "image": "a"}]},
+    }
+    pod = await scene.client.create(POD, body, "default")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "ext", "uid": pod["metadata"]["uid"], "controller": True}
+    await scene.lamp_claim("special", "container-0-request-0/lamp-3")
+    await scene.client.patch(CLAIM, "special", {"metadata": {"ownerReferences": [owner]}}, "default")
+    await scene.reserve("special", pod)
+    mapping = {"containerName": "main", "resourceName": "example.com/lamp", "requestName": "container-0-request-0"}
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "special", "requestMappings": [mapping]}}
+    await scene.client.patch(POD, "ext", {"status": status}, "default", subresource="status")
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "ext"}, "target": {"name": "n1"}}
+    await scene.client.create(POD, binding, "default", subresource="binding", name="ext")
+    await scene.phase("ext", "Running")
+    assert "LAMP_3=on" in scene.agent_.logs("default", "ext", "main")
+    assert "LAMP_3=on" not in scene.agent_.logs("default", "ext", "other")
+    await scene.client.delete(POD, "ext", "default")
+    await scene.gone("ext")
+    assert scene.lamps.lit == {}
+
+
+async def template_claims_must_be_owned(scene: Scene) -> None:
+    await scene.lamp_claim("foreign", "lamp-3")
+    entry = {"name": "lamp", "resourceClaimTemplateName": "t"}
+    await scene.pod("p", resourceClaims=[entry])
+    message = (await scene.event("FailedPrepareDynamicResources", "p"))["message"]
+    assert 'pod "default/p": ResourceClaim not created yet' in message
+    status = {"resourceClaimStatuses": [{"name": "lamp", "resourceClaimName": "foreign"}]}
+    await scene.client.patch(POD, "p", {"status": status}, "default", subresource="status")
+
+    async def refused() -> bool:
+        events = (await scene.client.list(EVENT, "default")).items
+        text = "ResourceClaim default/foreign was not created for Pod default/p (Pod is not owner)"
+        return any(e["message"].endswith(text) for e in events)
+
+    await scene.until(refused)
+    pod = await scene.get("p")
+    assert pod
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
+    await scene.client.patch(CLAIM, "foreign", {"metadata": {"ownerReferences": [owner]}}, "default")
+    await scene.event("FailedPrepareDynamicResources", "p")
+
+    async def not_reserved() -> bool:
+        events = (await scene.client.list(EVENT, "default")).items
+        return any("is not allowed to use ResourceClaim foreign" in e["message"] for e in events)
+
+    await scene.until(not_reserved, within_s=30)
+    await scene.reserve("foreign", pod)
+    await scene.phase("p", "Running", within_s=30)
+
+
+async def skipped_operations_call_nobody(scene: Scene) -> None:
+    """KEP-5945: a driver that wants no calls need not even be there."""
+    claim = await scene.new_claim("quiet", "gpu")
+    results = [
+        {"request": "gpu", "driver": "nobody.example.com", "pool": "n1", "device": "x", "skipNodeOperations": ["*"]},
+        {"request": "gpu", "driver": "lamp.example.com", "pool": "n1", "device": "lamp-1"},
+    ]
+    stored = await scene.allocate(claim, results)
+    if "skipNodeOperations" not in stored["status"]["allocation"]["devices"]["results"][0]:
+        pytest.skip("the embedded API has DRAOptionalNodeOperations off, as Kubernetes 1.37")
+    await scene.pod("p", claims={"c": "quiet"})
+    await scene.phase("p", "Running")
+    assert scene.lamps.calls == [("prepare", "quiet")]
+    await scene.client.delete(POD, "p", "default")
+    await scene.gone("p")
+
+
 async def agent_restart_keeps_the_containers(scene: Scene) -> None:
     await scene.lamp_claim("one", "lamp-1")
     await scene.lamp_claim("two", "lamp-2")
@@ -457,6 +564,11 @@ SCENARIOS: dict[str, Scenario] = {
     "a shared claim is prepared once and unprepared last": shared_claim_is_prepared_once,
     "force delete and re-create never light one lamp twice": forced_deletion_and_a_successor,
     "a claim made anew under an old name waits": same_name_other_claim,
+    "a claim allocated anew never brings its former device": same_claim_other_allocation,
+    "a pod deleted while it is prepared starts nothing": deleted_while_it_is_prepared,
+    "claims for extended resources reach their container": extended_resource_claims_are_prepared,
+    "claims from templates must be the pod's own": template_claims_must_be_owned,
+    "operations to skip call nobody": skipped_operations_call_nobody,
     "a restarted agent keeps containers and finds what went": agent_restart_keeps_the_containers,
     "after a reboot pods run again, one-time pods failed": reboot_starts_everything_anew,
     "a driver that stays away loses its slices, not its pods": driver_stays_away,

@@ -105,16 +105,7 @@ def test_claims_are_checked_against_the_api() -> None:
     async def scenario(world: Stage) -> None:
         plugin = await world.run_plugin(world.plugin(driver=Lamps(), sockets=False))
         good = ref(await world.claim("good", "lamp-1", driver="lamp.example.com"))
-        bare = await world.client.create(
-            CLAIM,
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaim",
-                "metadata": {"name": "bare"},
-                "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
-            },
-            "default",
-        )
+        bare = await world.new_claim("bare", "r")
         missing, replaced = ClaimRef("default", "missing", "u"), ClaimRef("default", "good", "other")
         answers = await plugin.prepare_claims([missing, replaced, ref(bare), good])
         assert list(answers) == ["u", "other", ref(bare).uid, good.uid]

@@ -239,6 +239,19 @@ def test_a_claim_of_the_same_name_is_another_claim(bench: Bench) -> None:
     asyncio.run(main())
 
 
+def test_a_new_allocation_of_a_prepared_claim_waits_for_the_unprepare(bench: Bench) -> None:
+    async def main() -> None:
+        await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
+        moved = claim("a", "lamp-1", pods=("other",))
+        with pytest.raises(Retry, match="was allocated anew and has to be unprepared first"):
+            await bench.preparer.prepare(ref("a"), moved)
+        await bench.preparer.unprepare(ref("a"))
+        devices = await bench.preparer.prepare(ref("a"), moved)
+        assert [device.device for device in devices] == ["lamp-1"]
+
+    asyncio.run(main())
+
+
 def test_results_of_other_drivers_are_not_ours(bench: Bench) -> None:
     async def main() -> None:
         devices = await bench.preparer.prepare(ref("a"), claim("a", "other.example.com:lamp-0", "lamp-1"))

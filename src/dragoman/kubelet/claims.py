@@ -70,9 +70,10 @@ class Claims:
 
     async def prepare(self, pod: Pod) -> None:
         """Make all claims of the pod usable. Raises Retry with the kubelet's text; may be called again any time."""
-        checked = [await self._check(pod, wanted) for wanted in self._wanted(pod)]
-        if not checked:
+        found = [await self._check(pod, wanted) for wanted in self._wanted(pod)]
+        if not found:
             return
+        checked = list({one.key: one for one in found}.values())
         async with self._locked(claim.key for claim in checked):
             self._enter(pod, checked)
             await self._prepare_entries(checked)
@@ -145,6 +146,10 @@ class Claims:
                     f"old ResourceClaim with same name {meta.name} and different UID {state.claim_uid} still exists "
                     "(previous pod force-deleted?!)"
                 )
+            if state is not None and (stale := _stale_device(state, one)):
+                # Deallocated and allocated again before its former pod was done here: what is prepared is not what
+                # this pod was given.
+                raise Retry(f"ResourceClaim {meta.name}: {stale} of its former allocation is still prepared")
             if state is None:
                 drivers = {name: DriverState() for name in one.results}
                 for name, driver in drivers.items():
@@ -288,3 +293,13 @@ class Claims:
                 self._users[key] -= 1
                 if not self._users[key]:
                     del self._users[key], self._locks[key]
+
+
+def _stale_device(state: ClaimState, checked: _Checked) -> str:
+    """A device that is prepared for the claim though its allocation does not have it; empty if there is none."""
+    for driver, part in state.driver_state.items():
+        given = {(result.pool, result.device) for result in checked.results.get(driver, ())}
+        for device in part.devices or ():
+            if (device.pool_name, device.device_name) not in given:
+                return f"device {driver}/{device.pool_name}/{device.device_name}"
+    return ""

@@ -163,6 +163,8 @@ class PodWorker:
             made = await self._sandbox(box)
             if isinstance(made, float):
                 return made
+            if self.gone or self.pod.is_deleted:
+                return await self._end()
             box = made
         delay = await self._containers(box)
         if status.phase_of(pod, box, self.node.clock.now(), ending=None) in ("Succeeded", "Failed"):

@@ -84,10 +84,10 @@ class NodeObject:
         self._ready_since = ready.get("lastTransitionTime", "") if ready.get("status") == "True" else ""
         await self.report()
 
-    async def report(self, *, ready: bool = True) -> None:
+    async def report(self) -> None:
         """Write the status. Raises as Client does."""
         await self.client.patch(
-            NODE, self.node_name, {"status": self._status(ready=ready)}, type="strategic", subresource="status"
+            NODE, self.node_name, {"status": self._status()}, type="strategic", subresource="status"
         )
 
     async def keep_reporting(self) -> None:
@@ -166,7 +166,7 @@ class NodeObject:
             "spec": spec,
         }
 
-    def _status(self, *, ready: bool) -> dict[str, Any]:
+    def _status(self) -> dict[str, Any]:
         now = format_time(datetime.fromtimestamp(self.clock.now(), UTC))
         self._ready_since = self._ready_since or now
         calm = [
@@ -175,12 +175,8 @@ class NodeObject:
             ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ]
         conditions = [_condition(kind, "False", reason, text, now, self._ready_since) for kind, reason, text in calm]
-        if ready:
-            conditions.append(
-                _condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", now, self._ready_since)
-            )
-        else:
-            conditions.append(_condition("Ready", "False", "KubeletNotReady", "node is shutting down", now, now))
+        ready = ("KubeletReady", "kubelet is posting ready status")
+        conditions.append(_condition("Ready", "True", *ready, now, self._ready_since))
         arch = self._labels()["kubernetes.io/arch"]
         status: dict[str, Any] = {
             "capacity": dict(self.facts.capacity),

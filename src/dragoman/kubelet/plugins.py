@@ -29,6 +29,7 @@ NOTIFY_TIMEOUT_S = 5.0
 ABSENT_S = 30.0
 """A driver without a connected instance for so long loses its slices."""
 BACKOFF = Backoff(initial_s=0.5, max_s=120.0, jitter=0.1)
+WIPE_BACKOFF = Backoff(initial_s=1.0, max_s=300.0, jitter=0.2)
 DEPTH_MAX = 4
 FULL_SCAN_EVERY = 10
 
@@ -78,7 +79,6 @@ class Plugins:
         self._seen: dict[Path, _Seen] = {}
         self._instances: dict[str, list[Instance]] = {}
         self._absent: dict[str, Timer] = {}
-        self._since: dict[str, float] = {}
         self._tasks: Tasks | None = None
         self._folder_stamp = 0
         self._polls = 0
@@ -100,11 +100,6 @@ class Plugins:
     def drivers(self) -> list[str]:
         """Registered drivers."""
         return sorted(self._instances)
-
-    def absent_for(self, driver: str) -> float | None:
-        """Seconds since the driver was last connected; None while it is, or if it never was."""
-        since = self._since.get(driver)
-        return None if since is None else self.clock.monotonic() - since
 
     def is_connected(self, driver: str) -> bool:
         """Whether some instance would answer now."""
@@ -283,11 +278,9 @@ class Plugins:
 
     def _changed(self, driver: str) -> None:
         if self.is_connected(driver):
-            self._since.pop(driver, None)
             if timer := self._absent.pop(driver, None):
                 timer.cancel()
             return
-        self._since.setdefault(driver, self.clock.monotonic())
         if driver not in self._absent:
             self._absent[driver] = self.clock.call_later(ABSENT_S, lambda: self._gone(driver))
 
@@ -307,9 +300,6 @@ class Plugins:
                 failures += 1
                 self._log.info("slices not removed yet", driver=driver, error=str(error))
                 await self.clock.sleep(WIPE_BACKOFF.wait_s(failures, self.entropy))
-
-
-WIPE_BACKOFF = Backoff(initial_s=1.0, max_s=300.0, jitter=0.2)
 
 
 def _sockets(folder: Path, depth: int) -> list[tuple[Path, Identity]]:

@@ -200,8 +200,6 @@ def _never_started() -> Json:
             "exitCode": 137,
             "reason": "ContainerStatusUnknown",
             "message": "The container could not be located when the pod was terminated",
-            "startedAt": None,
-            "finishedAt": None,
         }
     }
 

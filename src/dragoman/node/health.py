@@ -18,6 +18,7 @@ class HealthHub:
 
     def __init__(self, source: ReportsHealth) -> None:
         self._source = source
+        self._closed = False
         self._latest: tuple[DeviceHealth, ...] | None = None
         self._changed = asyncio.Event()
 
@@ -28,17 +29,26 @@ class HealthHub:
 
     async def run(self) -> None:
         """Follow the driver; ends when its stream ends, raises what it raises."""
+        self._closed = False
         async for devices in self._source.health():
             self._tell(devices)
 
     def _tell(self, devices: Sequence[DeviceHealth]) -> None:
         self._latest = tuple(devices)
+        self._wake()
+
+    def close(self) -> None:
+        """End all streams: the plugin stops."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def follow(self) -> AsyncIterator[tuple[DeviceHealth, ...]]:
         """Every list from now on, the current one first; a slow follower misses lists, never the last one."""
-        while True:
+        while not self._closed:
             changed = self._changed
             if self._latest is not None:
                 yield self._latest

@@ -60,7 +60,8 @@ LOCK_TIMEOUT_S = 40.0
 """Below the kubelet's 45 s for a call, so that it reads the reason."""
 SWEEP_S = 60.0
 CALL_TIMEOUT_S = 5.0
-GRACE_S = 2.0
+GRACE_S = 5.0
+"""For calls that are under way when the plugin stops."""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -168,25 +169,40 @@ class Plugin:
             await self._recover()
         servers: list[aio.Server] = []
         try:
-            # The service first: whoever finds the registration socket may call at once.
             if self._sockets:
+                # The service first: whoever finds the registration socket may call at once.
                 servers.append(await rpc.serve(self.dra_socket, self._services()))
                 servers.append(await rpc.serve(self.registration_socket, [self._registration()]))
             async with Tasks(f"driver: {self.driver.name} on {self.node_name}", self.clock, self.entropy) as tasks:
-                self._turn_to(tasks)
-                if self._own_informer:
-                    tasks.supervise("watch slices", self._own_informer.run)
-                tasks.supervise("inventory", self._keep_inventory)
-                tasks.supervise("publish", self.publisher.run)
-                tasks.supervise("sweep", self._sweep)
-                if self.health:
-                    tasks.supervise("health", self.health.run)
+                try:
+                    await self._serve(tasks)
+                finally:
+                    await self._stop(servers)
+                    tasks.stop()
         finally:
-            self._turn_to(None)
-            self.registered.clear()
-            for server, socket in zip(servers[::-1], (self.registration_socket, self.dra_socket), strict=False):
-                await server.stop(GRACE_S)
-                socket.unlink(missing_ok=True)
+            await self._stop(servers)
+
+    async def _serve(self, tasks: Tasks) -> None:
+        self._turn_to(tasks)
+        if self._own_informer:
+            tasks.supervise("watch slices", self._own_informer.run)
+        tasks.supervise("inventory", self._keep_inventory)
+        tasks.supervise("publish", self.publisher.run)
+        tasks.supervise("sweep", self._sweep)
+        if self.health:
+            tasks.supervise("health", self.health.run)
+        await asyncio.Event().wait()
+
+    async def _stop(self, servers: list[aio.Server]) -> None:
+        """Take no more calls, let those under way end, remove the sockets."""
+        self.registered.clear()
+        if self.health:
+            self.health.close()
+        while servers:
+            socket = self.registration_socket if len(servers) == 2 else self.dra_socket
+            await servers.pop().stop(GRACE_S)
+            socket.unlink(missing_ok=True)
+        self._turn_to(None)
 
     @property
     def is_running(self) -> bool:
@@ -404,7 +420,7 @@ class Plugin:
         # A kubelet that gives up cancels the call; the hardware must not be left in the middle of it.
         if self._tasks is None:
             work.close()
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the driver is stopping")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the driver is starting or stopping")
         assert self._tasks is not None
         answer = await asyncio.shield(self._tasks.start(name, _caught(work)))
         if isinstance(answer, DragomanError):

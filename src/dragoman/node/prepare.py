@@ -97,13 +97,15 @@ class Preparer:
         Raises Retry (a device is still prepared for another claim, or the claim is just being unprepared), Stale (a
         late call for a claim that was unprepared), or what the driver raised.
         """
+        results, wanted = self._of_this_driver(claim)
         record = self.checkpoint.claims.get(ref.uid)
         if record and record.state is State.READY:
+            if set(record.held) != set(wanted):
+                raise Retry(f"claim {ref} ({ref.uid}) was allocated anew and has to be unprepared first")
             self._write_cdi(record)
             return record.devices
         if record:
             await self.finish(record)
-        results, wanted = self._of_this_driver(claim)
         consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
         self._refuse_late(ref, claim, consumers)
         self._refuse_conflict(ref, wanted)

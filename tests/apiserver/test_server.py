@@ -76,6 +76,7 @@ def test_certificates_are_made_once_and_for_the_names_asked(tmp_path: Path) -> N
     assert file.read_bytes() != first
 
 
+@pytest.mark.slow
 def test_state_token_port_and_ca_are_the_same_after_a_restart(tmp_path: Path) -> None:
     async def once(work: str) -> tuple[Access, str]:
         async with serving(ServerConfig(data=tmp_path), Clock(), Entropy()) as server:

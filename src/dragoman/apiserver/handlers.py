@@ -16,6 +16,7 @@ from dragoman.apiserver.logs import LogWish
 from dragoman.apiserver.negotiate import decode, decode_object, form_of
 from dragoman.apiserver.options import (
     check_list_version,
+    check_types,
     delete_wish,
     known_unknowns,
     unknown_fields,
@@ -36,6 +37,12 @@ PATCHES = {
     "application/merge-patch+json": "merge",
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
+}
+_SCALE = ("autoscaling", "v1", "Scale")
+_BODIES = {
+    "binding": ("", "v1", "Binding"),
+    "eviction": ("policy", "v1", "Eviction"),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
 _NOT_HERE = {
     "exec": "exec is not served by the embedded API server",
@@ -117,6 +124,7 @@ class Handlers:
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
                 body = decode_object(request.body, request.headers.get("content-type", ""))
+                body = check_types((group, version, reviews.REVIEWS[group, plural][0]), body)
                 reply = reviews.answer(self.registry, group, plural, body, request.user, self.whose)
                 return json_reply(reply, 201)
             raise _no_path()
@@ -298,6 +306,7 @@ class Handlers:
         if method != "POST":
             raise Refused(405, "MethodNotAllowed", f"{method} is not allowed on {name}")
         body = decode_object(request.body, request.headers.get("content-type", ""))
+        body = check_types(_BODIES[name], body)
         write = write_of(request, target)
         registry = self.registry
         if name == "binding":
@@ -335,6 +344,7 @@ class Handlers:
                 return json_reply(scale)
             case "PUT":
                 wanted = decode_object(request.body, request.headers.get("content-type", ""))
+                wanted = check_types(_SCALE, wanted)
             case "PATCH":
                 media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 wanted = self._patched_scale(PATCHES.get(media), scale, decode(request.body, media))

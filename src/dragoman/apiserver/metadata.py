@@ -31,11 +31,19 @@ def check_type(kind: Kind, version: str, obj: Object, *, required: bool = False)
         raise bad_request(f"the kind in the data ({got_kind}) does not match the expected kind ({kind.kind})")
 
 
+def own(obj: Object) -> Object:
+    """The metadata of an object as a dict of its own, set in the object. Raises 400."""
+    meta = obj.get("metadata")
+    if meta is not None and not isinstance(meta, dict):
+        raise bad_request("metadata must be an object")
+    obj["metadata"] = {**(meta or {})}
+    made: Object = obj["metadata"]
+    return made
+
+
 def begin(kind: Kind, obj: Object, namespace: str) -> Object:
     """The metadata of a new object in the namespace of the request; what only the server sets is gone."""
-    meta = obj.setdefault("metadata", {})
-    if not isinstance(meta, dict):
-        raise bad_request("metadata must be an object")
+    meta = own(obj)
     if kind.namespaced:
         sent = meta.get("namespace")
         if sent and sent != namespace:

@@ -6,6 +6,7 @@ from dragoman.apiserver import schema
 from dragoman.apiserver.http import Request
 from dragoman.apiserver.negotiate import decode, duplicate_fields
 from dragoman.apiserver.request import DeleteWish, Validation, Write
+from dragoman.apiserver.shape import GVK
 from dragoman.apiserver.status import Object, Refused, bad_request, expired
 from dragoman.apiserver.store import Store
 from dragoman.apiserver.target import Target
@@ -40,6 +41,24 @@ def write_of(request: Request, target: Target) -> Write:
     )
 
 
+def _gvk(target: Target) -> GVK:
+    return target.kind.group, target.version, target.kind.kind
+
+
+def _known(gvk: GVK, body: Object) -> list[str]:
+    """Unknown fields; raises 400 for a wrong type."""
+    try:
+        return schema.strict_errors(gvk, body)
+    except Invalid as wrong:
+        raise bad_request(f"{gvk[2]} in version {gvk[1]!r} cannot be handled as a {gvk[2]}: {wrong}") from wrong
+
+
+def check_types(gvk: GVK, body: Object) -> Object:
+    """A body that is not stored (options, reviews, bindings), whose fields have the right types. Raises 400."""
+    _known(gvk, body)
+    return {field: value for field, value in body.items() if value is not None}
+
+
 def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"") -> list[str]:
     """Unknown fields: refused under Strict, returned as warnings under Warn. Wrong types are always refused.
 
@@ -64,7 +83,7 @@ def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"")
 def known_unknowns(target: Target, obj: Object) -> list[str]:
     """Unknown fields of an object, wrong types overlooked."""
     try:
-        return schema.strict_errors((target.kind.group, target.version, target.kind.kind), obj)
+        return schema.strict_errors(_gvk(target), obj)
     except Invalid:
         return []
 
@@ -74,8 +93,9 @@ def delete_wish(request: Request) -> DeleteWish:
     options: Object = {}
     if request.body:
         sent = decode(request.body, request.headers.get("content-type", ""))
-        if isinstance(sent, dict):
-            options = sent
+        if not isinstance(sent, dict):
+            raise bad_request("DeleteOptions must be an object")
+        options = check_types(("", "v1", "DeleteOptions"), sent)
     preconditions = options.get("preconditions") or {}
     grace = options.get("gracePeriodSeconds")
     if grace is None:

@@ -197,7 +197,7 @@ class Registry:
                 return self.create(kind, body, namespace, write)
             raise not_found(kind, name)
         obj = to_stored(kind, write.version, body, self.clock.utc())
-        meta = obj.setdefault("metadata", {})
+        meta = metadata.own(obj)
         sent = meta.setdefault("name", name)
         if sent != name:
             raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
@@ -262,9 +262,10 @@ class Registry:
     ) -> Outcome:
         if not isinstance(applied, dict):
             raise bad_request("an apply patch must be an object")
+        applied = {**applied}
         warnings = judge(applied, None) if judge else []
         metadata.check_type(kind, write.version, applied, required=True)
-        meta = applied.setdefault("metadata", {})
+        meta = metadata.own(applied)
         meta.setdefault("name", name)
         if kind.namespaced:
             meta.setdefault("namespace", namespace)

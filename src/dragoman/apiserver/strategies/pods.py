@@ -49,7 +49,7 @@ class PodStrategy(Strategy):
     def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Each subresource changes its own part."""
         if subresource == "status":
-            new["status"].setdefault("qosClass", dig(old, "status", "qosClass") or "BestEffort")
+            new.setdefault("status", {}).setdefault("qosClass", dig(old, "status", "qosClass") or "BestEffort")
         elif subresource == "ephemeralcontainers":
             ephemeral = dig(new, "spec", "ephemeralContainers")
             new["spec"] = {**old["spec"]}

@@ -278,6 +278,30 @@ CASES |= {
     ),
 }
 
+NVIDIA = "device.attributes['gpu.nvidia.com']"
+CONFIG = "    config: [{{opaque: {{driver: gpu.nvidia.com, parameters: {}}}}}]\n"
+CASES |= {
+    "a configuration of an API that the driver lacks": (
+        "WrongConfig",
+        claim(EXACT, more=CONFIG.format("{apiVersion: gpu.nvidia.com/v1alpha1, kind: GpuConfig}")),
+        8,
+        "spec.devices.config[0].opaque.parameters.apiVersion",
+        "the driver does not know gpu.nvidia.com/v1alpha1",
+    ),
+    "time-slicing": (
+        "NeedsDriverGate",
+        claim(
+            EXACT,
+            more=CONFIG.format(
+                "{apiVersion: resource.nvidia.com/v1beta1, kind: GpuConfig, sharing: {strategy: TimeSlicing}}"
+            ),
+        ),
+        8,
+        "spec.devices.config[0].opaque.parameters.sharing.strategy",
+        "needs the driver's feature gate TimeSlicingSettings",
+    ),
+}
+
 
 def run(text: str, **target: Any) -> list[Finding]:
     return lint(files.scan([("f.yaml", text)]), Target(**target))
@@ -359,6 +383,44 @@ def test_findings_of_lists_say_the_item() -> None:
     shown = as_json(finding)
     assert (shown["document"], shown["item"], shown["line"], shown["field"]) == (1, 0, 4, "spec.containers")
     assert shown["fixable"] is False
+
+
+def class_of(expression: str) -> str:
+    return selecting(expression).removeprefix(DEVICES)
+
+
+# expression: code, fix
+WELL_KNOWN = {
+    f"{NVIDIA}.memory.compareTo(quantity('40Gi')) >= 0": (
+        "AttributeIsCapacity",
+        "use device.capacity['gpu.nvidia.com'].memory",
+    ),
+    f"{NVIDIA}.migProfile == '3g.20gb'": ("UnknownAttribute", "write profile"),
+    f"{NVIDIA}.productname == 'x'": ("UnknownAttribute", "write productName"),
+    "device.attributes['resource.kubernetes.io'].pciRoot == 'x'": ("UnknownAttribute", "write pcieRoot"),
+}
+
+
+@pytest.mark.parametrize("expression", WELL_KNOWN)
+def test_well_known_drivers_are_judged_without_their_slices(expression: str) -> None:
+    for text in (class_of(expression), selecting(expression)):
+        (finding,) = run(text)
+        assert (finding.code, finding.fix) == WELL_KNOWN[expression]
+
+
+def test_what_well_known_drivers_publish_is_fine() -> None:
+    expression = f"{NVIDIA}.profile == '1g.5gb' && {NVIDIA}.partition4 == 1 && 'memorySlice0' in device.capacity['gpu.nvidia.com']"
+    assert run(class_of(expression)) == []
+
+
+def test_constraints_on_well_known_drivers_are_judged() -> None:
+    more = "    constraints:\n    - matchAttribute: gpu.nvidia.com/nvlinkInterconnect\n    - distinctAttribute: gpu.nvidia.com/uuid\n"
+    (finding,) = run(claim("{name: r, exactly: {deviceClassName: c, count: 2}}", more=more))
+    assert (finding.code, finding.field, finding.line) == (
+        "UnknownAttribute",
+        "spec.devices.constraints[0].matchAttribute",
+        9,
+    )
 
 
 def test_fixes_name_what_was_meant() -> None:

@@ -110,6 +110,8 @@ CODES: dict[str, Code] = {
     "CapacityIsAttribute": Code(ERROR, "A selector reads as capacity what drivers publish as attribute."),
     "UnknownAttribute": Code(ERROR, "A selector reads what no driver publishes."),
     "UnknownDomain": Code(WARNING, "A selector reads the domain of a driver that publishes nothing here."),
+    "WrongConfig": Code(ERROR, "The driver does not take this opaque configuration."),
+    "NeedsDriverGate": Code(WARNING, "The driver takes the configuration only with a feature gate of its own."),
     "UnguardedAttribute": Code(WARNING, "A selector reads what some devices lack, and fails on them."),
     "SelectorFails": Code(WARNING, "A selector fails on some devices when it is evaluated."),
     "NeverTrue": Code(WARNING, "A selector is false for every device."),

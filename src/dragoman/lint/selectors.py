@@ -13,6 +13,7 @@ from typing import Any
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, compile_selector
 from dragoman.api.shape import Object, dig, items, objects, text
+from dragoman.lint.catalogue import CATALOGUE, KnownDriver
 from dragoman.lint.finding import Finding, Steps, found
 from dragoman.lint.published import Outcome, Published
 from dragoman.lint.rewrite import path_text
@@ -24,16 +25,22 @@ _SHOWN = 5
 
 def check(document: Document, world: World) -> Iterator[Finding]:
     """Findings on the expressions and constraints of one document."""
-    if document.value is None or not world.published.views:
+    if document.value is None:
         return
     for path, expression in expressions(document):
         selector = compile_selector(expression)
         if isinstance(selector, Selector):
             field = path_text(as_written(document, path))
-            yield from _judged(document, field, selector, world.published)
+            catalogued = [_unknown(document, field, *read, world.published) for read in _uncatalogued(selector, world)]
+            yield from catalogued
+            if world.published.views and not catalogued:
+                yield from _judged(document, field, selector, world.published)
     for path, devices in _claims(document):
         for index, constraint in enumerate(objects(devices, "constraints")):
-            place = path_text((*path, "constraints", index, "matchAttribute"))
+            at: Steps = (*path, "constraints", index)
+            for kind in ("matchAttribute", "distinctAttribute"):
+                yield from _attribute(document, path_text((*at, kind)), text(constraint, kind), world)
+            place = path_text((*at, "matchAttribute"))
             yield from _constraint(document, place, devices, constraint, world)
 
 
@@ -64,6 +71,21 @@ def _selectors(holder: Object, path: Steps) -> Iterator[tuple[Steps, str]]:
 
 
 # ---- one expression
+
+
+def _uncatalogued(selector: Selector, world: World) -> Iterator[tuple[str, str, str]]:
+    """What the selector reads of a well-known driver without slices at hand, and that driver never publishes."""
+    for kind, read in (("attributes", selector.reads.attributes), ("capacity", selector.reads.capacity)):
+        for domain, name in sorted(read or (), key=str):
+            known = _catalogued(domain, world.published)
+            if known is not None and name is not None and not known.has(kind, name):
+                yield kind, domain, name
+
+
+def _catalogued(domain: str, published: Published) -> KnownDriver | None:
+    if domain in published.attributes or domain in published.capacity:
+        return None
+    return CATALOGUE.get(domain)
 
 
 def _judged(document: Document, field: str, selector: Selector, published: Published) -> Iterator[Finding]:
@@ -125,8 +147,11 @@ def _reads_capacity(expression: str, domain: str, name: str) -> bool:
 def _unknown(document: Document, field: str, kind: str, domain: str, name: str, published: Published) -> Finding:
     """Something that nobody publishes, at least not there."""
     is_attribute = kind == "attributes"
-    here, there = (published.attributes, published.capacity)[:: 1 if is_attribute else -1]
-    if name in there.get(domain, ()):
+    catalogued = _catalogued(domain, published)
+    attributes = published.attributes.get(domain, set()) if catalogued is None else catalogued.attributes
+    capacity = published.capacity.get(domain, set()) if catalogued is None else catalogued.capacity
+    here, there = (attributes, capacity) if is_attribute else (capacity, attributes)
+    if name in there:
         code = "AttributeIsCapacity" if is_attribute else "CapacityIsAttribute"
         words = (
             ("a capacity, not an attribute", "capacity")
@@ -135,7 +160,7 @@ def _unknown(document: Document, field: str, kind: str, domain: str, name: str, 
         )
         message = f"{name!r} is published as {words[0]}"
         return found(document, code, field, message, f"use device.{words[1]}['{domain}'].{name}")
-    known = sorted(here.get(domain, ()))
+    known = sorted(here)
     word = "attribute" if is_attribute else "capacity"
     if not known:
         domains = sorted({*published.attributes, *published.capacity, *published.drivers()})
@@ -169,6 +194,14 @@ def _value(view: DeviceView, kind: str, domain: str, name: str | None) -> Any:
 
 
 # ---- constraints
+
+
+def _attribute(document: Document, place: str, attribute: str, world: World) -> Iterator[Finding]:
+    """An attribute of a well-known driver without slices at hand."""
+    domain, slash, name = attribute.partition("/")
+    known = _catalogued(domain, world.published) if slash else None
+    if known is not None and not known.has("attributes", name):
+        yield _unknown(document, place, "attributes", domain, name, world.published)
 
 
 def _constraint(document: Document, place: str, devices: Object, constraint: Object, world: World) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.retry import Backoff
 from dragoman.runtime.tasks import Tasks
 from dragoman.schedule.conditions import TIMEOUT_S
 from dragoman.schedule.cycle import Context, Unit, decide, gated, is_waiting, priority_of, unit_of
@@ -39,6 +40,7 @@ from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Key, Snapshot, keys_of
 
 POD = kind_of("Pod")
+LOOK_AGAIN = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
 TURN_S = 0.01
 """How long decisions go on before others get their turn on the loop."""
 
@@ -282,9 +284,15 @@ class Scheduler:
         self._in_flight |= set(decision.written)
         if decision.waits:
             self._keep_room(decision)
-        claims = [change for change in decision.assumed if change.kind != "Pod"]
-        assumption = self.cache.assume([*claims, *(effect for effect in decision.effects if isinstance(effect, Bind))])
+        assumption = self._assume(decision)
         self._tasks.start(f"commit {key[1]}/{key[2]}", self._write(decision, assumption))
+
+    def _assume(self, decision: Decision) -> Assumption:
+        """What is taken counts at once; what is given up only once that is written, or it could be taken twice."""
+        if not decision.placements:
+            return self.cache.assume(())
+        claims = [change for change in decision.assumed if change.kind != "Pod"]
+        return self.cache.assume([*claims, *(effect for effect in decision.effects if isinstance(effect, Bind))])
 
     async def _write(self, decision: Decision, assumption: Assumption) -> None:
         try:
@@ -349,22 +357,30 @@ class Scheduler:
     async def _take_back(self, decision: Decision, outcome: Outcome) -> None:
         """Undo what was written, unless a pod is, or may be, bound already: then its claims are its own.
 
-        A write whose answer was lost may have been done, so nothing is undone after it; the next decision finds what
-        is there.
+        A write whose answer was lost may have been done: its devices count as taken until the API says what is there,
+        and nothing is undone, since the next decision goes on from it.
         """
-        if isinstance(outcome.error, Retry):
-            return
-        try:
-            bound = [await self._is_bound(placement.pod, placement.uid) for placement in decision.placements]
-            await self._look_again(decision)
-        except DragomanError as error:
-            self._log.info("cannot look again", error=str(error))
-            return
-        if not any(bound):
+        bound = await self._what_is_there(decision)
+        if not bound and not isinstance(outcome.error, Retry):
             back = undo(decision, outcome.written)
             if back:
                 undone = await self.committer.carry_out(back)
                 self._log.info("taken back", unit="/".join(decision.unit), ok=undone.ok)
+
+    async def _what_is_there(self, decision: Decision) -> bool:
+        """Reads claims and pods of a decision until that works. True: one of the pods is bound."""
+        failures = 0
+        while True:
+            try:
+                await self._look_again(decision)
+                return any([await self._is_bound(one.pod, one.uid) for one in decision.placements])
+            except DragomanError as error:
+                failures += 1
+                wait_s = LOOK_AGAIN.wait_s(failures, self._entropy)
+                if isinstance(error, Retry) and error.after_s:
+                    wait_s = max(wait_s, error.after_s)
+                self._log.info("cannot look again yet", error=str(error), wait_s=round(wait_s, 3))
+                await self._clock.sleep(wait_s)
 
     async def _is_bound(self, key: Key, uid: str) -> bool:
         try:

@@ -405,23 +405,6 @@ async def template_claims_must_be_owned(scene: Scene) -> None:
     await scene.phase("p", "Running", within_s=30)
 
 
-async def skipped_operations_call_nobody(scene: Scene) -> None:
-    """KEP-5945: a driver that wants no calls need not even be there."""
-    claim = await scene.new_claim("quiet", "gpu")
-    results = [
-        {"request": "gpu", "driver": "nobody.example.com", "pool": "n1", "device": "x", "skipNodeOperations": ["*"]},
-        {"request": "gpu", "driver": "lamp.example.com", "pool": "n1", "device": "lamp-1"},
-    ]
-    stored = await scene.allocate(claim, results)
-    if "skipNodeOperations" not in stored["status"]["allocation"]["devices"]["results"][0]:
-        pytest.skip("the embedded API has DRAOptionalNodeOperations off, as Kubernetes 1.37")
-    await scene.pod("p", claims={"c": "quiet"})
-    await scene.phase("p", "Running")
-    assert scene.lamps.calls == [("prepare", "quiet")]
-    await scene.client.delete(POD, "p", "default")
-    await scene.gone("p")
-
-
 async def agent_restart_keeps_the_containers(scene: Scene) -> None:
     await scene.lamp_claim("one", "lamp-1")
     await scene.lamp_claim("two", "lamp-2")
@@ -568,7 +551,6 @@ SCENARIOS: dict[str, Scenario] = {
     "a pod deleted while it is prepared starts nothing": deleted_while_it_is_prepared,
     "claims for extended resources reach their container": extended_resource_claims_are_prepared,
     "claims from templates must be the pod's own": template_claims_must_be_owned,
-    "operations to skip call nobody": skipped_operations_call_nobody,
     "a restarted agent keeps containers and finds what went": agent_restart_keeps_the_containers,
     "after a reboot pods run again, one-time pods failed": reboot_starts_everything_anew,
     "a driver that stays away loses its slices, not its pods": driver_stays_away,

@@ -267,9 +267,16 @@ def _tuple_of(domains: Domains, wanted: frozenset[tuple[str, str | None]] | None
     if not wanted:
         return ()
     return tuple(
-        _all_of(domains[domain]) if name is None else _told_apart(domains[domain].get(name, _ABSENT))
-        for domain, name in sorted(wanted, key=str)
+        [
+            _all_of(domains[domain]) if name is None else _told_apart(domains[domain].get(name, _ABSENT))
+            for domain, name in _ordered(wanted)
+        ]
     )
+
+
+@lru_cache(maxsize=4096)
+def _ordered(wanted: frozenset[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+    return sorted(wanted, key=str)
 
 
 _ABSENT: Final = object()
@@ -279,12 +286,17 @@ def _all_of(values: dict[str, Value]) -> tuple[object, ...]:
     return tuple((name, _told_apart(value)) for name, value in sorted(values.items()))
 
 
+_TOLD_APART: Final = frozenset((str, int, Semver))
+
+
 def _told_apart(value: Value) -> object:
-    """The value with its kind: Python takes True for 1, expressions do not."""
+    """The value, with its kind where Python takes one for another: True for 1, but expressions do not."""
     kind = value.__class__
+    if kind in _TOLD_APART:
+        return value
     if kind is tuple:
-        return (kind, value, tuple(element.__class__ for element in value))
-    return (kind, value, value.as_int64() is None) if kind is Quantity else (kind, value)
+        return (value, tuple(element.__class__ for element in value))
+    return (value, value.as_int64() is None) if kind is Quantity else (kind, value)
 
 
 def _reads(paths: frozenset[Path]) -> Reads:

@@ -1,0 +1,551 @@
+"""What is given for what, beyond upstream's own cases: rules, corners, and where we differ from upstream on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from shortforms import (
+    DRIVER,
+    asked,
+    claim,
+    counter_set,
+    device,
+    device_class,
+    draws,
+    first_of,
+    given,
+    held,
+    node,
+    piece,
+    rule,
+    run,
+    wants,
+)
+
+from dragoman.allocate.allocator import Allocation
+from dragoman.api.resource import ResourceClaim
+
+MATCH = [{"matchAttribute": f"{DRIVER}/a"}]
+DISTINCT = [{"distinctAttribute": f"{DRIVER}/a"}]
+TOLERATE = [{"key": "k", "operator": "Exists"}]
+TAINT = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+SHARED: dict[str, Any] = {"allowMultipleAllocations": True}
+GROUPED = ("g1", "g2"), ("g2",), ("g1",)
+
+
+def mem(amount: int, **fields: Any) -> dict[str, Any]:
+    """A shared device with memory."""
+    return {**SHARED, "capacity": {"mem": {"value": str(amount), **fields}}}
+
+
+def q(amount: int) -> dict[str, Any]:
+    return {"capacity": {"requests": {"mem": str(amount)}}}
+
+
+def counted(*devices: dict[str, Any], **amounts: int) -> list[tuple[str, Any]]:
+    """A pool with one counter set in a slice of its own."""
+    return [
+        piece(list(devices), count=2),
+        piece(name="s2", count=2, devices=None, sharedCounters=[counter_set(**amounts)]),
+    ]
+
+
+CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] = {
+    "a claim without requests is satisfied with nothing": ([piece([device("a")])], [claim()], []),
+    "a count of zero reads as one": (
+        [piece([device("a"), device("b")])],
+        [claim(wants(count=0))],
+        ["r=p1/a"],
+    ),
+    "the first choice is undone for a later request": (
+        [piece([device("big", attrs={"a": 2}), device("small", attrs={"a": 1})])],
+        [claim(wants("any"), wants("two", select=f"device.attributes['{DRIVER}'].a == 2"))],
+        ["any=p1/small", "two=p1/big"],
+    ),
+    "the first choice is undone for a later claim": (
+        [piece([device("big", attrs={"a": 2}), device("small", attrs={"a": 1})])],
+        [claim(wants("any")), claim(wants(select=f"device.attributes['{DRIVER}'].a == 2"), name="d")],
+        ["any=p1/small", "r=p1/big"],
+    ),
+    "an earlier request falls back to its next alternative": (
+        [piece([device("a"), device("b")])],
+        [claim(first_of("r", asked(2), asked(1)), wants("q"))],
+        ["r/s1=p1/a", "q=p1/b"],
+    ),
+    "slices go by name, pools by driver and name": (
+        [
+            piece([device("x")], pool="p2", name="a"),
+            piece([device("y")], name="z", count=2),
+            piece([device("w")], name="b", count=2),
+        ],
+        [claim(wants(count=3))],
+        ["r=p1/w", "r=p1/y", "r=p2/x"],
+    ),
+    "pools with binding conditions come last": (
+        [
+            piece([device("a", bindingConditions=["x"], bindingFailureConditions=["y"])]),
+            piece([device("b")], pool="p2", name="s2"),
+        ],
+        [claim(wants())],
+        ["r=p2/b"],
+    ),
+    "a slice that names no kind of node is ignored": (
+        [piece([device("a")], nowhere=True)],
+        [claim(wants())],
+        ["!TooFew"],
+    ),
+    "more slices than announced make a pool incomplete": (
+        [piece([device("a")]), piece([device("b")], name="s2")],
+        [claim(wants())],
+        ["!TooFew", "!PoolIncomplete"],
+    ),
+    "an incomplete pool refuses a request for all, whatever its alternatives": (
+        [piece([device("a")], count=2), piece([device("b")], name="s2", pool="p2")],
+        [claim(first_of("r", asked(every=True), asked()))],
+        ["!PoolIncomplete"],
+    ),
+    "an obsolete pool is left out": (
+        [piece([device("a")], count=2), piece([device("b")], name="s2", generation=2, count=2, nodeName="n2")],
+        [claim(wants())],
+        ["!TooFew"],
+    ),
+    "a taint rule without selector taints nothing": (
+        [piece([device("a")]), rule("t", None)],
+        [claim(wants())],
+        ["r=p1/a"],
+    ),
+    "a taint rule taints what it selects": (
+        [piece([device("a"), device("b")]), rule("t", {"pool": "p1", "device": "a"})],
+        [claim(wants())],
+        ["r=p1/b"],
+    ),
+    "an empty rule selector taints everything": ([piece([device("a")]), rule("t", {})], [claim(wants())], ["!TooFew"]),
+    "a toleration with empty key tolerates everything": (
+        [piece([device("a", taints=TAINT)])],
+        [claim(wants(tolerations=[{"operator": "Exists"}]))],
+        ["r=p1/a"],
+    ),
+    "tolerating one of two taints is not enough": (
+        [piece([device("a", taints=[*TAINT, {"key": "other", "effect": "NoExecute"}])])],
+        [claim(wants(tolerations=TOLERATE))],
+        ["!TooFew"],
+    ),
+    "an unknown effect does not block": (
+        [piece([device("a", taints=[{"key": "k", "effect": "Later"}])])],
+        [claim(wants())],
+        ["r=p1/a"],
+    ),
+    "the fully qualified attribute wins over the bare one": (
+        [
+            piece(
+                [
+                    device("a", attrs={"a": 1, f"{DRIVER}/a": 2}),
+                    device("b", attrs={"a": 1}),
+                    device("c", attrs={"a": 2}),
+                ]
+            )
+        ],
+        [claim(wants(count=2), constraints=MATCH)],
+        ["r=p1/a", "r=p1/c"],
+    ),
+    "a bare name of another driver is not the attribute": (
+        [piece([device("a", attrs={"a": 1})], driver="other.example.com")],
+        [claim({"name": "r", "exactly": {"deviceClassName": "any"}}, constraints=MATCH)],
+        ["!ConstraintUnmet", "!TooFew"],
+    ),
+    "versions that differ in build metadata do not match": (
+        [piece([device(n, attrs={"a": {"version": f"1.0.0+{n}"}}) for n in "ab"])],
+        [claim(wants(count=2), constraints=MATCH)],
+        ["!ConstraintUnmet"],
+    ),
+    "the int 1 and the string 1 do not match": (
+        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": "1"})])],
+        [claim(wants(count=2), constraints=MATCH)],
+        ["!ConstraintUnmet"],
+    ),
+    "the int 1 and the string 1 are distinct": (
+        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": "1"})])],
+        [claim(wants(count=2), constraints=DISTINCT)],
+        ["r=p1/a", "r=p1/b"],
+    ),
+    "the int 1 and true are distinct": (
+        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": True})])],
+        [claim(wants(count=2), constraints=DISTINCT)],
+        ["r=p1/a", "r=p1/b"],
+    ),
+    "a narrowed intersection is restored on undo": (
+        [
+            piece(
+                [
+                    device("a", attrs={"a": {"strings": ["x", "y"]}}),
+                    device("b", attrs={"a": {"strings": ["y", "z"]}}),
+                    device("c", attrs={"a": {"strings": ["z"]}}),
+                ]
+            )
+        ],
+        [
+            claim(
+                wants(count=2, select=f"device.attributes['{DRIVER}'].a.size() > 0"),
+                wants("q", select=f"'z' in device.attributes['{DRIVER}'].a"),
+                constraints=[{"matchAttribute": f"{DRIVER}/a", "requests": ["r"]}],
+            )
+        ],
+        ["r=p1/a", "r=p1/b", "q=p1/c"],
+    ),
+    "distinct looks at every device of a request": (
+        [piece([device(n, attrs={"a": v}) for n, v in (("a", "x"), ("b", "y"), ("c", "x"))])],
+        [claim(wants(count=3), constraints=DISTINCT)],
+        ["!ConstraintUnmet"],
+    ),
+    "a constraint on a subrequest binds only if that is chosen": (
+        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": 2})])],
+        [
+            claim(
+                wants("q"),
+                first_of("r", asked(), asked()),
+                constraints=[{"matchAttribute": f"{DRIVER}/a", "requests": ["q", "r/s0"]}],
+            )
+        ],
+        ["q=p1/a", "r/s1=p1/b"],
+    ),
+    "an admin request takes held devices": (
+        [piece([device("a")]), held("a")],
+        [claim(wants(adminAccess=True))],
+        ["r=p1/a"],
+    ),
+    "a normal request cannot take what an admin request of its claim has": (
+        [piece([device("a")])],
+        [claim(wants("x", adminAccess=True), wants("y"))],
+        ["!NoCombination"],
+    ),
+    "an admin request may take what another claim of the unit has": (
+        [piece([device("a")])],
+        [claim(wants()), claim(wants("x", adminAccess=True), name="d")],
+        ["r=p1/a", "x=p1/a"],
+    ),
+    "admin access draws on no counter (upstream: refused)": (
+        [*counted(device("a", consumesCounters=[draws(mem=8)]), mem=8), held("a")],
+        [claim(wants(adminAccess=True))],
+        ["r=p1/a"],
+    ),
+    "admin access draws on no capacity (upstream: refused)": (
+        [piece([device("a", **mem(2))]), held("a", shareID="s", consumedCapacity={"mem": "2"})],
+        [claim(wants(adminAccess=True, **q(2)))],
+        ["r=p1/a"],
+    ),
+    "taints hold for admin requests too": (
+        [piece([device("a", taints=TAINT)])],
+        [claim(wants(adminAccess=True))],
+        ["!TooFew"],
+    ),
+    "a device that a taint rejects charges no counters (upstream: leaks)": (
+        counted(
+            device("a", consumesCounters=[draws(mem=8)], taints=TAINT),
+            device("b", consumesCounters=[draws(mem=8)]),
+            mem=8,
+        ),
+        [claim(wants())],
+        ["r=p1/b"],
+    ),
+    "counters of equal names in two drivers are apart": (
+        [
+            *counted(device("a", consumesCounters=[draws(mem=4)]), mem=4),
+            piece([device("b", consumesCounters=[draws(mem=4)])], name="t1", driver="other.example.com", count=2),
+            piece(name="t2", driver="other.example.com", count=2, devices=None, sharedCounters=[counter_set(mem=4)]),
+            device_class("any", "true"),
+        ],
+        [claim({"name": "r", "exactly": {"deviceClassName": "any", "count": 2}})],
+        ["r=p1/a", "r=p1/b"],
+    ),
+    "a shared device without capacity charges its counters once": (
+        counted(device("a", consumesCounters=[draws(mem=8)], **SHARED), mem=8),
+        [claim(wants("x"), wants("y"))],
+        ["x=p1/a", "y=p1/a"],
+    ),
+    "counters of an undone share are free again": (
+        counted(
+            device("a", consumesCounters=[draws(mem=8)], attrs={"a": 1}, **SHARED),
+            device("b", consumesCounters=[draws(mem=8)], attrs={"a": 2}),
+            mem=8,
+        ),
+        [claim(first_of("r", asked(2), asked(select=f"device.attributes['{DRIVER}'].a == 2")))],
+        ["r/s1=p1/b"],
+    ),
+    "an overdrawn pool is frozen for all that draw on counters": (
+        [
+            *counted(
+                device("a", consumesCounters=[draws(mem=9)]),
+                device("b", consumesCounters=[draws(cpu=1)]),
+                device("c"),
+                mem=8,
+                cpu=8,
+            ),
+            held("a"),
+        ],
+        [claim(wants())],
+        ["r=p1/c"],
+    ),
+    "a device that was shared and is exclusive now is in use": (
+        [piece([device("a", capacity={"mem": {"value": "2"}})]), held("a", shareID="s", consumedCapacity={"mem": "1"})],
+        [claim(wants(**q(1)))],
+        ["!TooFew"],
+    ),
+    "capacity names are compared literally": (
+        [piece([device("a", **SHARED, capacity={f"{DRIVER}/mem": {"value": "2"}})])],
+        [claim(wants(**q(1)))],
+        ["!TooFew"],
+    ),
+    "a default is equal by value, not by text": (
+        [
+            piece(
+                [device("a", **mem(4096, requestPolicy={"default": "1024", "validRange": {"min": "1", "max": "512"}}))]
+            )
+        ],
+        [claim(wants(capacity={"requests": {"mem": "1Ki"}}))],
+        ["r=p1/a"],
+    ),
+    "compatibility groups of two must meet": (
+        counted(
+            *(
+                device(n, consumesCounters=[draws(mem=1, compatibility=list(g))])
+                for n, g in zip("abc", GROUPED, strict=True)
+            ),
+            mem=8,
+        ),
+        [claim(wants(count=3))],
+        ["!NoCombination"],
+    ),
+    "compatibility groups that meet go together": (
+        counted(
+            *(
+                device(n, consumesCounters=[draws(mem=1, compatibility=list(g))])
+                for n, g in zip("abc", GROUPED, strict=True)
+            ),
+            mem=8,
+        ),
+        [claim(wants(count=2))],
+        ["r=p1/a", "r=p1/b"],
+    ),
+    "a device without groups stays away from grouped ones": (
+        counted(
+            device("a", consumesCounters=[draws(mem=1, compatibility=["g"])]),
+            device("b", consumesCounters=[draws(mem=1)]),
+            device("c", consumesCounters=[draws(mem=1, compatibility=["g"])]),
+            mem=8,
+        ),
+        [claim(wants(count=2))],
+        ["r=p1/a", "r=p1/c"],
+    ),
+    "recorded groups count, not those published later": (
+        [
+            *counted(
+                device("a", consumesCounters=[draws(mem=1)]),
+                device("b", consumesCounters=[draws(mem=1, compatibility=["g"])]),
+                mem=8,
+            ),
+            held("a", compatibilityGroups={"set": ["g"]}),
+        ],
+        [claim(wants())],
+        ["r=p1/b"],
+    ),
+    "a derived attribute makes devices match": (
+        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": 3}), device("c", attrs={"a": 2})])],
+        [
+            claim(
+                wants(
+                    count=2,
+                    derivedAttributes=[{"name": f"{DRIVER}/odd", "expression": f"device.attributes['{DRIVER}'].a % 2"}],
+                ),
+                constraints=[{"matchAttribute": f"{DRIVER}/odd"}],
+            )
+        ],
+        ["r=p1/a", "r=p1/b"],
+    ),
+    "a derived attribute hides a published one": (
+        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": 2})])],
+        [claim(wants(count=2, derivedAttributes=[{"name": "a", "expression": "'same'"}]), constraints=MATCH)],
+        ["r=p1/a", "r=p1/b"],
+    ),
+    "a derived attribute that fails refuses the node": (
+        [piece([device("a")])],
+        [
+            claim(
+                wants(derivedAttributes=[{"name": "x", "expression": f"device.attributes['{DRIVER}'].nope"}]),
+                constraints=[{"matchAttribute": f"{DRIVER}/x"}],
+            )
+        ],
+        ["!SelectorError"],
+    ),
+    "a device on which the selector fails is not reached if it is held": (
+        [piece([device("a"), device("b", attrs={"a": 1})]), held("a")],
+        [claim(wants(select=f"device.attributes['{DRIVER}'].a == 1"))],
+        ["r=p1/b"],
+    ),
+    "a device on which the selector fails is not reached if it comes later": (
+        [piece([device("a", attrs={"a": 1}), device("b")])],
+        [claim(wants(select=f"device.attributes['{DRIVER}'].a == 1"))],
+        ["r=p1/a"],
+    ),
+    "a device on which the selector fails refuses the node if it comes first": (
+        [piece([device("a"), device("b", attrs={"a": 1})])],
+        [claim(wants(select=f"device.attributes['{DRIVER}'].a == 1"))],
+        ["!SelectorError"],
+    ),
+    "more than 32 devices of a node for a request for all": (
+        [piece([device(f"d{i:02}") for i in range(33)])],
+        [claim(wants(every=True))],
+        ["!TooManyDevices"],
+    ),
+    "a missing class in the last alternative is an error": (
+        [piece([device("a")])],
+        [claim(first_of("r", asked(), {**asked(), "deviceClassName": "gpuu"}))],
+        ["!MissingClass"],
+    ),
+    "a request of neither kind": ([piece([device("a")])], [claim({"name": "r"})], ["!UnsupportedRequest"]),
+    "per-device selection leaves out devices of other nodes": (
+        [
+            piece(
+                [device("a", nodeName="n2"), device("b", nodeName="n1"), device("c", allNodes=True)],
+                perDeviceNodeSelection=True,
+            )
+        ],
+        [claim(wants(count=2))],
+        ["r=p1/b", "r=p1/c"],
+    ),
+    "a device selector of two terms cannot be expressed": (
+        [
+            piece(
+                [
+                    device(
+                        "a",
+                        nodeSelector={
+                            "nodeSelectorTerms": [
+                                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [n]}]}
+                                for n in ("n1", "n2")
+                            ]
+                        },
+                    )
+                ],
+                perDeviceNodeSelection=True,
+            )
+        ],
+        [claim(wants())],
+        ["!SelectorTerms"],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_what_is_given(sentence: str) -> None:
+    objects, claims, expected = CASES[sentence]
+    answer = run([*objects, device_class("any", "true")] if not _has_any(objects) else objects, *claims)
+    assert given(answer) == expected
+
+
+def _has_any(objects: list[tuple[str, Any]]) -> bool:
+    return any(kind == "DeviceClass" and value.metadata.name == "any" for kind, value in objects)
+
+
+GATES_OFF: dict[str, tuple[str, list[tuple[str, Any]], ResourceClaim, list[str]]] = {
+    "compatibility groups off: a device that declares some is not used": (
+        "DRADeviceCompatibilityGroups",
+        counted(device("a", consumesCounters=[draws(mem=1, compatibility=["g"])]), device("b"), mem=8),
+        claim(wants()),
+        ["r=p1/b"],
+    ),
+    "compatibility groups off: nor one next to recorded groups": (
+        "DRADeviceCompatibilityGroups",
+        [
+            *counted(device("a", consumesCounters=[draws(mem=1)]), device("b", consumesCounters=[draws(mem=1)]), mem=8),
+            held("a", compatibilityGroups={"set": ["g"]}),
+        ],
+        claim(wants()),
+        ["!TooFew"],
+    ),
+    "shares off: a shared holder blocks like an exclusive one": (
+        "DRAConsumableCapacity",
+        [piece([device("a", **mem(2))]), held("a", shareID="s", consumedCapacity={"mem": "1"})],
+        claim(wants()),
+        ["!TooFew"],
+    ),
+    "shares off: distinctAttribute is refused": (
+        "DRAConsumableCapacity",
+        [piece([device("a")])],
+        claim(wants(), constraints=DISTINCT),
+        ["!FeatureOff"],
+    ),
+    "taint rules off: published taints still hold": (
+        "DRADeviceTaintRules",
+        [piece([device("a", taints=TAINT), device("b")]), rule("t", {"device": "b"})],
+        claim(wants()),
+        ["r=p1/b"],
+    ),
+    "derived attributes off": (
+        "DRADerivedAttributes",
+        [piece([device("a")])],
+        claim(wants(derivedAttributes=[{"name": "x", "expression": "1"}])),
+        ["!FeatureOff"],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", GATES_OFF)
+def test_a_gate_that_is_off(sentence: str) -> None:
+    gate, objects, wanted, expected = GATES_OFF[sentence]
+    assert given(run(objects, wanted, **{gate: False})) == expected
+
+
+def results_of(answer: object) -> Any:
+    assert isinstance(answer, Allocation)
+    return answer.results[0][0]
+
+
+def test_a_result_says_what_was_given() -> None:
+    devices = [device("a", bindingConditions=["x"], bindingFailureConditions=["y"], **mem(4))]
+    objects = [piece(devices, skipNodeOperations=["*"])]
+    result = results_of(run(objects, claim(wants(tolerations=TOLERATE, **q(3))))).devices.results[0]
+    assert (result.request, result.driver, result.pool, result.device) == ("r", DRIVER, "p1", "a")
+    assert result.share_id == "00000000-0000-4000-8000-000000000001"
+    assert {name: str(amount) for name, amount in result.consumed_capacity.items()} == {"mem": "3"}
+    assert (result.binding_conditions, result.binding_failure_conditions) == (("x",), ("y",))
+    assert [t.key for t in result.tolerations] == ["k"]
+    assert result.skip_node_operations == ("*",)
+    assert result.admin_access is None
+
+
+def test_groups_are_recorded_with_the_result() -> None:
+    objects = counted(device("a", consumesCounters=[draws(mem=1, compatibility=["g"])]), mem=8)
+    assert results_of(run(objects, claim(wants()))).devices.results[0].compatibility_groups == {"set": ("g",)}
+
+
+def test_a_device_for_all_nodes_leaves_no_node_selector() -> None:
+    assert results_of(run([piece([device("a")], allNodes=True)], claim(wants()))).node_selector is None
+
+
+def test_selectors_of_several_devices_become_one_term() -> None:
+    def on(name: str, **labels: str) -> tuple[str, Any]:
+        expressions = [{"key": k, "operator": "In", "values": [v]} for k, v in labels.items()]
+        return piece(
+            [device(name)],
+            name=name,
+            pool=name,
+            nodeSelector={"nodeSelectorTerms": [{"matchExpressions": expressions}]},
+        )
+
+    objects = [node("n1", zone="a", rack="b"), on("x", zone="a"), on("y", rack="b", zone="a")]
+    selector = results_of(run(objects, claim(wants(count=2)))).node_selector
+    (term,) = selector.node_selector_terms
+    assert [(r.key, r.values) for r in term.match_expressions] == [("zone", ("a",)), ("rack", ("b",))]
+
+
+def test_class_configuration_comes_first_and_covers_what_used_it() -> None:
+    opaque = {"opaque": {"driver": DRIVER, "parameters": {"mode": "c"}}}
+    own = {"requests": ["q"], "opaque": {"driver": DRIVER, "parameters": {"mode": "u"}}}
+    objects = [piece([device("a"), device("b")]), device_class(config=[opaque]), device_class("any", "true")]
+    plain = {"name": "q", "exactly": {"deviceClassName": "any"}}
+    config = results_of(run(objects, claim(wants(), plain, config=[own]))).devices.config
+    assert [(c.source, c.requests, c.opaque.parameters) for c in config] == [
+        ("FromClass", ("r",), {"mode": "c"}),
+        ("FromClaim", ("q",), {"mode": "u"}),
+    ]

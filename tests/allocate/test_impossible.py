@@ -1,0 +1,26 @@
+"""Claims made to be hard and impossible are refused for certain, within few steps, with a reason that counts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.allocate.allocator import Ask, allocate
+from dragoman.allocate.refusal import Refusals
+from dragoman.snapshot.change import Snapshot
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+from impossible import SHAPES, objects_of
+
+STEPS_MAX = 2_000
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_certain_no(name: str) -> None:
+    objects, claims = objects_of(SHAPES[name])
+    answer = allocate(Snapshot.from_objects(objects), [Ask(claims, "node-0000")], share_id=lambda: "")
+    assert isinstance(answer, Refusals)
+    assert answer.steps < STEPS_MAX
+    assert answer.reasons[0].code in ("Contended", "ConstraintUnmet")

@@ -1,0 +1,170 @@
+"""A refusal carries the facts: who, what, how many. The decisive reason first, the whole story when asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shortforms import DRIVER, asked, claim, device, draws, first_of, held, node, options, piece, rule, run, wants
+from shortforms import counter_set as counters
+from shortforms import device_class as a_class
+
+from dragoman.allocate import refusal
+from dragoman.allocate.allocator import Ask, Limits, Options, story
+from dragoman.allocate.refusal import Dropped, Refusals
+from dragoman.api.resource import ResourceClaim
+from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.usage import DeviceId, Holder
+
+
+def reasons(objects: list[tuple[str, Any]], *claims: ResourceClaim, **gates: bool) -> tuple[refusal.Refusal, ...]:
+    answer = run(objects, *claims, **gates)
+    assert isinstance(answer, Refusals)
+    return answer.reasons
+
+
+def told(objects: list[tuple[str, Any]], wanted: ResourceClaim) -> tuple[refusal.Refusal, ...]:
+    snapshot = Snapshot.from_objects([node(), a_class(), *objects])
+    return story(snapshot, Ask((wanted,), "n1"), options()).reasons
+
+
+def test_too_few_counts_each_step() -> None:
+    devices = [
+        device("other", attrs={"a": 2}),
+        device("held", attrs={"a": 1}),
+        device("tainted", attrs={"a": 1}, taints=[{"key": "k", "effect": "NoSchedule"}]),
+        device("free", attrs={"a": 1}),
+    ]
+    (fact,) = reasons(
+        [piece(devices), held("held")], claim(wants(count=2, select=f"device.attributes['{DRIVER}'].a == 1"))
+    )
+    assert fact == refusal.TooFew(
+        claim="default/c",
+        request="r",
+        class_name="gpu",
+        wanted=2,
+        dropped=Dropped(seen=4, selector=1, held=1, taint=1, usable=1),
+        node="n1",
+    )
+    assert isinstance(fact, refusal.TooFew)
+    assert fact.dropped.matched == 3
+
+
+def test_a_failing_selector_names_the_attribute_and_how_many_lack_it() -> None:
+    objects = [piece([device("a"), device("b"), device("c", attrs={"type": "gpu"})])]
+    gpu = a_class(text=f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'")
+    fact, *_ = reasons([*objects, gpu], claim(wants(count=2)))
+    assert isinstance(fact, refusal.SelectorError)
+    assert (fact.class_name, fact.index, fact.attribute) == ("gpu", 0, f"{DRIVER}/type")
+    assert (fact.lacking, fact.seen, fact.device) == (2, 3, DeviceId(DRIVER, "p1", "a"))
+
+
+def test_a_constraint_that_cannot_be_met_lists_the_values() -> None:
+    devices = [device(name, attrs={"numa": numa}) for name, numa in (("a", 0), ("b", 0), ("c", 1))] + [device("d")]
+    wanted = claim(wants(count=3), constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
+    assert reasons([piece(devices)], wanted) == (
+        refusal.ConstraintUnmet(
+            claim="default/c",
+            index=0,
+            kind="match",
+            attribute=f"{DRIVER}/numa",
+            requests=("r",),
+            wanted=3,
+            values=(("0", 2), ("1", 1)),
+            missing=1,
+            node="n1",
+        ),
+    )
+
+
+def test_requests_that_fit_alone_are_told_together() -> None:
+    wanted = [claim(wants(count=2)), claim(wants("q", count=2), name="d")]
+    (fact,) = reasons([piece([device(n) for n in "abc"])], *wanted)
+    assert fact == refusal.Contended(requests=(("default/c", "r"), ("default/d", "q")), wanted=4, have=3, node="n1")
+
+
+def test_a_missing_class_names_one_that_is_near() -> None:
+    (fact,) = reasons(
+        [a_class("gpu.example.com")], claim({"name": "r", "exactly": {"deviceClassName": "gpu.example.con"}})
+    )
+    assert isinstance(fact, refusal.MissingClass)
+    assert fact.near == ("gpu.example.com",)
+
+
+def test_a_selector_that_does_not_compile_is_the_pods_fault() -> None:
+    answer = run([piece([device("a")])], claim(first_of("r", asked(), asked(select="noSuchVar"))))
+    assert isinstance(answer, Refusals)
+    assert answer.pod_wide
+    (fact,) = answer.reasons
+    assert isinstance(fact, refusal.SelectorInvalid)
+    assert (fact.request, fact.index, fact.text) == ("r/s1", 0, "noSuchVar")
+    assert "undeclared reference to 'noSuchVar'" in fact.error
+
+
+def test_the_story_tells_why_each_device_is_not_given() -> None:
+    devices = [
+        device("wrong", attrs={"model": "x"}),
+        device("taken", attrs={"model": "y"}),
+        device("bad", attrs={"model": "y"}),
+        device("small", attrs={"model": "y"}, allowMultipleAllocations=True, capacity={"mem": {"value": "2Gi"}}),
+        device("short", attrs={"model": "y"}, consumesCounters=[draws(mem=5)]),
+        device("user", attrs={"model": "y"}, consumesCounters=[draws(mem=4)]),
+    ]
+    objects = [
+        piece(devices, count=2),
+        piece(name="s2", count=2, devices=None, sharedCounters=[counters(mem=8)]),
+        held("taken", claim_name="theirs"),
+        held("user"),
+        held("small", shareID="one", consumedCapacity={"mem": "1536Mi"}),
+        rule("drain", {"device": "bad"}, key="drain", effect="NoExecute"),
+    ]
+    wanted = claim(wants(select=f"device.attributes['{DRIVER}'].model == 'y'"))
+    facts = {type(fact).__name__: fact for fact in told(objects, wanted)}
+    assert set(facts) == {"TooFew", "SelectorFalse", "Held", "Tainted", "CapacityShort", "CounterShort"}
+    unmatched, taint = facts["SelectorFalse"], facts["Tainted"]
+    assert isinstance(unmatched, refusal.SelectorFalse)
+    assert unmatched.attributes == ((f"{DRIVER}/model", "x"),)
+    assert isinstance(taint, refusal.Tainted)
+    assert (taint.key, taint.effect, taint.rule) == ("drain", "NoExecute", "drain")
+    capacity, counter = facts["CapacityShort"], facts["CounterShort"]
+    assert isinstance(capacity, refusal.CapacityShort)
+    assert (str(capacity.have), str(capacity.want), str(capacity.total)) == ("512Mi", "2Gi", "2Gi")
+    assert isinstance(counter, refusal.CounterShort)
+    assert (counter.counter_set, counter.counter, str(counter.have), str(counter.want)) == ("set", "mem", "4", "5")
+    holders = [fact.holders for fact in told(objects, wanted) if isinstance(fact, refusal.Held)]
+    assert (Holder("others", "theirs", "", "r"),) in holders
+
+
+def test_the_story_of_what_is_not_refused_is_empty() -> None:
+    assert told([piece([device("a")])], claim(wants())) == ()
+
+
+def test_bad_pools_are_told_beside_the_reason() -> None:
+    objects = [piece([device("a")], count=2), piece([device("b"), device("b")], pool="p2", name="s2")]
+    few, incomplete, invalid = reasons(objects, claim(wants()))
+    assert isinstance(few, refusal.TooFew)
+    assert few.dropped.bad_pool == 3
+    assert isinstance(incomplete, refusal.PoolIncomplete)
+    assert (incomplete.have, incomplete.want) == (1, 2)
+    assert isinstance(invalid, refusal.PoolInvalid)
+    assert (invalid.what, invalid.names) == ("duplicate device", ("b",))
+
+
+def test_running_out_of_steps_is_not_a_no() -> None:
+    from dragoman.allocate.allocator import allocate
+
+    devices = [device(f"d{i}", attrs={"a": i % 3, "b": i % 5}) for i in range(20)]
+    constraints = [{"distinctAttribute": f"{DRIVER}/b", "requests": ["x"]}, {"matchAttribute": f"{DRIVER}/a"}]
+    snapshot = Snapshot.from_objects([node(), a_class(), piece(devices)])
+    wanted = claim(wants("x", 2), wants("y", 5), constraints=constraints)
+    few = Options(limits=Limits(search_steps=3))
+    answer = allocate(snapshot, [Ask((wanted,), "n1")], few, share_id=lambda: "")
+    assert isinstance(answer, Refusals)
+    assert answer.gave_up
+    full = allocate(snapshot, [Ask((wanted,), "n1")], Options(), share_id=lambda: "")
+    assert not isinstance(full, Refusals)
+
+
+def test_every_refusal_has_a_code_of_its_own() -> None:
+    codes = [kind.code for kind in refusal._Fact.__subclasses__()]
+    assert len(set(codes)) == len(codes)
+    assert all(kind.code == kind.__name__ for kind in refusal._Fact.__subclasses__())

@@ -1,0 +1,92 @@
+"""The checker finds what is wrong with an allocation that was tampered with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from shortforms import DRIVER, claim, counter_set, device, device_class, draws, held, ids, node, options, piece, wants
+
+from dragoman.allocate.allocator import Allocation, Ask, allocate
+from dragoman.allocate.verify import verify
+from dragoman.api.resource import DeviceRequestAllocationResult
+from dragoman.snapshot.change import Snapshot
+from dragoman.values.quantity import Quantity
+
+Result = DeviceRequestAllocationResult
+OBJECTS = [
+    node(),
+    node("n2"),
+    device_class(),
+    piece(
+        [
+            device("a", attrs={"x": 1}),
+            device("b", attrs={"x": 1}),
+            device("other", attrs={"x": 2}),
+            device("held", attrs={"x": 1}),
+            device("tainted", attrs={"x": 1}, taints=[{"key": "k", "effect": "NoSchedule"}]),
+            device("drain", attrs={"x": 1}, consumesCounters=[draws(mem=9)]),
+            device("shared", attrs={"x": 1}, allowMultipleAllocations=True, capacity={"mem": {"value": "4"}}),
+        ],
+        count=2,
+    ),
+    piece(name="s2", count=2, devices=None, sharedCounters=[counter_set(mem=8)]),
+    piece([device("far")], pool="p2", name="s3", nodeName="n2"),
+    held("held"),
+]
+WANTED = claim(
+    wants("r", 2, select=f"device.attributes['{DRIVER}'].x == 1"),
+    constraints=[{"matchAttribute": f"{DRIVER}/x"}],
+)
+
+
+def change(index: int, **fields: Any) -> Callable[[list[Result]], list[Result]]:
+    def tampered(results: list[Result]) -> list[Result]:
+        return [msgspec.structs.replace(r, **fields) if i == index else r for i, r in enumerate(results)]
+
+    return tampered
+
+
+TAMPERED: dict[str, tuple[Callable[[list[Result]], list[Result]], str]] = {
+    "one device too few": (lambda results: results[:1], "count"),
+    "one device twice": (lambda results: [results[0], results[0]], "twice"),
+    "a device that does not exist": (change(1, device="none"), "device"),
+    "a device of another node": (change(1, pool="p2", device="far"), "device"),
+    "a device that does not match": (change(1, device="other"), "selector"),
+    "a device that breaks the constraint": (change(1, device="other"), "constraint"),
+    "a held device": (change(1, device="held"), "held"),
+    "a tainted device": (change(1, device="tainted"), "taint"),
+    "too much of a counter": (change(1, device="drain"), "counter"),
+    "a shared device without a share": (change(1, device="shared"), "share"),
+    "too much of a capacity": (
+        change(1, device="shared", share_id="s", consumed_capacity={"mem": Quantity.parse("5")}),
+        "capacity",
+    ),
+    "admin access that nobody asked for": (change(0, admin_access=True), "admin"),
+    "a request that does not exist": (change(0, request="q"), "request"),
+}
+
+
+@pytest.mark.parametrize("sentence", TAMPERED)
+def test_tampering_is_found(sentence: str) -> None:
+    tamper, rule = TAMPERED[sentence]
+    snapshot = Snapshot.from_objects(OBJECTS)
+    asks = [Ask((WANTED,), "n1")]
+    answer = allocate(snapshot, asks, options(), share_id=ids())
+    assert isinstance(answer, Allocation)
+    assert verify(snapshot, asks, answer, options().gates) == ()
+    right = answer.results[0][0]
+    devices = msgspec.structs.replace(right.devices, results=tuple(tamper(list(right.devices.results))))
+    wrong = Allocation(((msgspec.structs.replace(right, devices=devices),),))
+    assert rule in {found.rule for found in verify(snapshot, asks, wrong, options().gates)}
+
+
+def test_a_local_device_must_bind_the_claim_to_its_node() -> None:
+    snapshot = Snapshot.from_objects(OBJECTS)
+    asks = [Ask((WANTED,), "n1")]
+    answer = allocate(snapshot, asks, options(), share_id=ids())
+    assert isinstance(answer, Allocation)
+    anywhere = Allocation(((msgspec.structs.replace(answer.results[0][0], node_selector=None),),))
+    assert {found.rule for found in verify(snapshot, asks, anywhere, options().gates)} == {"node"}

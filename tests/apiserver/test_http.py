@@ -490,3 +490,13 @@ def test_what_breaks_inside_is_a_500_status_and_a_log_line(
 def test_head_has_no_body(api: Api) -> None:
     answer = api("HEAD", MAPS)
     assert (answer.status, answer.body) == (200, b"")
+
+
+def test_metrics_need_a_token_and_count(api: Api) -> None:
+    api("GET", MAPS)
+    api("GET", f"{MAPS}/nothing")
+    text = api("GET", "/metrics").body.decode()
+    assert 'dragoman_apiserver_requests_total{code="200",method="GET"} 1.0' in text
+    assert 'dragoman_apiserver_requests_total{code="404",method="GET"} 1.0' in text
+    assert 'dragoman_apiserver_objects{resource="namespaces"} 4.0' in text
+    assert f"dragoman_apiserver_version {float(api.registry.store.version)}" in text

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from dragoman.apiserver import subresources
+from dragoman.apiserver.gauges import REQUESTS, StoreGauges
 from dragoman.apiserver.handlers import Handlers
 from dragoman.apiserver.http import Reply, Request, Stream, parse
 from dragoman.apiserver.negotiate import form_of, to_yaml
@@ -23,6 +24,7 @@ from dragoman.apiserver.request import ADMIN, User
 from dragoman.apiserver.status import Refused
 from dragoman.errors import DragomanError, NotFound, Retry
 from dragoman.runtime import log
+from dragoman.runtime.metrics import CONTENT_TYPE, Metrics
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -35,11 +37,16 @@ _log = log.get("apiserver")
 class App:
     """The ASGI application over a registry."""
 
-    def __init__(self, registry: Registry, token: str, *, minor: int = 37) -> None:
+    def __init__(self, registry: Registry, token: str, *, minor: int = 37, metrics: Metrics | None = None) -> None:
         self.registry = registry
         self.token = token
         self.ready = True
         self.handlers = Handlers(registry, minor=minor, whose=self.whose)
+        self.metrics = metrics or Metrics()
+        self._requests = self.metrics.counter(
+            REQUESTS, "Requests answered, watches when they begin.", ("method", "code")
+        )
+        self.metrics.collector(StoreGauges(self))
 
     def whose(self, token: str) -> User | None:
         """The user of a bearer token."""
@@ -65,6 +72,7 @@ class App:
             _log.error("request broke", exc=error, method=request.method, path=request.path)
             text = f"Internal error occurred: {type(error).__name__}: this is a bug, see the server's log"
             reply = _refusal(request, Refused(500, "InternalError", text))
+        self._requests.labels(request.method, reply.status).inc()
         if isinstance(reply, Stream):
             await _stream(request, reply, receive, send)
         else:
@@ -80,6 +88,8 @@ class App:
         request.user = _impersonated(request, user)
         if request.method not in ("GET", "HEAD"):
             request.body = await _body(receive)
+        if request.path == "/metrics" and request.method == "GET":
+            return Reply(200, self.metrics.text(), CONTENT_TYPE.encode())
         reply = self.handlers.respond(request)
         journal = self.registry.store.journal
         if journal is not None and request.method not in ("GET", "HEAD"):

@@ -79,6 +79,7 @@ class Stream(msgspec.Struct):
     content_type: bytes = b"application/json"
     headers: Headers = []
     may_fail: bool = False
+    status: int = 200
 
 
 def json_reply(obj: Object, status: int = 200, headers: Headers | None = None) -> Reply:

@@ -28,6 +28,7 @@ from dragoman.errors import Denied
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
+from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import LOOP_BACKOFF, supervised
 
 KEEP_ALIVE_S = 120
@@ -60,10 +61,12 @@ class Server(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def serving(config: ServerConfig, clock: Clock, entropy: Entropy) -> AsyncIterator[Server]:
+async def serving(
+    config: ServerConfig, clock: Clock, entropy: Entropy, metrics: Metrics | None = None
+) -> AsyncIterator[Server]:
     """An API server while the body runs. Raises Denied (port or folder in use), Invalid (damaged folder).
 
-    The kubeconfig, if wanted, is written once requests are answered.
+    The kubeconfig, if wanted, is written once requests are answered. metrics: what /metrics shows, with a token.
     """
     with ExitStack() as stack:
         if config.data is not None:
@@ -78,7 +81,7 @@ async def serving(config: ServerConfig, clock: Clock, entropy: Entropy) -> Async
             file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
             certificate = (file, key)
         registry.bootstrap()
-        app = App(registry, token, minor=config.minor)
+        app = App(registry, token, minor=config.minor, metrics=metrics)
         sock = _listen(config, folder)
         host = f"[{config.host}]" if ":" in config.host else config.host
         url = f"{'https' if config.tls else 'http'}://{host}:{sock.getsockname()[1]}"
@@ -191,6 +194,7 @@ async def on_socket(app: App, sock: socket.socket, certificate: tuple[Path, Path
             log_level="error",  # it warns of every upgrade that we answer with a Status
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=2,
             **_tls(certificate),

@@ -103,7 +103,7 @@ class Cluster:
         # Millions of long-lived objects: the collector's default thresholds would walk them again and again.
         gc.set_threshold(100_000, 50, 1000)
         config = ServerConfig(port=settings.port, data=settings.data, minor=settings.minor)
-        self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy))
+        self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
         client = InProcessClient(self._server.registry)
         await self._create_classes(client)

@@ -121,7 +121,7 @@ def test_a_device_shared_by_many_says_so() -> None:
 
 def test_a_missing_attribute_is_named_with_its_place_and_what_looks_alike() -> None:
     found = failed("device.driver == 'gpu.example.com' &&\n device.attributes['gpu.example.com'].modell == 'x'")
-    assert found.message == "no such key: modell"
+    assert found.message == "no such key: modell (did you mean model?)"
     assert found.attribute == "gpu.example.com/modell"
     assert found.near == "gpu.example.com/model"
     assert (found.line, found.column) == (2, 38)

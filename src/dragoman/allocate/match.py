@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dragoman.allocate.constraint import ValueSet
+from dragoman.api import selectors
 from dragoman.api.resource import Device
 from dragoman.api.selectors import (
     STORED,
@@ -21,7 +22,7 @@ from dragoman.api.selectors import (
 )
 from dragoman.api.selectors import Selector as Compiled
 from dragoman.cel.expression import Expression, compile_expression
-from dragoman.cel.faults import EvalError, NoSuchKey, Refused
+from dragoman.cel.faults import EvalError, NoSuchKey
 from dragoman.snapshot.pools import SeenDevice
 from dragoman.values.semver import Semver
 
@@ -52,11 +53,9 @@ def compile_text(text: str) -> Compiled | str:
 
 
 def compile_derived(text: str) -> Expression | str:
-    """A derived attribute's expression, or why it does not compile."""
-    try:
-        return compile_expression(text, environment(STORED))
-    except Refused as refused:
-        return f"compilation failed: {refused}"
+    """A derived attribute's expression, or why it does not compile or has no type that an attribute can have."""
+    judged = selectors.compile_derived(text)
+    return judged.message if isinstance(judged, SelectorInvalid) else compile_expression(text, environment(STORED))
 
 
 class Matcher:
@@ -65,10 +64,10 @@ class Matcher:
     def __init__(self) -> None:
         self._views: dict[int, tuple[Device, DeviceView]] = {}
 
-    def passes(self, selectors: tuple[Selector, ...], seen: SeenDevice) -> Verdict:
+    def passes(self, asked: tuple[Selector, ...], seen: SeenDevice) -> Verdict:
         """True, or the first selector that is false, or how the first one fails."""
         view = self._view(seen)
-        for selector in selectors:
+        for selector in asked:
             found = selector.compiled.match(view)
             if found is True:
                 continue

@@ -360,9 +360,10 @@ class Selector:
         path = self._places.get(error.offset, ())
         name = f"{path[1]}/{path[2]}" if len(path) == 3 else error.key
         near = _near(error.key, error.known)
+        message = f"{error.message} (did you mean {near}?)" if near else error.message
         if near and len(path) == 3:
             near = f"{path[1]}/{near}"
-        return SelectorFailed(self.expression, error.message, line, column, attribute=name, near=near)
+        return SelectorFailed(self.expression, message, line, column, attribute=name, near=near)
 
 
 def _metered(compiled: Expression, within: Environment) -> Callable[[DeviceView], Value]:

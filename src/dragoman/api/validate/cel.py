@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.api.selectors import EXPRESSION_MAX, STORED, Mode, SelectorInvalid, compile_selector
+from dragoman.api.selectors import EXPRESSION_MAX, STORED, Mode, SelectorInvalid, compile_derived, compile_selector
 from dragoman.api.validate.field import Errors, Path
 
 
 def check_expression(text: Any, path: Path, *, stored: bool, gates: frozenset[str], derived: bool = False) -> Errors:
     """Required; a stored expression may use everything the server knows, a new one what `gates` allow.
 
-    A derived attribute (KEP-6080) may have any type, a selector is bool or unknown.
+    A derived attribute (KEP-6080) is a scalar, a list of scalars or unknown, a selector bool or unknown.
     """
     if not text:
         return [path.required()]
@@ -19,8 +19,8 @@ def check_expression(text: Any, path: Path, *, stored: bool, gates: frozenset[st
     if len(expression.encode()) > EXPRESSION_MAX:
         return [path.too_long(EXPRESSION_MAX)]
     mode = STORED if stored else _mode(gates)
-    found = compile_selector(expression, mode)
-    if not isinstance(found, SelectorInvalid) or (derived and found.kind == "result"):
+    found = compile_derived(expression, mode) if derived else compile_selector(expression, mode)
+    if not isinstance(found, SelectorInvalid):
         return []
     if found.kind == "cost":
         return [path.forbidden("too complex, exceeds cost limit")]

@@ -13,7 +13,7 @@ from dragoman.api.gates import Gates
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object, Refused, forbidden, not_found
-from dragoman.apiserver.store import Record, Selection
+from dragoman.apiserver.store import Record
 from dragoman.apiserver.strategies.base import Cause, dig
 
 if TYPE_CHECKING:
@@ -175,11 +175,3 @@ def deleted(registry: Registry, kind: Kind, record: Record) -> None:
     """What follows at once from a deletion."""
     if kind.kind == "Pod":
         registry.logs.forget(record.uid)
-
-
-def is_empty(registry: Registry, namespace: str) -> bool:
-    """Whether a namespace holds nothing any more."""
-    selection = Selection(namespace)
-    return not any(
-        next(iter(shelf.select(selection)), None) for shelf in registry.store.shelves() if shelf.kind.namespaced
-    )

@@ -15,7 +15,6 @@ from dragoman.api.kinds import KINDS, Kind
 from dragoman.apiserver.reviews import REVIEWS
 from dragoman.apiserver.status import Object
 
-VERSION = {"major": "1", "minor": "37"}
 EVENTS_GROUP = "events.k8s.io"
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 # subresource -> (group, version, kind of the body; empty: the parent's own, verbs)

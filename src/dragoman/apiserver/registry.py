@@ -399,11 +399,3 @@ def event_time(event: Object) -> float | None:
         return parse_time(text).timestamp() if text else None
     except ValueError:
         return None
-
-
-def kind_of(obj: Object) -> Kind:
-    """The Kind of a whole object. Raises 404 for one that is not served."""
-    kind = BY_NAME.get(str(obj.get("kind", "")))
-    if kind is None:
-        raise Refused(404, "NotFound", f"the server does not serve the kind {obj.get('kind')!r}")
-    return kind

@@ -28,7 +28,6 @@ class Strategy:
     returns_deleted = False
     has_status = True
     status_changes_metadata = False
-    immutable_spec = False
 
     def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
         """Set what the server sets; returns warnings. Status is already gone."""
@@ -56,10 +55,6 @@ class Strategy:
     def is_finalized(self, obj: Object) -> bool:
         """Whether nothing outside metadata.finalizers holds back the removal."""
         return True
-
-
-class Plain(Strategy):
-    """A kind without status or with nothing special."""
 
 
 def dig(obj: Any, *path: str) -> Any:

@@ -20,9 +20,7 @@ def world(seed: int, *, nodes: int = 1) -> tuple[list[tuple[str, Any]], list[Res
     features = {
         name for name in ("lists", "counters", "shares", "taints", "binding", "admin", "all") if draw.random() < 0.35
     }
-    objects: list[tuple[str, Any]] = [
-        ("Node", decode(Node, {"metadata": {"name": f"node-{i}"}})) for i in range(nodes)
-    ]
+    objects: list[tuple[str, Any]] = [("Node", decode(Node, {"metadata": {"name": f"node-{i}"}})) for i in range(nodes)]
     for name, text in (("any", "true"), ("a", "device.driver == 'a.example'"), ("b", "device.driver == 'b.example'")):
         objects.append(
             (

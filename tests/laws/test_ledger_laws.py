@@ -1,0 +1,86 @@
+"""A failed search leaves the ledger as found; what a search takes and what is left of counters add up."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import snapshot_of, world
+
+from dragoman.allocate.ledger import Ledger
+from dragoman.allocate.match import Matcher
+from dragoman.allocate.offers import offers_of
+from dragoman.allocate.rank import FIRST_FIT, Demand
+from dragoman.allocate.search import Found, Request, Search
+from dragoman.allocate.slots import ClaimPlan, plan_claim, rules_of
+from dragoman.allocate.wants import Judge
+from dragoman.api.gates import gates_with
+from dragoman.snapshot.pools import pools_for
+
+RULES = rules_of(gates_with({"DRAListTypeAttributes": True})[0])
+BOOKS = ("taken", "used", "left", "present", "states")
+
+
+def searched(seed: int) -> tuple[Ledger, dict[str, object], object]:
+    objects, claims = world(seed)
+    snapshot = snapshot_of(objects)
+    pools = pools_for(snapshot, snapshot.nodes["node-0"])
+    offers = offers_of(pools, snapshot.holders, RULES)
+    judge = Judge(RULES, Matcher(), FIRST_FIT, Demand())
+    requests = []
+    for number, claim in enumerate(claims):
+        plan = plan_claim(claim, snapshot, RULES)
+        assert isinstance(plan, ClaimPlan)
+        requests += [Request(0, number, [judge.view(plan, w, offers) for w in wants]) for wants in plan.requests]
+    ledger = Ledger(lists=True)
+    before = {book: copy.copy(getattr(ledger, book)) for book in BOOKS}
+    return ledger, before, Search(requests, ledger, steps_max=20_000).run()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**40))
+def test_a_failed_search_leaves_no_trace(seed: int) -> None:
+    ledger, before, outcome = searched(seed)
+    if not isinstance(outcome, Found):
+        assert {book: getattr(ledger, book) for book in BOOKS} == before
+        assert ledger.trail == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**40))
+def test_counters_and_capacities_conserve(seed: int) -> None:
+    ledger, _, outcome = searched(seed)
+    if not isinstance(outcome, Found):
+        return
+    drawn: Counter[object] = Counter()
+    charged = set()
+    used: dict[object, list[int]] = {}
+    for pick in outcome.picks:
+        offer = pick.candidate.offer
+        if pick.view.want.admin:
+            continue
+        if offer.multi:
+            sums = used.setdefault(offer.id, [0] * len(offer.left))
+            for i, amount in enumerate(pick.candidate.amounts):
+                sums[i] += amount
+        if offer.id in charged or (offer.multi and offer.shares):
+            continue
+        charged.add(offer.id)
+        for use in offer.uses:
+            for counter, amount in use.amounts:
+                drawn[use.key, counter] += amount
+    offers = {pick.candidate.offer.id: pick.candidate.offer for pick in outcome.picks}
+    for offer in offers.values():
+        for use in offer.uses:
+            for counter, _ in use.amounts:
+                assert offer.book is not None
+                key = (use.key, counter)
+                assert (
+                    ledger.counter_left(offer, use.key, counter) == offer.book.left[key] - drawn[key] >= 0
+                    or not drawn[key]
+                )
+    assert {device: list(total) for device, (_, total) in ledger.used.items()} == used
+    for device, total in used.items():
+        assert all(a <= b for a, b in zip(total, offers[device].left.values(), strict=True))  # type: ignore[index]

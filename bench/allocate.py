@@ -3,7 +3,8 @@
     python bench/allocate.py [--quick]
 
 alike: one-device claims on nodes with 8 alike devices, first decision and the hundredth of its kind (each decision
-is committed to the snapshot). Impossible claims: a certain no on one node. Nothing is asserted here.
+is committed to the snapshot). free sets: the same where nodes have different devices held. impossible: a certain no,
+on one node and on 500 alike ones.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import gc
 import itertools
 import json
 import platform
+import random
 import time
 from typing import Any
 
 import msgspec
-from fleet import alike, claim
+from fleet import alike, claim, holding
+from impossible import SHAPES, objects_of
 
 from dragoman import __version__
 from dragoman.allocate.allocator import OPTIONS, Memory, Survey, survey
@@ -66,6 +69,38 @@ def fill(nodes: int, decisions: int) -> None:
     )
 
 
+def refuse(nodes: int) -> None:
+    """A certain no for claims made to be hard, on one node and on many alike ones."""
+    for name, shape in SHAPES.items():
+        objects, claims = objects_of(shape, nodes)
+        snapshot = Snapshot.from_objects(objects)
+        start = time.perf_counter()
+        found = survey(snapshot, claims, OPTIONS)
+        seconds = time.perf_counter() - start
+        assert isinstance(found, Survey)
+        (refused,) = found.classes
+        assert refused.refusals is not None
+        codes = [reason.code for reason in refused.refusals.reasons]
+        report(
+            "impossible", shape=name, nodes=nodes, ms=round(seconds * 1e3, 1), steps=refused.refusals.steps, codes=codes
+        )
+
+
+def different(nodes: int, decisions: int) -> None:
+    """Nodes with different devices held."""
+    draw = random.Random(1)
+    objects = alike(nodes)
+    for n in range(nodes):
+        objects += [("ResourceClaim", holding(f"node-{n:05d}", d)) for d in range(8) if draw.random() < 0.4]
+    snapshot = Snapshot.from_objects(objects)
+    memory = Memory()
+    took = []
+    for n in range(decisions):
+        snapshot, seconds = decide(snapshot, claim(f"claim-{n}"), memory)
+        took.append(seconds)
+    report("free sets", nodes=nodes, first_ms=round(took[0] * 1e3, 3), hundredth_ms=round(took[99] * 1e3, 3))
+
+
 def main() -> None:
     """Runs all."""
     arguments = argparse.ArgumentParser(description=__doc__)
@@ -75,6 +110,9 @@ def main() -> None:
     fill(100, 110)  # warms up imports and caches
     for nodes in (100, 1000) if quick else (100, 1000, 5000):
         fill(nodes, 200)
+        different(nodes, 110)
+    refuse(1)
+    refuse(50 if quick else 500)
 
 
 if __name__ == "__main__":

@@ -69,3 +69,13 @@ def claim(name: str, *, count: int = 1, selector: str = "") -> ResourceClaim:
         "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
     }
     return decode(ResourceClaim, body)
+
+
+def holding(node: str, device: int) -> ResourceClaim:
+    """A claim that holds a GPU of a node."""
+    result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": f"gpu-{device}"}
+    body = {
+        "metadata": {"name": f"{node}-{device}", "namespace": "others"},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
+    return decode(ResourceClaim, body)

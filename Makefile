@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim bench format clean
+.PHONY: help setup demo test check sim bench proto format clean
 
 help: ## list the tasks
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -39,6 +39,9 @@ check: $(VENV)/.dev ## formatting, lint, types, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+proto: $(VENV)/.dev ## make the gRPC messages again from their .proto files
+	@$(BIN)/python tools/make_proto.py
 
 format: $(VENV)/.dev ## format and fix
 	@$(BIN)/ruff format .

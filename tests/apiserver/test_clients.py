@@ -166,6 +166,19 @@ def test_a_watch_goes_on_where_the_list_ended(play: Callable[[Scenario], None]) 
     play(scenario)
 
 
+def test_a_watch_without_version_begins_with_what_exists(play: Callable[[Scenario], None]) -> None:
+    async def scenario(client: Client, registry: Registry) -> None:
+        await client.create(NODE, {"metadata": {"name": "n"}})
+        registry.store.compact()
+        for version in ("", "0"):
+            events = client.watch(NODE, version)
+            first = await anext(events)
+            assert (first.type, first.object["metadata"]["name"]) == ("ADDED", "n")
+            await events.aclose()  # type: ignore[attr-defined]
+
+    play(scenario)
+
+
 def test_a_watch_of_forgotten_history_is_stale(play: Callable[[Scenario], None]) -> None:
     async def scenario(client: Client, registry: Registry) -> None:
         listed = await client.list(NODE)

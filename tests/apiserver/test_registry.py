@@ -430,6 +430,17 @@ def test_events_live_for_an_hour() -> None:
     assert registry.find(BY_NAME["Event"], "e", "default") is None
 
 
+def test_what_a_namespace_must_have_is_made_again_at_the_start(registry: Registry) -> None:
+    registry.create(NAMESPACE, {"metadata": {"name": "x"}})
+    registry.delete(BY_NAME["ServiceAccount"], "default", "x")
+    registry.delete(MAP, "kube-root-ca.crt", "x")
+    registry.ca_text = "new"
+    registry.bootstrap()
+    assert registry.find(BY_NAME["ServiceAccount"], "default", "x")
+    for namespace in ("x", "default"):
+        assert registry.get(MAP, "kube-root-ca.crt", namespace).decode()["data"] == {"ca.crt": "new"}
+
+
 def test_bootstrap_is_done_once(registry: Registry) -> None:
     version = registry.store.version
     registry.bootstrap()

@@ -24,6 +24,7 @@ SERVICE_ACCOUNT = BY_NAME["ServiceAccount"]
 CONFIG_MAP = BY_NAME["ConfigMap"]
 PRIORITY_CLASS = BY_NAME["PriorityClass"]
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+ROOT_CA = "kube-root-ca.crt"
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _BOOT = Write(manager="dragoman-apiserver")
@@ -34,6 +35,9 @@ def bootstrap(registry: Registry) -> None:
     for name in NAMESPACES:
         if registry.find(NAMESPACE, name) is None:
             registry.create(NAMESPACE, {"metadata": {"name": name}}, write=_BOOT)
+    for record in registry.store.select(NAMESPACE):
+        if record.fields.get("status.phase") != "Terminating":
+            _furnish(registry, record.name)
     for name, value in SYSTEM_PRIORITIES.items():
         if registry.find(PRIORITY_CLASS, name) is None:
             what = "Used for system critical pods that must run in the cluster"
@@ -164,11 +168,19 @@ def validate_update(kind: Kind, new: Object, old: Object, subresource: str, gate
 
 def created(registry: Registry, kind: Kind, record: Record) -> None:
     """What follows at once from a new object: a namespace gets its default service account and root certificate."""
-    if kind.kind != "Namespace":
-        return
-    registry.create(SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, record.name, _BOOT)
-    body: Object = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": registry.ca_text}}
-    registry.create(CONFIG_MAP, body, record.name, _BOOT)
+    if kind.kind == "Namespace":
+        _furnish(registry, record.name)
+
+
+def _furnish(registry: Registry, namespace: str) -> None:
+    """At start too: a process may have died between a namespace and its content, or the CA may be a new one."""
+    if registry.find(SERVICE_ACCOUNT, "default", namespace) is None:
+        registry.create(SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, namespace, _BOOT)
+    data = {"ca.crt": registry.ca_text}
+    if registry.find(CONFIG_MAP, ROOT_CA, namespace) is None:
+        registry.create(CONFIG_MAP, {"metadata": {"name": ROOT_CA}, "data": data}, namespace, _BOOT)
+    else:
+        registry.patch(CONFIG_MAP, ROOT_CA, {"data": data}, namespace, write=_BOOT)
 
 
 def deleted(registry: Registry, kind: Kind, record: Record) -> None:

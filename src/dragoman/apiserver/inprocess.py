@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman.api.kinds import Kind
 from dragoman.apiserver import subresources
+from dragoman.apiserver.options import version_of
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import ADMIN, DeleteWish, User, Write
 from dragoman.apiserver.status import Object, Refused
@@ -55,14 +56,21 @@ class InProcessClient:
         field_selector: str = "",
         label_selector: str = "",
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after that version; raises Stale when the version is too old or the reader too slow."""
+        """Changes after that version; raises Stale when the version is too old or the reader too slow.
+
+        Without a version (or "0") what exists comes first, as ADDED.
+        """
         with _errors():
             selection = self.registry.selection(kind, namespace, labels=label_selector, selected=field_selector)
-            watcher = self.registry.watch(kind, selection, int(resource_version or 0))
+            since = version_of(resource_version)
+            watcher = self.registry.watch(kind, selection, since or None)
+        existing = [] if since else self.registry.store.select(kind, selection)
         ready = asyncio.Event()
         watcher.wake = ready.set
         self._watches.add(ready)
         try:
+            for record in existing:
+                yield WatchEvent("ADDED", _whole(kind, record.body))
             while not self._closed:
                 seen = watcher.take()
                 for change in seen:

@@ -302,6 +302,55 @@ CASES |= {
     ),
 }
 
+GPU_CLASS = f'{G}/v1\nkind: DeviceClass\nmetadata: {{name: gpu}}\nspec: {{selectors: [{{cel: {{expression: "{GPU}"}}}}], extendedResourceName: example.com/gpu}}\n---\n'
+
+
+def asking(count: int) -> str:
+    """Two GPUs and a NIC on node n1, a class, a template that asks for GPUs."""
+    return (
+        DEVICES
+        + GPU_CLASS
+        + f"{G}/v1\nkind: ResourceClaimTemplate\nmetadata: {{name: t}}\nspec:\n  spec:\n    devices:\n"
+        + f"      requests: [{{name: r, exactly: {{deviceClassName: gpu, count: {count}}}}}]\n"
+    )
+
+
+def deployment(replicas: int, strategy: str = "{}") -> str:
+    return (
+        f"---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: d}}\nspec:\n  replicas: {replicas}\n"
+        f"  strategy: {strategy}\n"
+        "  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec:\n"
+        "      containers: [{name: c, image: i, resources: {claims: [{name: g}]}}]\n"
+        "      resourceClaims: [{name: g, resourceClaimTemplateName: t}]\n"
+    )
+
+
+CASES |= {
+    "a claim larger than any node": (
+        "LargerThanAnyNode",
+        asking(3),
+        32,
+        "spec.spec.devices.requests",
+        "asks for 3 devices, and no node has more than 2 that would do (node n1)",
+    ),
+    "a rollout without a spare device": (
+        "RolloutStuck",
+        asking(1) + deployment(2),
+        39,
+        "spec.strategy",
+        "(maxUnavailable is 0 of 2) and needs 3 devices, there are 2: it never finishes",
+    ),
+    "the same devices from a plugin and a driver": (
+        "AdvertisedTwice",
+        DEVICES
+        + GPU_CLASS
+        + "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {example.com/gpu: 2}}\n",
+        29,
+        "status.allocatable",
+        "gpu.example.com publishes 2 devices of this node and a device plugin advertises 2 example.com/gpu",
+    ),
+}
+
 
 def run(text: str, **target: Any) -> list[Finding]:
     return lint(files.scan([("f.yaml", text)]), Target(**target))
@@ -323,6 +372,16 @@ def test_every_code_is_provoked_and_has_a_meaning() -> None:
 
 
 CLEAN: dict[str, str] = {
+    "a claim as large as a node": asking(2),
+    "a rollout with a spare device": asking(1) + deployment(1),
+    "a rollout that may stop a pod first": asking(1) + deployment(2, "{rollingUpdate: {maxUnavailable: 1}}"),
+    "a deployment that recreates": asking(1) + deployment(2, "{type: Recreate}"),
+    "a node whose plugin advertises nothing": DEVICES
+    + GPU_CLASS
+    + "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {example.com/gpu: 0, cpu: 1}}\n",
+    "a plugin on another node": DEVICES
+    + GPU_CLASS
+    + "apiVersion: v1\nkind: Node\nmetadata: {name: n2}\nstatus: {allocatable: {example.com/gpu: 2}}\n",
     "a guarded attribute": selecting(f"{GPU} && {GPUS}.?ready.orValue(false)"),
     "an attribute asked for with has": selecting(f"{GPU} || has({GPUS}.nothing)"),
     "a threshold that is reached": selecting(
@@ -452,5 +511,8 @@ def test_reports_have_the_errors_they_are_about_and_no_others() -> None:
         "02-memory-is-capacity-not-attribute.yaml": ["AttributeIsCapacity DeviceClass big"],
         "04-list-matchattribute-backtracking.yaml": ["GatedField ResourceSlice a"],
         "11-template-slice-count-zero.yaml": ["NeverComplete ResourceSlice tmpl"],
+        "12-ask-32-have-31.yaml": ["LargerThanAnyNode ResourceClaim default/c"],
+        "34-force-delete-and-recreate.yaml": ["RolloutStuck Deployment default/app"],
+        "44-eight-pairs-seven-nics.yaml": ["LargerThanAnyNode ResourceClaim default/rails"],
         "19-matchattribute-not-published-by-other-driver.yaml": ["ConstraintNotShared ResourceClaim default/pair"],
     }

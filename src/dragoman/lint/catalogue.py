@@ -22,6 +22,8 @@ class KnownDriver(msgspec.Struct, frozen=True):
     config_kinds: frozenset[str] = frozenset()
     # Value of sharing.strategy: the driver's own gate that it needs.
     strategy_gates: dict[str, str] = {}
+    # Extended resources under which a device plugin advertises the same hardware.
+    plugin_resources: frozenset[str] = frozenset()
 
     def has(self, kind: str, name: str) -> bool:
         """Whether the driver may publish the name; kind is attributes or capacity."""
@@ -73,6 +75,7 @@ _NVIDIA = KnownDriver(
     config_version="resource.nvidia.com/v1beta1",
     config_kinds=frozenset({"GpuConfig", "MigDeviceConfig", "VfioDeviceConfig"}),
     strategy_gates={"TimeSlicing": "TimeSlicingSettings", "MPS": "MPSSupport"},
+    plugin_resources=frozenset({"nvidia.com/gpu"}),
 )
 
 # KEP-6072 and k8s.io/dynamic-resource-allocation/deviceattribute.

@@ -14,6 +14,7 @@ from dragoman.api.files import Document, DocumentInvalid, Scan
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.validate.field import split_path
 from dragoman.api.yamltext import Broken, scalar_text
+from dragoman.lint.capacity import check as check_capacity
 from dragoman.lint.configs import check as check_configs
 from dragoman.lint.finding import CODES, Finding, SetValue, found
 from dragoman.lint.references import check as check_references
@@ -31,7 +32,14 @@ class Target(msgspec.Struct, frozen=True):
 
 
 Family = Callable[[Document, World], Iterator[Finding]]
-FAMILIES: tuple[Family, ...] = (check_versions, check_shape, check_references, check_selectors, check_configs)
+FAMILIES: tuple[Family, ...] = (
+    check_versions,
+    check_shape,
+    check_references,
+    check_selectors,
+    check_configs,
+    check_capacity,
+)
 
 
 def lint(scan: Scan, target: Target = Target()) -> list[Finding]:  # noqa: B008 - frozen

@@ -24,22 +24,41 @@ class Published(msgspec.Struct, frozen=True):
     views: tuple[DeviceView, ...]
     attributes: dict[str, set[str]]
     capacity: dict[str, set[str]]
+    # By identity of the view: the node that its slice is tied to.
+    nodes: dict[int, str]
 
     @classmethod
     def of(cls, slices: Iterable[ResourceSlice]) -> Published:
         """Collects the devices."""
-        views = tuple(device_view(device, s.spec.driver) for s in slices for device in s.spec.devices)
+        placed = [
+            (device_view(device, s.spec.driver), device.node_name or s.spec.node_name or "")
+            for s in slices
+            for device in s.spec.devices
+        ]
+        views = tuple(view for view, _ in placed)
         attributes: dict[str, set[str]] = {}
         capacity: dict[str, set[str]] = {}
         for view in views:
             for names, domains in ((attributes, view.attributes), (capacity, view.capacity)):
                 for domain, values in domains.items():
                     names.setdefault(domain, set()).update(values)
-        return cls(views, attributes, capacity)
+        return cls(views, attributes, capacity, {id(view): node for view, node in placed})
 
     def drivers(self) -> set[str]:
         """All drivers that publish devices."""
         return {view.driver for view in self.views}
+
+    def place_of(self, view: DeviceView) -> str:
+        """The node of a device, "" if it is tied to none."""
+        return self.nodes[id(view)]
+
+    def places(self) -> list[str]:
+        """All nodes that devices are tied to."""
+        return sorted({node for node in self.nodes.values() if node})
+
+    def is_at(self, view: DeviceView, node: str) -> bool:
+        """Whether a pod on the node can use the device, as far as names tell."""
+        return self.place_of(view) in ("", node)
 
     def run(self, selector: Selector, views: Iterable[DeviceView] | None = None) -> Outcome:
         """Evaluates the selector once for each kind of device that it can tell apart."""

@@ -35,7 +35,7 @@ def check(document: Document, world: World) -> Iterator[Finding]:
             yield from catalogued
             if world.published.views and not catalogued:
                 yield from _judged(document, field, selector, world.published)
-    for path, devices in _claims(document):
+    for path, devices in claims_of(document):
         for index, constraint in enumerate(objects(devices, "constraints")):
             at: Steps = (*path, "constraints", index)
             for kind in ("matchAttribute", "distinctAttribute"):
@@ -44,7 +44,7 @@ def check(document: Document, world: World) -> Iterator[Finding]:
             yield from _constraint(document, place, devices, constraint, world)
 
 
-def _claims(document: Document) -> Iterator[tuple[Steps, Object]]:
+def claims_of(document: Document) -> Iterator[tuple[Steps, Object]]:
     """Path and value of spec.devices of a claim or a template, in the stored version."""
     if document.kind_name == "ResourceClaim":
         yield ("spec", "devices"), dig(document.object, "spec", "devices")
@@ -56,7 +56,7 @@ def expressions(document: Document) -> Iterator[tuple[Steps, str]]:
     """Path in the stored version and text of each selector of a class, claim or template."""
     if document.kind_name == "DeviceClass":
         yield from _selectors(dig(document.object, "spec"), ("spec",))
-    for path, devices in _claims(document):
+    for path, devices in claims_of(document):
         for index, request in enumerate(objects(devices, "requests")):
             at: Steps = (*path, "requests", index)
             yield from _selectors(dig(request, "exactly"), (*at, "exactly"))
@@ -215,7 +215,7 @@ def _constraint(document: Document, place: str, devices: Object, constraint: Obj
     for request in objects(devices, "requests"):
         if covered and text(request, "name") not in covered:
             continue
-        for view in _candidates(request, world):
+        for view in candidates(request, world):
             (having if name in view.attributes[domain] else lacking).add(view.driver)
     lacking -= having
     if not lacking:
@@ -235,7 +235,7 @@ def _alternatives(drivers: set[str], name: str, published: Published) -> str:
     return ", ".join(near[:_SHOWN])
 
 
-def _candidates(request: Object, world: World) -> list[DeviceView]:
+def candidates(request: Object, world: World) -> list[DeviceView]:
     """Devices that the request's class and selectors take; none if the class is not at hand."""
     views: list[DeviceView] = []
     for wish in (dig(request, "exactly"), *objects(request, "firstAvailable")):

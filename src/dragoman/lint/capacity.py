@@ -1,0 +1,173 @@
+"""Can this ever be satisfied by the devices at hand? Claims larger than any node, rollouts without a spare device,
+devices that are advertised twice.
+
+Counts, and so speaks only of what no arrangement could change; whether things fit just now is `simulate`'s work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+from dragoman.api.files import Document
+from dragoman.api.selectors import DeviceView
+from dragoman.api.shape import Object, dig, objects, text
+from dragoman.lint.catalogue import CATALOGUE
+from dragoman.lint.finding import Finding, found
+from dragoman.lint.selectors import candidates, claims_of
+from dragoman.lint.world import World
+from dragoman.values.quantity import Quantity
+
+
+def check(document: Document, world: World) -> Iterator[Finding]:
+    """Findings that come from counting."""
+    if document.value is None or not world.published.views:
+        return
+    for _path, devices in claims_of(document):
+        yield from _too_large(document, devices, world)
+    if document.kind_name == "Deployment":
+        yield from _stuck_rollout(document, world)
+    elif document.kind_name == "Node":
+        yield from _advertised_twice(document, world)
+
+
+# ---- claims
+
+
+class _Want:
+    """What a claim's plain requests take together: devices that each could get, and how many."""
+
+    def __init__(self, devices: Object, world: World) -> None:
+        self.known = True
+        self.wanted: list[tuple[str, int, list[DeviceView]]] = []
+        for request in objects(devices, "requests"):
+            exactly = dig(request, "exactly")
+            takes = text(exactly, "allocationMode") in ("", "ExactCount") and not exactly.get("adminAccess")
+            owner = world.find("DeviceClass", "", text(exactly, "deviceClassName"))
+            views = candidates(request, world) if owner is not None else []
+            if not takes or not views or any(view.allow_multiple_allocations for view in views):
+                # Alternatives, All, admin access and shared devices do not add up so simply.
+                self.known = False
+                return
+            count = exactly.get("count") or 1
+            self.wanted.append((text(request, "name"), count, views))
+
+    @property
+    def total(self) -> int:
+        """Devices of all requests."""
+        return sum(count for _, count, _ in self.wanted)
+
+
+def _too_large(document: Document, devices: Object, world: World) -> Iterator[Finding]:
+    want = _Want(devices, world)
+    if not want.known or not want.wanted:
+        return
+    best = max(world.published.places() or [""], key=lambda place: _room(want, place, world))
+    room = _room(want, best, world)
+    if room >= want.total:
+        return
+    where = f"node {best}" if best else "any node"
+    message = f"asks for {want.total} devices, and no node has more than {room} that would do ({where})"
+    fix = "ask for fewer, or spread the work over several pods"
+    yield found(document, "LargerThanAnyNode", _first_count(document), message, fix)
+
+
+def _room(want: _Want, place: str, world: World) -> int:
+    """How many of the wanted devices a node could give at most."""
+    seen: set[int] = set()
+    each = 0
+    for _, count, views in want.wanted:
+        here = {id(view) for view in views if world.published.is_at(view, place)}
+        seen |= here
+        each += min(count, len(here))
+    return min(each, len(seen))
+
+
+def _first_count(document: Document) -> str:
+    path = "spec.spec" if document.kind_name == "ResourceClaimTemplate" else "spec"
+    return f"{path}.devices.requests"
+
+
+# ---- rollouts
+
+
+def _stuck_rollout(document: Document, world: World) -> Iterator[Finding]:
+    spec = dig(document.object, "spec")
+    strategy = dig(spec, "strategy")
+    replicas = spec.get("replicas", 1)
+    if text(strategy, "type") not in ("", "RollingUpdate") or not isinstance(replicas, int) or replicas < 1:
+        return
+    rolling = dig(strategy, "rollingUpdate")
+    if _unavailable(rolling.get("maxUnavailable", "25%"), replicas) > 0:
+        return
+    for entry in objects(dig(spec, "template", "spec"), "resourceClaims"):
+        name = text(entry, "resourceClaimTemplateName")
+        template = world.find("ResourceClaimTemplate", document.namespace, name)
+        if template is None:
+            continue
+        want = _Want(dig(template.object, "spec", "spec", "devices"), world)
+        if not want.known or not want.wanted:
+            continue
+        have = len({id(view) for _, _, views in want.wanted for view in views})
+        need = want.total * (replicas + 1)
+        if want.total * replicas <= have < need:
+            message = (
+                f"a rollout starts a new pod before an old one stops (maxUnavailable is 0 of {replicas}) and needs "
+                f"{need} devices, there are {have}: it never finishes"
+            )
+            fix = "set strategy.rollingUpdate.maxUnavailable to 1, or strategy.type to Recreate"
+            yield found(document, "RolloutStuck", "spec.strategy", message, fix)
+
+
+def _unavailable(value: Any, replicas: int) -> int:
+    """A count, or a percentage of the replicas, rounded down as the API says."""
+    if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
+        return floor(Fraction(int(value[:-1]) * replicas, 100))
+    return value if isinstance(value, int) else 0
+
+
+# ---- devices
+
+
+def _advertised_twice(document: Document, world: World) -> Iterator[Finding]:
+    here = [view for view in world.published.views if world.published.place_of(view) == document.name]
+    if not here:
+        return
+    for resource, raw in dig(document.object, "status", "allocatable").items():
+        if _is_none(raw):
+            continue
+        driver = _served_by(resource, here, world)
+        if driver:
+            count = sum(view.driver == driver for view in here)
+            message = (
+                f"{driver} publishes {count} devices of this node and a device plugin advertises {raw} {resource}: "
+                "the same hardware can be given away twice"
+            )
+            fix = "run the device plugin or the driver on a node, not both"
+            yield found(document, "AdvertisedTwice", "status.allocatable", message, fix)
+
+
+def _is_none(raw: Any) -> bool:
+    try:
+        return Quantity.parse(raw).is_zero()
+    except ValueError:
+        return True
+
+
+def _served_by(resource: str, here: list[DeviceView], world: World) -> str:
+    """The driver whose devices on the node are meant by an extended resource, "" if none is."""
+    drivers = sorted({view.driver for view in here})
+    for driver in drivers:
+        known = CATALOGUE.get(driver)
+        if known is not None and resource in known.plugin_resources:
+            return driver
+    for owner in world.documents:
+        if owner.kind_name == "DeviceClass" and dig(owner.object, "spec").get("extendedResourceName") == resource:
+            request = {"exactly": {"deviceClassName": owner.name}}
+            mine = {id(view) for view in here}
+            taken = [view for view in candidates(request, world) if id(view) in mine]
+            if taken:
+                return taken[0].driver
+    return ""

@@ -28,6 +28,7 @@ JOB_RUN_S = 1.0
 """A Job's container that says nothing about its run time: long enough to be seen, short enough to wait for."""
 
 _SLEEP = re.compile(r"\bsleep\s+(infinity|inf|\d+(?:\.\d+)?)([smhd]?)\b")
+_EXIT = re.compile(r"(?:^|[;&|\n])\s*exit\s+(\d{1,3})\s*;?\s*$")
 _FOREVER = re.compile(r"\bwhile\s+(true|:|\[)|\btail\s+(-\w+\s+)*-\w*f")
 _VARIABLE = re.compile(r"\$(\$|\(([^)]*)\))")
 _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -214,10 +215,12 @@ def fate(pod: Pod, container: Container) -> tuple[float | None, int]:
     """(seconds until it ends by itself or None, exit code). Raises CannotStart for annotations that say nothing.
 
     `dragoman.dev/run-seconds` and `dragoman.dev/exit-code` (each also with `.<container>`) come first, then what the
-    command says (`sleep 5`), then: init containers end at once, a Job's after a second, others never.
+    command says (`sleep 5`, a last `exit 3`), then: init containers end at once, a Job's after a second, others never.
     """
     init = any(c.name == container.name for c in pod.spec.init_containers) and not container.is_sidecar
-    exit_code = _exit_code(pod, container, init=init)
+    script = (*container.command, *container.args)[-1:]
+    last = _EXIT.search(script[0]) if script else None
+    exit_code = _exit_code(pod, container, int(last[1]) % 256 if last else 0, init=init)
     text = pod.annotation("run-seconds", container.name)
     # The annotation without a container's name is about the pod's work, not about its preparation.
     if text[0] and (text[0].endswith(f".{container.name}") or not (init or container.is_sidecar)):
@@ -232,7 +235,7 @@ def fate(pod: Pod, container: Container) -> tuple[float | None, int]:
                 return None, exit_code
             total += float(number) * _UNIT_S[unit]
         return total, exit_code
-    if init:
+    if init or last:
         return 0.0, exit_code
     owner = pod.metadata.controller
     if owner and owner.kind == "Job" and not container.is_sidecar:
@@ -241,10 +244,10 @@ def fate(pod: Pod, container: Container) -> tuple[float | None, int]:
     return (JOB_RUN_S if exit_code else None), exit_code
 
 
-def _exit_code(pod: Pod, container: Container, *, init: bool) -> int:
+def _exit_code(pod: Pod, container: Container, said: int, *, init: bool) -> int:
     key, text = pod.annotation("exit-code", container.name)
     if not key or (not key.endswith(f".{container.name}") and (init or container.is_sidecar)):
-        return 0
+        return said
     if not text.isdecimal() or int(text) > 255:
         raise CannotStart("CreateContainerConfigError", f"annotation {key}: must be 0 to 255, got {text!r}")
     return int(text)

@@ -291,10 +291,12 @@ def test_recreate_is_woken_by_the_end_of_a_pod(cluster: Any) -> None:
     a_deployment(cluster, 1, strategy={"type": "Recreate"})
     roll(cluster)
     name = cluster.all("Pod")[0]["metadata"]["name"]
+    before = cluster.world
+    cluster.edit("Pod", name, {"status": {"phase": "Succeeded"}})
     put = Put("Pod", cluster.typed("Pod", name))
-    assert deployment.keys(put, cluster.world, cluster.world) == [("default", "web")]
+    assert deployment.keys(put, before, cluster.world) == [("default", "web")]
     cluster.edit("Deployment", "web", {"spec": {"strategy": {"type": "RollingUpdate"}}})
-    assert deployment.keys(put, cluster.world, cluster.world) == []
+    assert deployment.keys(put, before, cluster.world) == []
 
 
 def test_a_paused_deployment_scales_but_does_not_roll(cluster: Any) -> None:

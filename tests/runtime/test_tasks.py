@@ -165,3 +165,37 @@ def test_a_seed_repeats_every_draw() -> None:
     assert draws(Entropy(7)) != draws(Entropy(8))
     assert Entropy().uuid4() != Entropy().uuid4()
     assert set(Entropy().suffix(500)) <= set(SUFFIX_ALPHABET)
+
+
+def test_a_key_whose_work_takes_long_rests_and_sees_all_changes_at_once() -> None:
+    async def run() -> list[str]:
+        clock = Clock()
+        queue: KeyQueue[str] = KeyQueue("test", clock)
+        seen: list[str] = []
+
+        async def step(key: str) -> None:
+            seen.append(key)
+            if len(seen) == 1:
+                clock.advance(0.4)
+
+        async with Tasks("test", clock, Entropy(1)) as tasks:
+            tasks.start("worker", work(queue, step, log.get("test")))
+            queue.add("large")
+            await until(lambda: len(seen) == 1 and "large" not in queue._working)
+            for _ in range(5):
+                queue.add("large")
+                await asyncio.sleep(0)
+            queue.add("small")
+            await until(lambda: len(seen) == 2)
+            assert len(queue) >= 1
+            clock.advance(0.7)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert seen == ["large", "small"]
+            clock.advance(0.2)
+            await until(lambda: len(queue) == 0)
+            tasks.stop()
+        queue.close()
+        return seen
+
+    assert asyncio.run(run()) == ["large", "small", "large"]

@@ -105,8 +105,14 @@ def sync(world: World, key: Key) -> Step:
 
 
 def needs_no_claims(pod: Pod) -> bool:
-    """The pod is finished, or was deleted before it got a node."""
-    return is_finished(pod) or (bool(pod.metadata.deletion_timestamp) and not pod.spec.node_name)
+    """The pod is finished, or was deleted before it got a node.
+
+    The API sets the grace period with the deletion time. Without it, only our own request is known (an informer
+    shows that at once), and the pod may have got a node before the request came.
+    """
+    meta = pod.metadata
+    deleted = meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds is not None
+    return is_finished(pod) or (deleted and not pod.spec.node_name)
 
 
 # ---- claims from templates

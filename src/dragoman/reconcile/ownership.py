@@ -28,17 +28,18 @@ class Owned(msgspec.Struct, frozen=True):
 
 class Ownership(msgspec.Struct, frozen=True):
     """by_uid: every object; by_name: (kind, namespace, name) -> uid; dependents: owner uid -> uids of what names it;
-    contents: (kind, namespace) -> uids."""
+    contents: (kind, namespace) -> uids; loose: the same for what nobody controls."""
 
     by_uid: Map[str, Owned]
     by_name: Map[tuple[str, str, str], str]
     dependents: Map[str, Map[str, None]]
     contents: Map[tuple[str, str], Map[str, None]]
+    loose: Map[tuple[str, str], Map[str, None]]
 
     @classmethod
     def empty(cls) -> Ownership:
         """No objects."""
-        return cls(Map(), Map(), Map(), Map())
+        return cls(Map(), Map(), Map(), Map(), Map())
 
     def owned(self, owner_uid: str, kind: str = "") -> tuple[Owned, ...]:
         """What names that owner, sorted by name; of one kind if given."""
@@ -47,12 +48,14 @@ class Ownership(msgspec.Struct, frozen=True):
 
     def controlled(self, owner_uid: str, kind: str) -> tuple[Ref, ...]:
         """Objects of that kind whose controller it is, sorted by name."""
-        return tuple(o.ref for o in self.owned(owner_uid, kind) if o.controller == owner_uid)
+        found = (self.by_uid[uid] for uid in self.dependents.get(owner_uid, _NONE))
+        mine = (o.ref for o in found if o.controller == owner_uid and o.ref.kind == kind)
+        return tuple(sorted(mine, key=lambda ref: ref.name))
 
     def orphans(self, kind: str, namespace: str) -> tuple[Ref, ...]:
         """Objects of that kind there that nobody controls and that are not being deleted, sorted by name."""
-        found = (self.by_uid[uid] for uid in self.contents.get((kind, namespace), _NONE))
-        return tuple(sorted(o.ref for o in found if not o.controller and not o.deleting))
+        found = (self.by_uid[uid] for uid in self.loose.get((kind, namespace), _NONE))
+        return tuple(sorted((o.ref for o in found if not o.deleting), key=lambda ref: ref.name))
 
     def content(self, namespace: str, kinds: Iterable[str]) -> tuple[Owned, ...]:
         """Everything of those kinds in a namespace, sorted."""
@@ -82,9 +85,16 @@ class _Draft:
         self.by_name = base.by_name.mutate()
         self.dependents = base.dependents.mutate()
         self.contents = base.contents.mutate()
+        self.loose = base.loose.mutate()
 
     def finish(self) -> Ownership:
-        return Ownership(self.by_uid.finish(), self.by_name.finish(), self.dependents.finish(), self.contents.finish())
+        return Ownership(
+            self.by_uid.finish(),
+            self.by_name.finish(),
+            self.dependents.finish(),
+            self.contents.finish(),
+            self.loose.finish(),
+        )
 
     def put(self, kind: str, value: Any) -> None:
         meta = value.metadata
@@ -105,6 +115,8 @@ class _Draft:
             old = self.by_uid[meta.uid]
             self.by_uid[meta.uid] = new
             if old.owners != new.owners:
+                self._unlink(self.loose, [] if old.controller else [name[:2]], meta.uid)
+                self._link(self.loose, [] if new.controller else [name[:2]], meta.uid)
                 self._unlink(self.dependents, [o.uid for o in old.owners], meta.uid)
                 self._link(self.dependents, [o.uid for o in new.owners], meta.uid)
             return
@@ -113,7 +125,8 @@ class _Draft:
         self.by_name[name] = meta.uid
         self.by_uid[meta.uid] = new
         self._link(self.dependents, [o.uid for o in new.owners], meta.uid)
-        self._link(self.contents, [(kind, meta.namespace)], meta.uid)
+        self._link(self.contents, [name[:2]], meta.uid)
+        self._link(self.loose, [] if new.controller else [name[:2]], meta.uid)
 
     def drop(self, name: tuple[str, str, str]) -> None:
         uid = self.by_name.pop(name, None)
@@ -122,6 +135,7 @@ class _Draft:
         old = self.by_uid.pop(uid)
         self._unlink(self.dependents, [o.uid for o in old.owners], uid)
         self._unlink(self.contents, [name[:2]], uid)
+        self._unlink(self.loose, [] if old.controller else [name[:2]], uid)
 
     def _link(self, index: Any, terms: Iterable[Any], uid: str) -> None:
         for term in terms:

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 LOOP_BACKOFF = Backoff(initial_s=0.1, max_s=30.0)
 ITEM_BACKOFF = Backoff(initial_s=0.005, max_s=1000.0, jitter=0.0)
+LONG_S, REST_FACTOR, REST_MAX_S = 0.005, 2.0, 1.0
+"""Work of so many seconds and more is followed by a rest of so many times that, and at most so long."""
 STEADY_S = 60.0
 """A loop that ran so long before it broke starts with the first wait again."""
 
@@ -102,7 +104,8 @@ def report(log: Log, error: BaseException, **fields: Any) -> None:
 class KeyQueue(Generic[K]):
     """Keys to work on, each at most once at a time: a key added while it is worked on comes again afterwards.
 
-    `work(queue, ...)` runs workers over it; failed keys come back by their own back-off.
+    `work(queue, ...)` runs workers over it; failed keys come back by their own back-off. A key whose work takes long
+    rests afterwards, so that many changes to something large are looked at together.
     """
 
     def __init__(self, name: str, clock: Clock, backoff: Backoff = ITEM_BACKOFF) -> None:
@@ -113,10 +116,12 @@ class KeyQueue(Generic[K]):
         self._working: set[K] = set()
         self._again: set[K] = set()
         self._later: dict[K, Timer] = {}
+        self._resting: dict[K, Timer] = {}
+        self._began: dict[K, float] = {}
         self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
-        return len(self._ready) + len(self._working)
+        return len(self._ready) + len(self._working) + len(self._again - self._working)
 
     @property
     def delayed(self) -> int:
@@ -127,7 +132,7 @@ class KeyQueue(Generic[K]):
         """Work on it soon."""
         if timer := self._later.pop(key, None):
             timer.cancel()
-        if key in self._working:
+        if key in self._working or key in self._resting:
             self._again.add(key)
             return
         self._ready[key] = None
@@ -160,25 +165,37 @@ class KeyQueue(Generic[K]):
         key = next(iter(self._ready))
         del self._ready[key]
         self._working.add(key)
+        self._began[key] = self.clock.monotonic()
         return key
 
     def done(self, key: K, *, failed: bool = False) -> None:
         """The work on it ended; a failed key comes back after its back-off."""
         self._working.discard(key)
-        again = key in self._again
-        self._again.discard(key)
+        took_s = self.clock.monotonic() - self._began.pop(key)
         if failed:
+            self._again.discard(key)
             self.add_after(key, self.backoff.failed(key))
-        else:
-            self.backoff.forget(key)
-            if again:
-                self.add(key)
+            return
+        self.backoff.forget(key)
+        if took_s >= LONG_S:
+            rest_s = min(REST_FACTOR * took_s, REST_MAX_S)
+            self._resting[key] = self.clock.call_later(rest_s, lambda: self._rested(key))
+        elif key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def _rested(self, key: K) -> None:
+        del self._resting[key]
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
 
     def close(self) -> None:
         """Forget what waits for its time."""
-        for timer in list(self._later.values()):
+        for timer in (*self._later.values(), *self._resting.values()):
             timer.cancel()
         self._later.clear()
+        self._resting.clear()
 
     def _wake(self) -> None:
         while self._ready and self._waiters:

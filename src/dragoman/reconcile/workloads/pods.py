@@ -156,6 +156,8 @@ def owner_keys(kind: str, child: str, change: Change, before: World, after: Worl
     ref = Ref(child, namespace, name)
     found: dict[tuple[str, str], None] = {}
     old, new = find(before, ref), find(after, ref)
+    if isinstance(old, Pod) and isinstance(new, Pod) and _matters(old) == _matters(new):
+        return []
     for value in (old, new):
         owner = value.metadata.controller if value is not None else None
         if owner is not None and owner.kind == kind:
@@ -168,6 +170,23 @@ def owner_keys(kind: str, child: str, change: Change, before: World, after: Worl
                 if workload is not None and matches(workload.spec.selector, new.metadata.labels):
                     found[namespace, owned.ref.name] = None
     return list(found)
+
+
+def _matters(pod: Pod) -> tuple[Any, ...]:
+    """What workloads read of their pods: a change elsewhere is none of theirs."""
+    meta, status = pod.metadata, pod.status
+    return (
+        meta.uid,
+        meta.labels,
+        meta.owner_references,
+        meta.finalizers,
+        meta.deletion_timestamp,
+        pod.spec.node_name,
+        status.phase,
+        status.conditions,
+        status.container_statuses,
+        status.init_container_statuses,
+    )
 
 
 # ---- making pods

@@ -212,10 +212,15 @@ def test_an_unallocated_claim_is_left_alone(cluster: Any) -> None:
 DONE: dict[str, Any] = {
     "succeeded": {"status": {"phase": "Succeeded"}},
     "failed": {"status": {"phase": "Failed"}},
-    "deleted before it was scheduled": {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}},
+    "deleted before it was scheduled": {
+        "metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    },
 }
 KEPT: dict[str, Any] = {
     "running": {"spec": {"nodeName": "n"}, "status": {"phase": "Running"}},
+    "deleted as far as we asked for it, perhaps on a node by now": {
+        "metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"},
+    },
     "deleted but still on its node": {
         "spec": {"nodeName": "n"},
         "metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"},

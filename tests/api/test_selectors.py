@@ -21,11 +21,9 @@ from dragoman.api.selectors import (
     SelectorInvalid,
     compile_derived,
     compile_selector,
-    derived_fault,
     device_view,
 )
 from dragoman.values.quantity import Quantity
-from dragoman.values.semver import Semver
 
 DRIVER = "gpu.example.com"
 ATTRIBUTES: dict[str, Any] = {
@@ -277,27 +275,6 @@ def test_a_derived_attribute_is_evaluated_to_a_value() -> None:
     assert isinstance(found, Selector)
     assert found.value(view()) == 1
     assert isinstance(found.value(view({})), SelectorFailed)
-
-
-@pytest.mark.parametrize(
-    ("value", "fault"),
-    [
-        (1, None),
-        ("a", None),
-        (True, None),
-        (Semver.parse("1.0.0"), None),
-        ((1, 2), None),
-        ((), "must not be empty"),
-        ((1, "a"), "one kind"),
-        ((True, 1), "one kind"),
-        (1.5, "unsupported CEL return type: double"),
-        (Quantity.parse("1"), "unsupported CEL return type"),
-        (None, "unsupported CEL return type"),
-    ],
-)
-def test_a_derived_value_is_checked(value: Any, fault: str | None) -> None:
-    found = derived_fault(value)
-    assert found is None if fault is None else fault in (found or "")
 
 
 # ---- what a selector reads

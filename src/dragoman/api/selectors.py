@@ -420,19 +420,6 @@ def compile_derived(expression: str, mode: Mode = STORED) -> Selector | Selector
 _DERIVED: Final = (t.BOOL, t.INT, t.STRING, SEMVER)
 
 
-def derived_fault(value: Value) -> str | None:
-    """Why a value of a derived attribute cannot be one: neither int, bool, str, Semver nor a list of one of them."""
-    kinds = {element.__class__ for element in value} if value.__class__ is tuple else {value.__class__}
-    if not kinds:
-        return "a list must not be empty"
-    if len(kinds) > 1:
-        return "a list must hold values of one kind"
-    return None if kinds <= _VALUE_KINDS else f"unsupported CEL return type: {type_name(value)}"
-
-
-_VALUE_KINDS: Final = frozenset((int, bool, str, Semver))
-
-
 def _compile(expression: str, mode: Mode) -> Selector | SelectorInvalid:
     if mode.new and len(expression.encode()) > EXPRESSION_MAX:
         size = len(expression.encode())

@@ -11,7 +11,6 @@ from typing import Final
 LABEL_MAX: Final = 63
 SUBDOMAIN_MAX: Final = 253
 DRIVER_NAME_MAX: Final = 63
-ATTRIBUTE_DOMAIN_MAX: Final = 63
 ATTRIBUTE_ID_MAX: Final = 32
 POOL_NAME_MAX: Final = 253
 

@@ -119,16 +119,6 @@ def _positional(mantissa: str, power: int) -> str:
     return f"{sign}{digits[: power + 1]}.{digits[power + 1 :]}"
 
 
-def format_double_fixed(value: float) -> str:
-    """The shortest text without an exponent."""
-    if not math.isfinite(value):
-        return format_double(value)
-    if value == 0:
-        return "-0" if math.copysign(1, value) < 0 else "0"
-    mantissa, _, exponent = repr_scientific(value).partition("e")
-    return _positional(mantissa, int(exponent))
-
-
 def runtime_type(value: Value) -> Type:
     """`type(value)`."""
     return TYPE_OF[value.__class__]

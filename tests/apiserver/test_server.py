@@ -111,6 +111,21 @@ def test_a_port_in_use_and_a_folder_in_use_are_one_clear_line(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
+def test_what_the_system_refuses_is_one_clear_line(tmp_path: Path) -> None:
+    async def start(config: ServerConfig) -> None:
+        async with serving(config, Clock(), Entropy()):
+            pytest.fail("this cannot start")
+
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(Denied, match=f"{file}"):
+        asyncio.run(start(ServerConfig(data=file)))
+    with pytest.raises(Denied, match=r"nowhere/.*kubeconfig"):
+        asyncio.run(start(ServerConfig(kubeconfig=tmp_path / "nowhere/kubeconfig")))
+    with pytest.raises(Invalid, match="port: must be 0 to 65535, got 70000"):
+        asyncio.run(start(ServerConfig(port=70000)))
+
+
 def test_an_error_of_the_body_comes_out_as_it_is() -> None:
     async def scenario() -> None:
         async with serving(ServerConfig(), Clock(), Entropy()):

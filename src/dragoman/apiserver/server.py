@@ -24,7 +24,7 @@ from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.store import Store
 from dragoman.apiserver.wal import open_store
 from dragoman.cluster.kubeconfig import Access
-from dragoman.errors import Denied
+from dragoman.errors import Denied, Invalid
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -69,34 +69,55 @@ async def serving(
     The kubeconfig, if wanted, is written once requests are answered. metrics: what /metrics shows, with a token.
     """
     with ExitStack() as stack:
-        if config.data is not None:
-            config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = config.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dragoman-")))
-        store = _store(config, stack)
-        token = config.token or _kept(folder / "token", entropy)
-        registry = Registry(store, clock, entropy, config.gates)
-        registry.tokens_secret = _kept(folder / "tokens.key", entropy)
-        certificate = None
-        if config.tls:
-            file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
-            certificate = (file, key)
-        registry.bootstrap()
-        app = App(registry, token, minor=config.minor, metrics=metrics)
-        sock = _listen(config, folder)
+        with _plain_errors():
+            app, sock, certificate = _prepared(config, clock, entropy, metrics, stack)
         host = f"[{config.host}]" if ":" in config.host else config.host
         url = f"{'https' if config.tls else 'http'}://{host}:{sock.getsockname()[1]}"
-        access = Access(url, registry.ca_text.encode() or None, token=token)
+        registry = app.registry
+        access = Access(url, registry.ca_text.encode() or None, token=app.token)
         async with on_socket(app, sock, certificate), _together() as group:
             sweeping = supervised(
                 lambda: _sweep(registry), clock=clock, entropy=entropy, backoff=LOOP_BACKOFF, log=get("apiserver")
             )
             sweeper = group.create_task(sweeping, name="apiserver: expire events")
             if config.kubeconfig is not None:
-                kubeconfig.write(config.kubeconfig, access)
+                with _plain_errors():
+                    kubeconfig.write(config.kubeconfig, access)
             try:
                 yield Server(registry, app, access)
             finally:
                 sweeper.cancel()
+
+
+def _prepared(
+    config: ServerConfig, clock: Clock, entropy: Entropy, metrics: Metrics | None, stack: ExitStack
+) -> tuple[App, socket.socket, tuple[Path, Path] | None]:
+    """All that can be refused, before anything runs."""
+    if not 0 <= config.port <= 65535:
+        raise Invalid("port", f"must be 0 to 65535, got {config.port}")
+    if config.data is not None:
+        config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = config.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dragoman-")))
+    store = _store(config, stack)
+    token = config.token or _kept(folder / "token", entropy)
+    registry = Registry(store, clock, entropy, config.gates)
+    registry.tokens_secret = _kept(folder / "tokens.key", entropy)
+    certificate = None
+    if config.tls:
+        file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
+        certificate = (file, key)
+    registry.bootstrap()
+    app = App(registry, token, minor=config.minor, metrics=metrics)
+    return app, _listen(config, folder), certificate
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """What the system refuses (a folder that is a file, no right to write) in one line that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise Denied(f"{error.filename or 'the system refuses'}: {error.strerror or error}") from error
 
 
 @asynccontextmanager

@@ -315,6 +315,31 @@ async def same_name_other_claim(scene: Scene) -> None:
     await scene.phase("b", "Running", within_s=30)
 
 
+async def what_does_not_fit_is_rejected(scene: Scene) -> None:
+    def asking(cpu: str) -> list[Object]:
+        return [{"name": "main", "image": "a", "resources": {"requests": {"cpu": cpu}}}]
+
+    await scene.pod("half", containers=asking("20"))
+    await scene.phase("half", "Running")
+    await scene.pod("more", containers=asking("12500m"))
+    pod = await scene.phase("more", "Failed")
+    assert pod["status"]["reason"] == "OutOfcpu"
+    assert pod["status"]["message"] == (
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 12500, used: 20000, capacity: 32000"
+    )
+    assert (await scene.event("OutOfcpu", "more"))["type"] == "Warning"
+    await scene.pod("rest", containers=asking("12"))
+    await scene.phase("rest", "Running")
+    await scene.client.delete(POD, "half", "default")
+    await scene.gone("half")
+    await scene.pod("again", containers=asking("20"))
+    await scene.phase("again", "Running")
+    await scene.stop(scene.agent_)
+    await scene.agent(sockets=False)
+    await scene.clock.sleep(5)
+    assert (await scene.get("again") or {})["status"]["phase"] == "Running", "who runs is not asked again"
+
+
 async def same_claim_other_allocation(scene: Scene) -> None:
     """Released and allocated again while its former pod still stops: the new pod never gets the old device."""
     await scene.lamp_claim("one", "lamp-0")
@@ -547,6 +572,7 @@ SCENARIOS: dict[str, Scenario] = {
     "a shared claim is prepared once and unprepared last": shared_claim_is_prepared_once,
     "force delete and re-create never light one lamp twice": forced_deletion_and_a_successor,
     "a claim made anew under an old name waits": same_name_other_claim,
+    "a pod that does not fit is rejected": what_does_not_fit_is_rejected,
     "a claim allocated anew never brings its former device": same_claim_other_allocation,
     "a pod deleted while it is prepared starts nothing": deleted_while_it_is_prepared,
     "claims for extended resources reach their container": extended_resource_claims_are_prepared,

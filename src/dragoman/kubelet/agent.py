@@ -18,6 +18,7 @@ from dragoman.apiserver.logs import LogSource
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
 from dragoman.errors import DragomanError, NotFound
+from dragoman.kubelet.admit import Rejected, rejection
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.connections import DirectConnection
@@ -274,6 +275,7 @@ class NodeAgent:
             events=self.host.events,
             ips=self.ips,
             forget=self._forget,
+            admit=self._admit,
             observe=self._observe_operation,
         )
 
@@ -327,6 +329,10 @@ class NodeAgent:
             key = (worker.pod.metadata.namespace, worker.pod.metadata.name)
             if self._uids.get(key) == uid:
                 del self._uids[key]
+
+    def _admit(self, pod: Pod) -> Rejected | None:
+        others = (worker.pod for worker in self._workers.values() if worker.admitted and not worker.ended)
+        return rejection(pod, others, self.facts.capacity)
 
     def _wake_pods(self, uids: set[str]) -> None:
         for uid in sorted(uids & self._workers.keys()):

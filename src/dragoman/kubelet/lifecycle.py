@@ -18,6 +18,7 @@ from dragoman.api.meta import Condition, parse_time
 from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, NotFound, Retry, Stale
 from dragoman.kubelet import status
+from dragoman.kubelet.admit import Rejected
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.containers import CannotStart, Starter, stop_seconds
 from dragoman.kubelet.events import Events
@@ -49,7 +50,7 @@ class Observe(Protocol):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """What workers of one node share. forget(uid) ends the worker's existence."""
+    """What workers of one node share. forget(uid) ends the worker's existence; admit(pod) says why it cannot start."""
 
     name: str
     host_ip: str
@@ -63,6 +64,7 @@ class Node(msgspec.Struct, frozen=True):
     events: Events
     ips: IpPool
     forget: Callable[[str], None]
+    admit: Callable[[Pod], Rejected | None]
     observe: Observe
 
 
@@ -74,7 +76,7 @@ class PodWorker:
         self.pod = pod
         self.gone = False
         self.ended = False
-        self.preparing = False
+        self.admitted = node.runtime.sandbox(pod.uid) is not None
         self._ending: Ending | None = None
         self._waiting: dict[str, status.Waiting] = {}
         self._retry_at: dict[str, float] = {}
@@ -157,6 +159,11 @@ class PodWorker:
             return await self._end()
         now = self.node.clock.now()
         box = runtime.sandbox(pod.uid)
+        if not self.admitted and (rejected := self.node.admit(pod)) is not None:
+            self._ending = Ending("Failed", rejected.reason, rejected.message)
+            self._event("Warning", rejected.reason, rejected.message)
+            return await self._end()
+        self.admitted = True
         if box is None or not box.alive:
             if box and status.phase_of(pod, box, now, ending=None) in ("Succeeded", "Failed"):
                 return await self._end()
@@ -178,7 +185,6 @@ class PodWorker:
         """A sandbox with its claims prepared, or the seconds to the next try."""
         pod, node = self.pod, self.node
         slow = node.clock.call_later(SLOW_S, self._report_soon)
-        self.preparing = True
         try:
             await self._timed("PrepareResources", node.claims.prepare(pod))
         except DragomanError as error:
@@ -191,7 +197,6 @@ class PodWorker:
             await self._report()
             return PREPARE_BACKOFF.wait_s(self._failures)
         finally:
-            self.preparing = False
             slow.cancel()
         self._failures = 0
         if dead:

@@ -8,6 +8,7 @@ import msgspec
 
 from dragoman.api.core import PodResourceClaim, PodStatus, ResourceRequirements, SchedulingGroup
 from dragoman.api.meta import ObjectMeta, Ref, Value
+from dragoman.values.quantity import Quantity
 
 ANNOTATIONS = "dragoman.dev/"
 FINISHED = ("Succeeded", "Failed")
@@ -65,6 +66,8 @@ class PodSpec(Value, frozen=True):
     service_account_name: str = ""
     readiness_gates: tuple[Any, ...] = ()
     scheduling_group: SchedulingGroup | None = None
+    resources: ResourceRequirements | None = None
+    overhead: dict[str, Quantity] = {}
 
 
 class Pod(Value, frozen=True):

@@ -355,6 +355,17 @@ def test_a_deleted_pod_wakes_its_claims_and_a_bare_one_nobody(cluster: Any) -> N
     assert claims.keys(Gone("Pod", "default", "bare"), before, before) == []
 
 
+def test_a_claim_made_twice_goes_with_its_pod_too(cluster: Any) -> None:
+    p = pod(
+        cluster, status={"phase": "Succeeded", "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a"}]}
+    )
+    for name in ("a", "b"):
+        cluster.add("ResourceClaim", name, metadata={"ownerReferences": owner(p)})
+    put = Put("Pod", cluster.typed("Pod", "p"))
+    found = claims.keys(put, cluster.snapshot, cluster.snapshot)
+    assert found == [("claim", "default", "a"), ("claim", "default", "b"), ("pod", "default", "p")]
+
+
 def test_a_claim_wakes_its_users_and_its_owner(cluster: Any) -> None:
     template(cluster)
     p = pod(cluster)

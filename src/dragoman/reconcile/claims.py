@@ -53,7 +53,9 @@ def keys(change: Change, before: Snapshot, after: Snapshot) -> list[Key]:
             return []
         found = []
         if new is None or needs_no_claims(new):
-            names = dict.fromkeys(n for pod in known for n in claim_names(pod))
+            # Also what it owns without naming it: a creation whose answer was lost may have been made twice.
+            owned = (key[1] for pod in known for key in keys_of(after.claims_by_owner, pod.metadata.uid))
+            names = dict.fromkeys([*(n for pod in known for n in claim_names(pod)), *owned])
             found = [("claim", namespace, claim) for claim in names]
         return [*found, ("pod", namespace, name)]
     if kind == "PodGroup":

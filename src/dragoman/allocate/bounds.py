@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from dragoman.allocate.search import Pick, Request
 
 PLENTY = 1 << 30
-Cells: TypeAlias = "Mapping[frozenset[int], int]"
-"""Requests that can use the devices -> how many of them there are for these."""
+Cells: TypeAlias = "Mapping[frozenset[int], tuple[int, int]]"
+"""Requests that can use the devices -> how many of them there are for these (shares count each), and how many of them
+one request can use."""
 
 Shortage: TypeAlias = tuple[tuple[int, ...], int, int]
 """Requests, how many devices they want and how many there are."""
@@ -134,8 +135,28 @@ class Bounds:
     # ---- devices
 
     def _devices(self, left: _Left) -> Scarce | None:
-        short = self._short(left, left.need, left.usable)
+        short = self._short(left, left.need, left.usable) or self._all_together(left)
         return None if short is None else Scarce(*short)
+
+    def _all_together(self, left: _Left) -> Shortage | None:
+        """All remaining requests against what the counters of each pool allow in total."""
+        numbers = [number for number in left.need if number not in left.apart]
+        groups = {group: candidate for number in numbers for group, candidate in left.usable[number].items()}
+        pools: dict[Any, list[Candidate]] = defaultdict(list)
+        have = 0
+        for group, candidate in groups.items():
+            offer = candidate.offer
+            if offer.multi:
+                return None
+            if offer.uses:
+                pools[offer.uses[0].key[:2]].append(candidate)
+            else:
+                have += left.free[group]
+        if not pools:
+            return None
+        have += sum(_fitting(left, candidates) for candidates in pools.values())
+        wanted = sum(left.need[number] for number in numbers)
+        return (tuple(numbers), wanted, have) if have < wanted else None
 
     def _short(
         self, left: _Left, need: Mapping[int, int], usable: Mapping[int, Mapping[int, Candidate]]
@@ -148,18 +169,20 @@ class Bounds:
         rest = {number: count for number, count in need.items() if number not in left.apart}
         return _shortage(rest, self._cells(left, usable))
 
-    def _cells(self, left: _Left, usable: Mapping[int, Mapping[int, Candidate]]) -> dict[frozenset[int], int]:
+    def _cells(self, left: _Left, usable: Mapping[int, Mapping[int, Candidate]]) -> Cells:
         """Devices by the requests that can use them, counters and capacities limiting how many of them."""
         users: dict[int, list[int]] = defaultdict(list)
         for number, groups in usable.items():
             for group in groups if number not in left.apart else ():
                 users[group].append(number)
-        cells: dict[frozenset[int], int] = defaultdict(int)
+        cells: Counter[frozenset[int]] = Counter()
+        devices: Counter[frozenset[int]] = Counter()
         drawing: dict[tuple[frozenset[int], Any], list[Candidate]] = defaultdict(list)
         for group, numbers in users.items():
             key = frozenset(numbers)
             candidate = usable[numbers[0]][group]
             offer = candidate.offer
+            devices[key] += len(self.members[group]) if offer.multi else left.free[group]
             if offer.multi:
                 cells[key] += self._shares(left, group, [usable[n][group] for n in numbers])
             elif offer.uses:
@@ -168,7 +191,7 @@ class Bounds:
                 cells[key] += left.free[group]
         for (key, _), candidates in drawing.items():
             cells[key] += _fitting(left, candidates)
-        return cells
+        return {key: (room, devices[key]) for key, room in cells.items()}
 
     def _shares(self, left: _Left, group: int, users: list[Candidate]) -> int:
         """How many of the smallest shares that are asked for fit on the devices of a group."""
@@ -226,7 +249,8 @@ class Bounds:
                 if number not in users[token]:
                     users[token].add(number)
                 devices[token] += left.free[group] if not candidate.offer.multi else len(self.members[group])
-        cells: Counter[frozenset[int]] = Counter(frozenset(found) for found in users.values())
+        values: Counter[frozenset[int]] = Counter(frozenset(found) for found in users.values())
+        cells = {key: (room, room) for key, room in values.items()}
         need = {number: left.need[number] for number in numbers}
         if _shortage(need, cells) is None:
             return None
@@ -386,7 +410,7 @@ def _told(counts: Mapping[ValueSet, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _fitting(left: _Left, candidates: list[Candidate]) -> int:
-    """How many devices that draw on the same counter sets fit into what is left, smallest first."""
+    """How many devices of one pool fit into what is left of each counter, smallest first."""
     most = sum(left.free[candidate.alike] for candidate in candidates)
     first = candidates[0].offer
     amounts: dict[Any, list[tuple[int, int]]] = defaultdict(list)
@@ -394,10 +418,10 @@ def _fitting(left: _Left, candidates: list[Candidate]) -> int:
         for use in candidate.offer.uses:
             for name, amount in use.amounts:
                 amounts[use.key, name].append((amount, left.free[candidate.alike]))
+    every = most
     for (key, name), draws in amounts.items():
-        if sum(count for _, count in draws) < most:
-            continue  # not all of them draw on this counter
-        room, fits = left.ledger.counter_left(first, key, name), 0
+        room = left.ledger.counter_left(first, key, name)
+        fits = every - sum(count for _, count in draws)  # these draw nothing here
         for amount, count in sorted(draws):
             some = count if amount <= 0 else min(count, max(room, 0) // amount)
             fits += some
@@ -410,20 +434,20 @@ def _fitting(left: _Left, candidates: list[Candidate]) -> int:
 
 def _shortage(need: Mapping[int, int], cells: Cells) -> Shortage | None:
     """Requests that together need more than their cells hold, with both numbers; None if a flow meets all needs."""
-    flows: dict[tuple[int, frozenset[int]], int] = {}
-    room = dict(cells)
+    flows: Counter[tuple[int, frozenset[int]]] = Counter()
+    room = {cell: total for cell, (total, _) in cells.items()}
     of = {number: [cell for cell in room if number in cell] for number in need}
     for number in sorted(need):
         missing = need[number]
         while missing:
-            reached, path = _path(number, room, of, flows)
+            reached, path = _path(number, room, of, flows, cells)
             if path is None:
                 cut = tuple(sorted(reached))
-                held = {cell for n in cut for cell in of[n]}
-                return cut, sum(need[n] for n in cut), sum(cells[cell] for cell in held)
+                wanted = sum(need[n] for n in cut)
+                return cut, wanted, wanted - missing if len(cut) == 1 else _held(cut, of, cells, wanted - missing)
             pushed = min(missing, path[-1][2])
             for source, cell, _ in path[:-1]:
-                flows[source, cell] = flows.get((source, cell), 0) + pushed
+                flows[source, cell] += pushed
             for (_, cell, _), (later, _, _) in pairwise(path[:-1]):
                 flows[later, cell] -= pushed
             room[path[-2][1]] -= pushed
@@ -432,26 +456,34 @@ def _shortage(need: Mapping[int, int], cells: Cells) -> Shortage | None:
 
 
 def _path(
-    start: int, room: dict[frozenset[int], int], of: dict[int, list[frozenset[int]]], flows: dict[Any, int]
+    start: int,
+    room: dict[frozenset[int], int],
+    of: dict[int, list[frozenset[int]]],
+    flows: Counter[tuple[int, frozenset[int]]],
+    cells: Cells,
 ) -> tuple[set[int], list[tuple[int, frozenset[int], int]] | None]:
     """An augmenting path as (request, cell, width so far), ended by an entry that repeats the width; or what is
     reachable without finding room."""
     reached = {start}
-    seen: set[frozenset[int]] = set()
     stack: list[list[tuple[int, frozenset[int], int]]] = [[(start, frozenset(), PLENTY)]]
     while stack:
         path = stack.pop(0)
         number, _, width = path[-1]
         for cell in of[number]:
-            if cell in seen:
+            narrow = min(width, cells[cell][1] - flows[number, cell])
+            if narrow <= 0:
                 continue
-            seen.add(cell)
-            step = [*path[:-1], (number, cell, width)]
+            step = [*path[:-1], (number, cell, narrow)]
             if room[cell] > 0:
-                return reached, [*step, (number, cell, min(width, room[cell]))]
+                return reached, [*step, (number, cell, min(narrow, room[cell]))]
             for other in sorted(cell):
-                carried = flows.get((other, cell), 0)
+                carried = flows[other, cell]
                 if carried > 0 and other not in reached:
                     reached.add(other)
-                    stack.append([*step, (other, cell, min(width, carried))])
+                    stack.append([*step, (other, cell, min(narrow, carried))])
     return reached, None
+
+
+def _held(cut: Iterable[int], of: Mapping[int, list[frozenset[int]]], cells: Cells, at_most: int) -> int:
+    """How many devices there are for these requests together."""
+    return min(sum(cells[cell][0] for cell in {cell for number in cut for cell in of[number]}), at_most)

@@ -127,6 +127,7 @@ class Search:
         self.bounds: Bounds | None = None
         self.part = part  # of a search that numbered the devices
         self.scope = _Scope([])
+        self.admin = any(view.want.admin for request in requests for view in request.views)
         self.later = _later_least(requests)
 
     def run(self) -> Outcome:
@@ -361,7 +362,8 @@ class Search:
             alike, device = pick.candidate.alike, pick.candidate.offer.id
             if alike in groups and device not in seen:
                 seen.add(device)
-                touched[alike, ledger.usage(device)] += 1
+                usage = ledger.usage(device) if self.admin or pick.candidate.offer.multi else True
+                touched[alike, usage] += 1
         count = 0
         claim = self.requests[index].claim
         if self.scope.limited[index]:

@@ -423,10 +423,10 @@ def test_events_live_for_an_hour() -> None:
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
     registry.create(BY_NAME["Event"], event, "default")
     clock.advance(EVENT_S - 60)
-    registry.expire_events()
+    registry.sweep()
     assert registry.find(BY_NAME["Event"], "e", "default")
     clock.advance(120)
-    registry.expire_events()
+    registry.sweep()
     assert registry.find(BY_NAME["Event"], "e", "default") is None
 
 

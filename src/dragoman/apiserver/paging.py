@@ -68,6 +68,11 @@ class Pages:
             raise refused
         return _cut(_after(pin.records, token), token.version, limit, consistent=True)
 
+    def sweep(self, now: float) -> None:
+        """Let go of what is expired."""
+        for key in [key for key, pin in self._pins.items() if pin.until < now]:
+            del self._pins[key]
+
     def forget(self) -> None:
         """Drop all pins, so that every token is expired."""
         self._pins.clear()

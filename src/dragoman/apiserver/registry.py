@@ -90,8 +90,9 @@ class Registry:
                 return address
         raise Refused(500, "InternalError", "all addresses for services are in use")
 
-    def expire_events(self) -> None:
-        """Delete events that nobody repeated for an hour (upstream's default lifetime)."""
+    def sweep(self) -> None:
+        """Delete events that nobody repeated for an hour (upstream's default), let go of expired pages."""
+        self.pages.sweep(self.clock.now())
         kind = BY_NAME["Event"]
         oldest = self.clock.now() - EVENT_S
         for record in self.store.select(kind):

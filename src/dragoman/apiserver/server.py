@@ -79,7 +79,7 @@ async def serving(
             sweeping = supervised(
                 lambda: _sweep(registry), clock=clock, entropy=entropy, backoff=LOOP_BACKOFF, log=get("apiserver")
             )
-            sweeper = group.create_task(sweeping, name="apiserver: expire events")
+            sweeper = group.create_task(sweeping, name="apiserver: sweep")
             if config.kubeconfig is not None:
                 with _plain_errors():
                     kubeconfig.write(config.kubeconfig, access)
@@ -153,7 +153,7 @@ def _kept(file: Path, entropy: Entropy) -> str:
 async def _sweep(registry: Registry) -> None:
     while True:
         await registry.clock.sleep(SWEEP_S)
-        registry.expire_events()
+        registry.sweep()
 
 
 def _listen(config: ServerConfig, folder: Path) -> socket.socket:

@@ -191,7 +191,7 @@ class Wal:
         self._folder = folder
         self._store = store
         self._lock = lock
-        self._compact_bytes = compact_bytes
+        self._compact_bytes = self._least_bytes = compact_bytes
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="wal")
         self._broken = ""
         self._appended = self._synced = store.version
@@ -265,6 +265,8 @@ class Wal:
         self._since_snapshot = 0
         version = self._store.version
         records = [record for shelf in self._store.shelves() for record in shelf.records.values()]
+        # A large state is not written again for every few changes.
+        self._compact_bytes = max(self._least_bytes, 2 * sum(len(record.body) for record in records))
         before = [file for kind in ("log", "snapshot") for _, file in _numbered(self._folder, kind)]
         os.fdatasync(self._file)
         self._synced = max(self._synced, self._appended)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from dragoman.allocate.allocator import Limits, Options
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver.fields import fields_of
 from dragoman.apiserver.inprocess import InProcessClient
@@ -16,8 +17,9 @@ from dragoman.daemon.scheduler import Scheduler, Settings
 from dragoman.errors import Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
-from dragoman.testing.build import claim, device, device_class, gpus, manifest, node, pod, pool
+from dragoman.testing.build import claim, device, device_class, gpus, manifest, node, pod, pool, request, template
 from dragoman.testing.loop import run
 
 POD, CLAIM, EVENT = kind_of("Pod"), kind_of("ResourceClaim"), kind_of("Event")
@@ -78,13 +80,18 @@ class Stage:
         return str(found[-1]["message"])
 
 
-def staged(scenario: Callable[[Stage], Awaitable[None]], settings: Settings | None = None, wrap: Any = None) -> None:
+def staged(
+    scenario: Callable[[Stage], Awaitable[None]],
+    settings: Settings | None = None,
+    wrap: Any = None,
+    metrics: Metrics | None = None,
+) -> None:
     async def main(clock: Clock) -> None:
         stage = Stage(clock)
         if wrap is not None:
             stage.client = wrap(stage.api)
         async with Tasks("test", clock, stage.entropy) as tasks:
-            scheduler = Scheduler(stage.client, clock, stage.entropy, settings)
+            scheduler = Scheduler(stage.client, clock, stage.entropy, settings, metrics)
             tasks.supervise("scheduler", scheduler.run)
             await scenario(stage)
             tasks.stop()
@@ -327,5 +334,41 @@ def test_a_pod_deleted_while_pending_frees_its_place_in_the_queue() -> None:
         await stage.api.delete(POD, "p", "default", grace_period_s=0)
         await stage.apply(gpus("a", 1), pod("q", "c"))
         await stage.bound("q")
+
+    staged(scenario)
+
+
+def hard_claim(name: str) -> dict[str, Any]:
+    """One that needs a search: three devices that are the same in one way and two of them in another."""
+    select = "device.attributes['gpu.example.com']"
+    requests = [request("a", select=f"{select}.size >= 1"), request("b", select=f"{select}.size >= 2"), request("c")]
+    same = [{"requests": ["a", "b", "c"], "matchAttribute": "gpu.example.com/numa"}]
+    differ = [{"requests": ["a", "b"], "distinctAttribute": "gpu.example.com/size"}]
+    return claim(name, *requests, constraints=[*same, *differ])
+
+
+def test_a_search_that_gives_up_is_gone_on_with_elsewhere_and_ends() -> None:
+    async def scenario(stage: Stage) -> None:
+        devices = [device(f"d{i}", numa=i // 2, size=1 + i % 3) for i in range(5)] + [device("e", numa=2, size=2)]
+        devices += [device("f", numa=2, size=1)]
+        await stage.apply(node("a"), pool("a", devices, node="a"), device_class(), hard_claim("c"), pod("p", "c"))
+        await stage.bound("p", within_s=60)
+        picked = (await stage.claim("c"))["status"]["allocation"]["devices"]["results"]
+        assert len({result["device"] for result in picked}) == 3
+
+    options = Options(limits=Limits(search_steps=1))
+    counted = Metrics()
+    staged(scenario, Settings(options=options), metrics=counted)
+    assert b'dragoman_scheduler_decisions_total{outcome="gave_up"}' in counted.text()
+
+
+def test_reasons_that_pass_by_themselves_are_told_only_if_they_last() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), template("t"), pod("p", templates=["t"]), pod("q", templates=["none"]))
+        assert "ResourceClaimTemplate none does not exist" in await stage.event("FailedScheduling", "q")
+        await stage.clock.sleep(1)
+        events = (await stage.api.list(EVENT, "default")).items
+        assert not [e for e in events if e["involvedObject"]["name"] == "p"]
+        assert "is not created yet" in await stage.event("FailedScheduling", "p")
 
     staged(scenario)

@@ -33,13 +33,17 @@ from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.retry import Backoff
 from dragoman.runtime.tasks import Tasks
 from dragoman.schedule.conditions import TIMEOUT_S
+from dragoman.schedule.confirm import still_holds
 from dragoman.schedule.cycle import Context, Unit, decide, gated, is_waiting, priority_of, unit_of
 from dragoman.schedule.decision import Decision, Refused, undo
+from dragoman.schedule.place import Memory
 from dragoman.schedule.queue import Entry, Limits, Queue, State, Topic, UnitKey
 from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Key, Snapshot, keys_of
 
 POD = kind_of("Pod")
+PATIENCE_S = 3.0
+"""How long a reason that mostly goes away by itself may last before people hear of it."""
 LOOK_AGAIN = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
 TURN_S = 0.01
 """How long decisions go on before others get their turn on the loop."""
@@ -100,6 +104,7 @@ class Scheduler:
         self._arrived: dict[UnitKey, float] = {}
         self._told: dict[str, str] = {}
         self._steps: dict[UnitKey, int] = {}
+        self._thinking = asyncio.Lock()
         self._work = asyncio.Event()
         self._slots = asyncio.Semaphore(self.settings.commits)
         self.cache = Cache(self.informers)
@@ -144,6 +149,8 @@ class Scheduler:
         pod = _pod_of(change, before)
         if pod is None or pod.spec.scheduler_name not in self.settings.names:
             return
+        if gone:
+            self._told.pop(pod.metadata.uid, None)
         unit = unit_of(after, pod, self.settings.options.gates)
         entry = self.queue.get(unit.key)
         if entry is not None and entry.state in (State.ASSUMED, State.WAITING) and unit.key[0] == "Pod":
@@ -204,20 +211,40 @@ class Scheduler:
 
     def _decide(self, entry: Entry) -> bool:
         """Decide a unit; True if a commit was started, which then owns the slot."""
-        key, now = entry.key, self._clock.monotonic()
+        key = entry.key
         unit = self._unit(key)
         if unit is None:
             self._forget(key)
             return False
-        options = self.settings.options
-        steps = self._steps.get(key)
-        if steps is not None:
-            options = msgspec.structs.replace(
-                options, limits=msgspec.structs.replace(options.limits, search_steps=steps)
-            )
-        self._context.options = options
-        decision = decide(self.snapshot, unit, self._clock.utc(), self._context)
-        self._context.options = self.settings.options
+        if key in self._steps:
+            self._tasks.start(f"think {key[1]}/{key[2]}", self._think(unit, self._steps[key]))
+            return True
+        return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
+
+    async def _think(self, unit: Unit, steps: int) -> None:
+        """A search that gave up before, with more steps and in a thread, so that the others go on meanwhile."""
+        limits = msgspec.structs.replace(self.settings.options.limits, search_steps=steps)
+        context = msgspec.structs.replace(
+            self._context,
+            options=msgspec.structs.replace(self.settings.options, limits=limits),
+            in_flight=frozenset(self._in_flight),
+            memory=Memory(),
+        )
+        async with self._thinking:
+            decision = await asyncio.to_thread(decide, self.snapshot, unit, self._clock.utc(), context)
+        entry = self.queue.get(unit.key)
+        if entry is None or entry.state is not State.DECIDING:
+            self._slots.release()
+        elif not still_holds(self.snapshot, decision, self._context):
+            self._slots.release()
+            self.queue.again(unit.key, self._clock.monotonic())
+        elif not self._conclude(decision, steps):
+            self._slots.release()
+        self._work.set()
+
+    def _conclude(self, decision: Decision, steps: int = 0) -> bool:
+        """What follows from a decision; True if a commit was started, which then owns the slot."""
+        key, now = decision.unit, self._clock.monotonic()
         self._count(decision)
         self._tell(decision.refused)
         if decision.lost:
@@ -230,9 +257,11 @@ class Scheduler:
         elif decision.lost:
             self.queue.again(key, now)
         elif decision.gave_up:
-            self._steps[key] = min(options.limits.search_steps * 10, self.settings.most_steps)
+            steps = steps or self.settings.options.limits.search_steps
+            self._steps[key] = min(steps * 10, self.settings.most_steps)
             self.queue.failed(key, now)
         elif decision.refused:
+            self._steps.pop(key, None)
             self.queue.refused(key, decision.topics, now)
         else:
             self._forget(key)
@@ -277,6 +306,8 @@ class Scheduler:
 
     def _commit(self, decision: Decision) -> None:
         key, now = decision.unit, self._clock.monotonic()
+        for placement in decision.placements:
+            self._told.pop(placement.uid, None)
         if decision.placements:
             self.queue.assumed(key, now)
         else:
@@ -324,7 +355,6 @@ class Scheduler:
     def _bound(self, decision: Decision) -> None:
         for placement in decision.placements:
             self.committer.recorder.emit(events.placed_effect(placement, self._component))
-            self._told.pop(placement.uid, None)
         arrived = self._arrived.get(decision.unit)
         if arrived is not None:
             self._seconds.observe(self._clock.monotonic() - arrived)
@@ -414,7 +444,17 @@ class Scheduler:
             if self._told.get(one.uid) == text:
                 continue
             self._told[one.uid] = text
-            self._send(events.refusal_effects(pod, one, self._clock.utc(), self._component))
+            if events.is_passing(one):
+                self._tasks.start("tell later", self._tell_later(one, text))
+            else:
+                self._send(events.refusal_effects(pod, one, self._clock.utc(), self._component))
+
+    async def _tell_later(self, refused: Refused, text: str) -> None:
+        """Only if it is still so after a while."""
+        await self._clock.sleep(PATIENCE_S)
+        pod = self.snapshot.pods.get(refused.pod)
+        if pod is not None and pod.metadata.uid == refused.uid and self._told.get(refused.uid) == text:
+            self._send(events.refusal_effects(pod, refused, self._clock.utc(), self._component))
 
     def _send(self, effects: Iterable[Effect]) -> None:
         effects = tuple(effects)

@@ -12,7 +12,7 @@ from dragoman.api.meta import Ref, format_time
 from dragoman.effects import Effect, Emit, Patch
 from dragoman.explain.text import message
 from dragoman.schedule.decision import Placement, Refused, Wait
-from dragoman.schedule.refusal import Gated
+from dragoman.schedule.refusal import ClaimInFlight, ClaimNotCreated, Gated
 
 SCHEDULED = "PodScheduled"
 
@@ -25,6 +25,14 @@ def refusal_effects(pod: Pod, refused: Refused, now: datetime, component: str) -
     if is_gated:
         return condition
     return (*condition, Emit(_about(refused), "Warning", "FailedScheduling", text, component, "Scheduling"))
+
+
+def is_passing(refused: Refused) -> bool:
+    """Whether the reason mostly goes away by itself in a moment, so that telling can wait."""
+    return bool(refused.reasons) and all(
+        isinstance(reason, ClaimInFlight) or (isinstance(reason, ClaimNotCreated) and reason.template_exists)
+        for reason in refused.reasons
+    )
 
 
 def condition_effect(pod: Pod, reason: str, text: str, now: datetime) -> tuple[Effect, ...]:

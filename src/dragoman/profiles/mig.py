@@ -1,0 +1,171 @@
+"""Which GPU instances can a GPU have, what are they called, and which lie beside each other?
+
+Pure arithmetic on the tables of mig.yaml: names, placements, layouts. It never touches a GPU.
+Source of the rules: NVIDIA MIG user guide; the name formula is that of go-nvlib.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from dragoman.profiles.machine import MigGeometry, MigTable
+
+MIB = 2**20
+_INSTANCE = re.compile(r"([^@\s]+)@(\d+)")
+
+
+class Amounts(msgspec.Struct, frozen=True):
+    """What an instance, or a whole GPU, holds; memory in MiB."""
+
+    memory_mib: int
+    multiprocessors: int
+    copy_engines: int
+    decoders: int
+    encoders: int
+    jpeg_engines: int
+    ofa_engines: int
+
+    def engines(self) -> tuple[int, ...]:
+        """All but memory, in a fixed order."""
+        return msgspec.structs.astuple(self)[1:]
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """A GPU instance profile of one model. gpu_compute and gpu_memory are slices of the whole GPU; whole its maxima."""
+
+    name: str
+    id: int
+    index: int
+    compute: int
+    size: int
+    starts: tuple[int, ...]
+    amounts: Amounts
+    gpu_compute: int
+    gpu_memory: int
+    whole: Amounts
+
+    def slices(self, start: int) -> range:
+        """The memory slices that an instance at start covers."""
+        return range(start, start + self.size)
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """An instance of a shape at a start."""
+
+    shape: Shape
+    start: int
+
+    def __str__(self) -> str:
+        return f"{self.shape.name}@{self.start}"
+
+
+def profile_name(compute: int, instance_mib: int, total_mib: int, suffix: str = "") -> str:
+    """`1g.10gb`, `1g.10gb+me`: memory as the instance's share of the GPU in eighths, in whole GiB of the total."""
+    total_gb = -(-total_mib // 1024)
+    eighths = -(-instance_mib * 8 // total_mib)
+    return f"{compute}g.{(eighths * total_gb + 4) // 8}gb{suffix}"
+
+
+def token(name: str) -> str:
+    """The name as part of a device name: lower case, without dots, other signs as dashes."""
+    return re.sub(r"[^a-z0-9-]", "-", name.lower().replace(".", "")).strip("-")
+
+
+def shapes_of(geometry: MigGeometry, table: MigTable, total_mib: int) -> tuple[Shape, ...]:
+    """The shapes of a model with that much memory, in the table's order."""
+    rows = {key: Amounts(*row) for key, row in table.profiles.items()}
+    columns = zip(*(msgspec.structs.astuple(row) for row in rows.values()), strict=True)
+    whole = Amounts(*(max(column) for column in columns))
+    return tuple(
+        Shape(
+            name=profile_name(shape.compute, amounts.memory_mib, total_mib, shape.suffix),
+            id=shape.id,
+            index=shape.index,
+            compute=shape.compute,
+            size=shape.size,
+            starts=shape.starts,
+            amounts=amounts,
+            gpu_compute=geometry.compute,
+            gpu_memory=geometry.memory,
+            whole=whole,
+        )
+        for key, amounts in rows.items()
+        for shape in (geometry.profiles[key],)
+    )
+
+
+def parse_instance(text: str, shapes: Sequence[Shape]) -> Placed:
+    """`1g.5gb@0`. Raises ValueError with what is possible."""
+    match = _INSTANCE.fullmatch(text)
+    if not match:
+        raise ValueError(f"must be PROFILE@START, as {shapes[0].name}@0, got {text!r}")
+    shape = next((shape for shape in shapes if shape.name == match.group(1)), None)
+    if shape is None:
+        names = ", ".join(shape.name for shape in shapes)
+        raise ValueError(f"this GPU has no profile {match.group(1)}; it has: {names}")
+    return Placed(shape, int(match.group(2)))
+
+
+def misfit(placed: Sequence[Placed]) -> str:
+    """Why these instances cannot be on one GPU together; empty if they can."""
+    covered: dict[int, Placed] = {}
+    for instance in placed:
+        shape = instance.shape
+        if instance.start not in shape.starts:
+            starts = ", ".join(map(str, shape.starts))
+            return f"{shape.name} can start at {starts}, not at {instance.start}"
+        for at in shape.slices(instance.start):
+            if at in covered:
+                return f"{instance} and {covered[at]} both need memory slice {at}"
+            covered[at] = instance
+    if placed:
+        first = placed[0].shape
+        compute = sum(instance.shape.compute for instance in placed)
+        if compute > first.gpu_compute:
+            return f"{compute} compute slices are wanted, the GPU has {first.gpu_compute}"
+        drawn = [sum(column) for column in zip(*(i.shape.amounts.engines() for i in placed), strict=True)]
+        for field, wanted, there in zip(Amounts.__struct_fields__[1:], drawn, first.whole.engines(), strict=True):
+            if wanted > there:
+                return f"{wanted} {field.replace('_', ' ')} are wanted, the GPU has {there}"
+    return ""
+
+
+def placements(shapes: Sequence[Shape]) -> tuple[Placed, ...]:
+    """Every instance that a GPU could have."""
+    return tuple(Placed(shape, start) for shape in shapes for start in shape.starts)
+
+
+def layouts(shapes: Sequence[Shape]) -> Iterator[tuple[Placed, ...]]:
+    """Every set of instances that fit on one GPU, but the empty one."""
+    possible = placements(shapes)
+
+    def extend(chosen: tuple[Placed, ...], first: int) -> Iterator[tuple[Placed, ...]]:
+        for index in range(first, len(possible)):
+            more = (*chosen, possible[index])
+            if not misfit(more):
+                yield more
+                yield from extend(more, index + 1)
+
+    return extend((), 0)
+
+
+def is_maximal(layout: Sequence[Placed], shapes: Sequence[Shape]) -> bool:
+    """Whether no further instance fits."""
+    return all(misfit([*layout, extra]) for extra in placements(shapes))
+
+
+def freedom(layout: Sequence[Placed], shapes: Sequence[Shape]) -> int:
+    """How many further single instances would fit, weighed by compute slices: what a placement should keep."""
+    return sum(extra.shape.compute for extra in placements(shapes) if not misfit([*layout, extra]))
+
+
+def best_order(wanted: Sequence[Placed]) -> tuple[Placed, ...]:
+    """The order in which to make instances with given placements: large first, then from the low end.
+
+    Any order gives the same layout where placements are given; drivers that fail half-way leave the GPU least cut up
+    when the largest were made first.
+    """
+    return tuple(sorted(wanted, key=lambda placed: (-placed.shape.size, -placed.shape.compute, placed.start)))

@@ -160,7 +160,12 @@ def _best(found: list[_Option]) -> _Option:
     if len(found) == 1:
         return found[0]
     scores = totals([option.raw for option in found])
-    return min(zip(scores, found, strict=True), key=lambda pair: (-pair[0], pair[1].name))[1]
+    # Of equal ones first the node that serves extended resources itself: claims need the devices of the others.
+    return min(zip(scores, found, strict=True), key=lambda pair: (-pair[0], _served(pair[1]), pair[1].name))[1]
+
+
+def _served(option: _Option) -> int:
+    return len(option.special.requests) if option.special is not None else 0
 
 
 # ---- node checks

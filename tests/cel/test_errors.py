@@ -208,6 +208,7 @@ def test_everything_else_hands_errors_on(run: Run, text: str) -> None:
         run(text)
 
 
+@pytest.mark.slow
 def test_250_levels_are_understood_and_more_are_refused() -> None:
     for opening, inside, closing in (("(", "true", ")"), ("[", "", "]"), ("dyn(", "1", ")"), ("!(", "true", ")")):
         compile_expression(opening * 240 + inside + closing * 240, LANGUAGE)

@@ -79,6 +79,7 @@ def _outcome(run: Any) -> Any:
         return "an error"
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(EXPRESSIONS)
 def test_the_fast_way_and_the_metered_one_agree_within_the_estimate(text: str) -> None:
@@ -101,6 +102,7 @@ def google() -> Any:
     return cel.NewEnv(variables={"n": cel.Type.INT, "s": cel.Type.STRING})
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(text=EXPRESSIONS)
 def test_googles_runtime_agrees(google: Any, text: str) -> None:

@@ -105,6 +105,7 @@ _VERSIONS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(_VERSIONS, _VERSIONS)
 def test_agrees_with_another_implementation(one: str, two: str) -> None:
     found = (Semver.parse(one) > Semver.parse(two)) - (Semver.parse(one) < Semver.parse(two))

@@ -236,7 +236,7 @@ class _Checker:
             return fresh[kind.name]
         if not kind.params:
             return kind
-        return Type(kind.kind, kind.name, tuple(self.freshened(p, fresh) for p in kind.params))
+        return t.compound(kind.kind, kind.name, tuple(self.freshened(p, fresh) for p in kind.params))
 
     def mismatch(self, node: Node, expected: Type, found: Type) -> None:
         expected, found = self.bindings.substitute(expected), self.bindings.substitute(found)

@@ -43,17 +43,21 @@ def scan(size: float, factor: float = STRING_FACTOR) -> int:
     return math.ceil(size * factor)
 
 
-def traversal(value: Value) -> int:
-    """Going once over everything inside a value."""
+def traversal(value: Value, seen: dict[int, int] | None = None) -> int:
+    """Going once over everything inside a value; a list that is held twice counts twice but is looked at once."""
     if value.__class__ is str:
         return int(len(value.encode()) * STRING_FACTOR)
     if value.__class__ is bytes:
         return int(len(value) * STRING_FACTOR)
-    if value.__class__ is tuple:
-        return sum(traversal(element) for element in value)
-    if isinstance(value, dict):
-        return sum(traversal(key) + traversal(entry) for key, entry in value.items())
-    return 1
+    if value.__class__ is not tuple and not isinstance(value, dict):
+        return 1
+    seen = {} if seen is None else seen
+    if id(value) not in seen:
+        if isinstance(value, dict):
+            seen[id(value)] = sum(traversal(key, seen) + traversal(entry, seen) for key, entry in value.items())
+        else:
+            seen[id(value)] = sum(traversal(element, seen) for element in value)
+    return seen[id(value)]
 
 
 def _one(_: Values, __: Value) -> int:

@@ -8,7 +8,7 @@ from dragoman.cel.compile import Program, compile_program
 from dragoman.cel.environment import Environment
 from dragoman.cel.faults import Issue, Refused
 from dragoman.cel.parse import parse
-from dragoman.cel.types import DYN, Type
+from dragoman.cel.types import DYN, WEIGHT_MAX, Type, TypeTooLarge
 from dragoman.cel.validate import validate
 from dragoman.cel.walk import nodes
 
@@ -31,6 +31,8 @@ def checked(text: str, environment: Environment) -> Node:
         tree, issues = check(parse(text), environment)
     except RecursionError:
         raise Refused(text, [Issue(0, "expression is nested too deeply")]) from None
+    except TypeTooLarge:
+        raise Refused(text, [Issue(0, f"a type in the expression has more than {WEIGHT_MAX} parts")]) from None
     if not issues and environment.strict:
         issues = validate(tree)
     if issues:

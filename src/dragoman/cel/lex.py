@@ -5,6 +5,7 @@ Never looks at what tokens mean together.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -67,7 +68,10 @@ def _token_at(text: str, position: int) -> Token:
         return Token(word if word in ("in", "true", "false", "null") else "name", position, word)
     number = _FLOAT.match(text, position)
     if number:
-        return Token("double", position, number.group(), float(number.group()))
+        value = float(number.group())
+        if math.isinf(value):
+            raise Refused(text, [Issue(position, "invalid double literal")])
+        return Token("double", position, number.group(), value)
     number = _INT.match(text, position)
     if number:
         return _integer(text, position, number)

@@ -16,6 +16,8 @@ class Type(msgspec.Struct, frozen=True):
     kind: str
     name: str
     params: tuple[Type, ...] = ()
+    weight: int = 1
+    """How many types it is made of, itself included."""
 
     def __str__(self) -> str:
         if self.kind == "type":
@@ -44,24 +46,42 @@ B: Final = Type("param", "B")
 _SHOWN = {"timestamp": "timestamp", "duration": "duration"}
 
 
+WEIGHT_MAX: Final = 1000
+"""Ceiling of a type's weight: types that hold each other twice would grow without bounds."""
+
+
+class TypeTooLarge(Exception):
+    """A type of an expression is beyond WEIGHT_MAX."""
+
+
+def compound(kind: str, name: str, params: tuple[Type, ...]) -> Type:
+    """A type made of others. Raises TypeTooLarge."""
+    weight = 1
+    for param in params:
+        weight += param.weight
+    if weight > WEIGHT_MAX:
+        raise TypeTooLarge
+    return Type(kind, name, params, weight)
+
+
 def list_of(element: Type) -> Type:
     """list(element)."""
-    return Type("list", "list", (element,))
+    return compound("list", "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
     """map(key, value)."""
-    return Type("map", "map", (key, value))
+    return compound("map", "map", (key, value))
 
 
 def type_of(inner: Type) -> Type:
     """type(inner): the type of a type."""
-    return Type("type", "type", (inner,))
+    return compound("type", "type", (inner,))
 
 
 def optional_of(inner: Type) -> Type:
     """optional_type(inner)."""
-    return Type("opaque", "optional_type", (inner,))
+    return compound("opaque", "optional_type", (inner,))
 
 
 def struct(name: str) -> Type:
@@ -132,7 +152,7 @@ class Bindings:
         if not kind.params:
             return kind
         changed = tuple(self.substitute(p, free_to_dyn=free_to_dyn) for p in kind.params)
-        return kind if changed == kind.params else Type(kind.kind, kind.name, changed)
+        return kind if changed == kind.params else compound(kind.kind, kind.name, changed)
 
     def _fits_all(self, ones: tuple[Type, ...], twos: tuple[Type, ...]) -> bool:
         if len(ones) != len(twos):

@@ -19,6 +19,10 @@ INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 UINT_MAX: Final = 2**64 - 1
 
+LIST_MAX: Final = 1_000_000
+TEXT_MAX: Final = 1_000_000
+"""Ceilings of lists and strings that operators and functions make: the cost limit does not see all of them grow."""
+
 _TIMESTAMP_MIN: Final = -62135596800 * 10**9
 _TIMESTAMP_MAX: Final = 253402300800 * 10**9 - 1
 
@@ -142,10 +146,8 @@ def equal(one: Value, two: Value) -> bool:
     """The language's `==`. Raises NoSuchOverload where the left one refuses the right one's kind."""
     kind = one.__class__
     if kind is two.__class__:
-        if kind is tuple:
-            return len(one) == len(two) and all(_is_not_unequal(x, y) for x, y in zip(one, two, strict=True))
-        if isinstance(one, dict):
-            return _maps_equal(one, two)
+        if kind is tuple or isinstance(one, dict):
+            return _same_contents(one, two, {})
         if kind is Optional:
             if one.present and two.present:
                 return equal(one.value, two.value)
@@ -160,22 +162,36 @@ def equal(one: Value, two: Value) -> bool:
     if kind in STRICT_EQUALITY:
         raise NoSuchOverload
     if isinstance(one, dict) and isinstance(two, dict):
-        return _maps_equal(one, two)
+        return _same_contents(one, two, {})
     return False
 
 
-def _is_not_unequal(one: Value, two: Value) -> bool:
+_Seen = dict[tuple[int, int], bool]
+
+
+def _same_contents(one: Value, two: Value, seen: _Seen) -> bool:
+    """Two lists or two maps. `seen` remembers pairs: lists that hold one list twice would take for ever."""
+    if len(one) != len(two):
+        return False
+    pair = (id(one), id(two))
+    found = seen.get(pair)
+    if found is None:
+        if one.__class__ is tuple:
+            found = all(_is_not_unequal(x, y, seen) for x, y in zip(one, two, strict=True))
+        else:
+            found = all(key in two and _is_not_unequal(value, two[key], seen) for key, value in one.items())
+        seen[pair] = found
+    return found
+
+
+def _is_not_unequal(one: Value, two: Value, seen: _Seen) -> bool:
     """Inside lists and maps, elements that cannot be compared do not count as different."""
+    if (one.__class__ is tuple and two.__class__ is tuple) or (isinstance(one, dict) and isinstance(two, dict)):
+        return _same_contents(one, two, seen)
     try:
         return equal(one, two)
     except NoSuchOverload:
         return True
-
-
-def _maps_equal(one: Map, two: Map) -> bool:
-    if len(one) != len(two):
-        return False
-    return all(key in two and _is_not_unequal(value, two[key]) for key, value in one.items())
 
 
 def contains(elements: tuple[Value, ...], wanted: Value) -> bool:

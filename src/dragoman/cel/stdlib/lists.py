@@ -12,10 +12,7 @@ from dragoman.cel.faults import EvalError, NoSuchOverload
 from dragoman.cel.functions import Overload, Run, free, member
 from dragoman.cel.stdlib.operators import add
 from dragoman.cel.types import A, B, Type
-from dragoman.cel.values import Duration, Map, Timestamp, Uint, Value, compare, contains, equal, map_key
-
-RANGE_MAX: Final = 1_000_000
-"""Ceiling of lists.range(): the cost limit would stop a longer list anyhow."""
+from dragoman.cel.values import LIST_MAX, Duration, Map, Timestamp, Uint, Value, compare, contains, equal, map_key
 
 INCLUDES_MAX: Final = 48
 """Elements that includes() looks at (ResourceSliceMaxAttributeValuesPerDevice)."""
@@ -45,12 +42,16 @@ def _flatten(values: List, depth: int = 1) -> List:
     if depth < 0:
         raise EvalError("level must be non-negative")
     found: list[Value] = []
-    for value in values:
-        if value.__class__ is tuple and depth > 0:
-            found.extend(_flatten(value, depth - 1))
+    left: list[tuple[Value, int]] = [(value, depth) for value in reversed(values)]
+    for _ in range(LIST_MAX):
+        if not left:
+            return tuple(found)
+        value, level = left.pop()
+        if value.__class__ is tuple and level > 0:
+            left.extend((inner, level - 1) for inner in reversed(value))
         else:
             found.append(value)
-    return tuple(found)
+    raise EvalError(f"a list of more than {LIST_MAX} elements exceeds the limit")
 
 
 def _sort(values: List) -> List:
@@ -76,8 +77,8 @@ def _sort_by_keys(values: List, keys: List) -> List:
 def _range(count: int) -> List:
     if count < 0:
         raise EvalError(f"lists.range: size must be non-negative, got {count}")
-    if count > RANGE_MAX:
-        raise EvalError(f"lists.range: size {count} exceeds maximum allowed ({RANGE_MAX})")
+    if count > LIST_MAX:
+        raise EvalError(f"lists.range: size {count} exceeds maximum allowed ({LIST_MAX})")
     return tuple(range(count))
 
 

@@ -15,6 +15,8 @@ from dragoman.cel.types import A, B, Type
 from dragoman.cel.values import (
     INT_MAX,
     INT_MIN,
+    LIST_MAX,
+    TEXT_MAX,
     UINT_MAX,
     Duration,
     Timestamp,
@@ -52,7 +54,15 @@ def _number(kind: type, value: Value) -> Value:
     return value
 
 
-_ADDED: Final = frozenset((str, bytes, tuple, float))
+_ADDED: Final = frozenset((str, bytes, tuple))
+
+
+def _joined(one: Value, two: Value) -> Value:
+    """Strings, bytes or lists one after the other."""
+    limit = LIST_MAX if one.__class__ is tuple else TEXT_MAX
+    if len(one) + len(two) > limit:
+        raise EvalError(f"a sum of {len(one) + len(two)} parts exceeds the limit of {limit}")
+    return one + two
 
 
 def add(one: Value, two: Value) -> Value:
@@ -61,8 +71,10 @@ def add(one: Value, two: Value) -> Value:
     if kind is other:
         if kind is int:
             return _int(one + two)
-        if kind in _ADDED:
+        if kind is float:
             return one + two
+        if kind in _ADDED:
+            return _joined(one, two)
         if kind is Uint:
             return _uint(int(one) + int(two))
         if kind is Duration:

@@ -11,7 +11,7 @@ from dragoman.cel.faults import EvalError
 from dragoman.cel.stdlib.conversions import format_double
 from dragoman.cel.stdlib.times import format_duration, format_timestamp
 from dragoman.cel.types import Type
-from dragoman.cel.values import Duration, Timestamp, Uint, Value, map_keys, type_name
+from dragoman.cel.values import TEXT_MAX, Duration, Timestamp, Uint, Value, map_keys, type_name
 
 _PRECISION: Final = 6
 _PRECISION_MAX: Final = 1000
@@ -114,16 +114,22 @@ def _formatted(letter: str, precision: int, value: Value) -> str:
     raise EvalError(f'could not parse formatting clause: unrecognized formatting clause "{letter}"')
 
 
+def _bounded(text: str) -> str:
+    if len(text) > TEXT_MAX:
+        raise EvalError(f"a string of {len(text)} characters exceeds the limit of {TEXT_MAX}")
+    return text
+
+
 def _shown(value: Value) -> str:
     """`%s`."""
     kind = value.__class__
     if kind is str:
         return str(value)
     if kind is tuple:
-        return f"[{', '.join(_literal(element) for element in value)}]"
+        return _bounded(f"[{', '.join(_literal(element) for element in value)}]")
     if isinstance(value, dict):
         pairs = sorted((_key(key), _literal(value[kept])) for key, kept in zip(map_keys(value), value, strict=True))
-        return "{" + ", ".join(f"{key}:{shown}" for key, shown in pairs) + "}"
+        return _bounded("{" + ", ".join(f"{key}:{shown}" for key, shown in pairs) + "}")
     if value is None:
         return "null"
     if kind is bool:

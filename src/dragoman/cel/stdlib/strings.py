@@ -8,6 +8,7 @@ from dragoman.cel import types as t
 from dragoman.cel.faults import EvalError
 from dragoman.cel.functions import free, member
 from dragoman.cel.stdlib.strformat import format_string
+from dragoman.cel.values import TEXT_MAX
 
 SPACES: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -64,6 +65,17 @@ def _last_index_of_from(text: str, part: str, offset: int) -> int:
     return text.rfind(part, 0, offset + len(part))
 
 
+def _bounded(size: int) -> None:
+    if size > TEXT_MAX:
+        raise EvalError(f"a string of {size} characters exceeds the limit of {TEXT_MAX}")
+
+
+def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    places = text.count(old) if count < 0 else min(text.count(old), count)
+    _bounded(len(text) + places * (len(new) - len(old)))
+    return text.replace(old, new, count)
+
+
 def _split(text: str, separator: str, limit: int = -1) -> tuple[str, ...]:
     if limit == 0:
         return ()
@@ -93,7 +105,9 @@ def _join(parts: tuple[object, ...], separator: str = "") -> str:
     for part in parts:
         if part.__class__ is not str:
             raise EvalError(f"join: invalid input: {part}")
-    return separator.join(parts)  # type: ignore[arg-type]
+    texts: tuple[str, ...] = parts  # type: ignore[assignment]
+    _bounded(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
+    return separator.join(texts)
 
 
 def _quote(text: str) -> str:
@@ -110,8 +124,8 @@ OVERLOADS: Final = [
     member("lastIndexOf", "string_last_index_of_string", (_S, _S), _I, _last_index_of),
     member("lastIndexOf", "string_last_index_of_string_int", (_S, _S, _I), _I, _last_index_of_from),
     member("lowerAscii", "string_lower_ascii", (_S,), _S, lambda text: text.translate(_LOWER)),
-    member("replace", "string_replace_string_string", (_S, _S, _S), _S, str.replace),
-    member("replace", "string_replace_string_string_int", (_S, _S, _S, _I), _S, str.replace),
+    member("replace", "string_replace_string_string", (_S, _S, _S), _S, _replace),
+    member("replace", "string_replace_string_string_int", (_S, _S, _S, _I), _S, _replace),
     member("split", "string_split_string", (_S, _S), _STRINGS, _split),
     member("split", "string_split_string_int", (_S, _S, _I), _STRINGS, _split),
     member("substring", "string_substring_int", (_S, _I), _S, _substring),

@@ -44,6 +44,9 @@ def parse_duration(text: str) -> Duration:
         if part is None:
             raise failed
         whole, _, fraction = part.group(1).partition(".")
+        fraction = fraction[:18]
+        if len(whole) > 20:
+            raise EvalError("duration overflow: out of range")
         unit = _UNITS[part.group(2)]
         nanos += int(whole or 0) * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)
         at = part.end()

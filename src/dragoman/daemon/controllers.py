@@ -30,7 +30,7 @@ from dragoman.reconcile import claims, garbage, namespaces, nodes, podgc, taints
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.reconcile.step import Step, World
-from dragoman.reconcile.workloads import deployment, job, replicaset
+from dragoman.reconcile.workloads import daemonset, deployment, job, replicaset, statefulset
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -78,6 +78,12 @@ def table(settings: Settings) -> tuple[Controller, ...]:
         Controller("replicaset", frozenset({"ReplicaSet", "Pod"}), replicaset.keys, replicaset.sync, replicaset.told),
         Controller("deployment", frozenset({"Deployment", "ReplicaSet", "Pod"}), deployment.keys, deployment.sync),
         Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.told),
+        Controller(
+            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.told
+        ),
+        Controller(
+            "statefulset", frozenset({"StatefulSet", "Pod"}), statefulset.keys, statefulset.sync, statefulset.told
+        ),
         Controller("job-strays", frozenset({"Job", "Pod"}), job.stray_keys, job.sync_stray),
     )
     return (

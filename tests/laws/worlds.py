@@ -14,7 +14,13 @@ from dragoman.snapshot.change import Snapshot
 SHARE = "00000000-0000-4000-8000-{:012d}"
 
 
-def world(seed: int, *, nodes: int = 1) -> tuple[list[tuple[str, Any]], list[ResourceClaim]]:
+SMALL: dict[str, list[int]] = {"devices": [0, 2, 3, 4, 5, 6, 7], "requests": [1, 2, 3], "claims": [1, 2]}
+MIDDLE: dict[str, list[int]] = {"devices": [6, 8, 10, 12, 16], "requests": [2, 3, 4, 5, 6], "claims": [1, 2, 3, 4]}
+
+
+def world(
+    seed: int, *, nodes: int = 1, size: dict[str, list[int]] = SMALL
+) -> tuple[list[tuple[str, Any]], list[ResourceClaim]]:
     """Objects (nodes node-0.., slices, classes, claims that hold) and claims to allocate together."""
     draw = Random(seed)
     features = {
@@ -34,7 +40,8 @@ def world(seed: int, *, nodes: int = 1) -> tuple[list[tuple[str, Any]], list[Res
     for node in range(nodes):
         for p in range(draw.randint(1, 2)):
             driver = draw.choice(["a.example", "a.example", "b.example"])
-            pieces, holding = _pool(draw, features, driver, f"pool-{node}-{p}", f"node-{node}")
+            count = draw.choice(size["devices"])
+            pieces, holding = _pool(draw, features, driver, f"pool-{node}-{p}", f"node-{node}", count)
             objects += pieces
             held += holding
     for i, result in enumerate(held):
@@ -43,19 +50,20 @@ def world(seed: int, *, nodes: int = 1) -> tuple[list[tuple[str, Any]], list[Res
             "status": {"allocation": {"devices": {"results": [result]}}},
         }
         objects.append(("ResourceClaim", decode(ResourceClaim, claim)))
-    claims = [decode(ResourceClaim, _claim(draw, features, i)) for i in range(draw.randint(1, 2))]
+    number = draw.choice(size["claims"])
+    claims = [decode(ResourceClaim, _claim(draw, features, i, size["requests"])) for i in range(number)]
     return objects, claims
 
 
 def _pool(
-    draw: Random, features: set[str], driver: str, pool: str, node: str
+    draw: Random, features: set[str], driver: str, pool: str, node: str, count: int
 ) -> tuple[list[tuple[str, Any]], list[dict[str, Any]]]:
-    devices = [_device(draw, features, f"d{i}") for i in range(draw.choice([0, 2, 3, 4, 5, 6, 7]))]
+    devices = [_device(draw, features, f"d{i}") for i in range(count)]
     split = draw.random() < 0.3
     parts = [devices[: len(devices) // 2], devices[len(devices) // 2 :]] if split else [devices]
-    count = len(parts) + ("counters" in features) + (draw.random() < 0.05)
+    slices_in_all = len(parts) + ("counters" in features) + (draw.random() < 0.05)
     where: dict[str, Any] = {"allNodes": True} if draw.random() < 0.15 else {"nodeName": node}
-    spec = {"driver": driver, "pool": {"name": pool, "generation": 1, "resourceSliceCount": count}, **where}
+    spec = {"driver": driver, "pool": {"name": pool, "generation": 1, "resourceSliceCount": slices_in_all}, **where}
     slices = [{"metadata": {"name": f"{pool}-{i}"}, "spec": {**spec, "devices": part}} for i, part in enumerate(parts)]
     if "counters" in features:
         sets = [
@@ -145,10 +153,10 @@ def _asked(draw: Random, features: set[str]) -> dict[str, Any]:
     return asked
 
 
-def _claim(draw: Random, features: set[str], number: int) -> dict[str, Any]:
+def _claim(draw: Random, features: set[str], number: int, sizes: list[int]) -> dict[str, Any]:
     requests: list[dict[str, Any]] = []
     names = []
-    for i in range(draw.randint(1, 3)):
+    for i in range(draw.choice(sizes)):
         name = f"r{i}"
         if draw.random() < 0.3:
             options = [{"name": f"s{j}", **_asked(draw, features)} for j in range(draw.randint(1, 3))]

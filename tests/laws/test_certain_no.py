@@ -1,0 +1,47 @@
+"""Every no on clusters of middle size is confirmed by an exact solver, where one is installed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from oracle import Fatal, Oracle
+from worlds import MIDDLE, SHARE, snapshot_of, world
+
+from dragoman.allocate.allocator import Allocation, Ask, Options, allocate
+from dragoman.allocate.refusal import AllConstraint, PoolIncomplete, PoolInvalid, Refusals, SelectorError
+from dragoman.api.gates import gates_with
+
+pytest.importorskip("ortools", reason="the exact solver ortools is not installed")
+from exact import Model
+
+OPTIONS = Options(gates=gates_with({"DRAListTypeAttributes": True})[0])
+ERRORS = (SelectorError, AllConstraint, PoolIncomplete, PoolInvalid)
+BATCH = 40
+
+
+def ids():
+    numbers = itertools.count(10**10)
+    return lambda: SHARE.format(next(numbers))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 10 * BATCH, BATCH))
+def test_a_no_is_confirmed(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        objects, claims = world(seed, size=MIDDLE)
+        requests = [r for c in claims for r in c.spec.devices.requests]
+        if any(r.exactly is not None and r.exactly.admin_access for r in requests):
+            continue
+        snapshot = snapshot_of(objects)
+        answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
+        if isinstance(answer, Refusals) and (answer.gave_up or any(isinstance(r, ERRORS) for r in answer.reasons)):
+            continue
+        try:
+            feasible = Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible()
+        except Fatal:
+            continue
+        if isinstance(answer, Allocation):
+            assert feasible is not False, seed
+        else:
+            assert feasible is not True, seed

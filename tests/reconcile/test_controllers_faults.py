@@ -11,6 +11,9 @@ import pytest
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.server import ServerConfig, serving
+from dragoman.cluster.client import Client
+from dragoman.cluster.http import HttpClient
 from dragoman.daemon.controllers import Controllers
 from dragoman.errors import NotFound, Retry, Stale
 from dragoman.runtime.clock import Clock
@@ -28,7 +31,7 @@ class Crash(BaseException):
 class Faulty:
     """A client whose writes can fail: `fault(number, verb)` says how the number-th write does."""
 
-    def __init__(self, inner: InProcessClient, fault: Callable[[int], str]) -> None:
+    def __init__(self, inner: Client, fault: Callable[[int], str]) -> None:
         self.inner = inner
         self.fault = fault
         self.writes = 0
@@ -59,12 +62,25 @@ class Faulty:
         return write
 
 
-async def story(fault: Callable[[int], str]) -> tuple[Object, int]:
+async def story(fault: Callable[[int], str], *, http: bool = False) -> tuple[Object, int]:
     """A Deployment rolls, a Job completes, a pod with a claim comes and goes; the end state without chance."""
     clock, entropy = Clock(), Entropy(5)
-    registry = Registry.in_memory(clock, entropy)
-    user = InProcessClient(registry)
-    client = Faulty(InProcessClient(registry), fault)
+    if not http:
+        registry = Registry.in_memory(clock, entropy)
+        return await told(InProcessClient(registry), InProcessClient(registry), clock, entropy, fault)
+    async with serving(ServerConfig(), clock, entropy) as server:
+        client = HttpClient(server.access, clock, entropy)
+        try:
+            return await told(InProcessClient(server.registry), client, clock, entropy, fault)
+        finally:
+            await client.close()
+
+
+async def told(
+    user: InProcessClient, inner: Client, clock: Clock, entropy: Entropy, fault: Callable[[int], str]
+) -> tuple[Object, int]:
+    """The story with the controllers on one client and the user (and kubelet) on another."""
+    client = Faulty(inner, fault)
     make = lambda kind, name, spec: user.create(  # noqa: E731
         kind_of(kind),
         {
@@ -187,6 +203,12 @@ def test_each_write_in_turn_may_fail(fault: str) -> None:
     for failing in range(1, writes + 1, 3):
         end, _ = asyncio.run(story(lambda number, failing=failing: fault if number == failing else ""))
         assert end == EXPECTED, f"write {failing}: {fault}"
+
+
+@pytest.mark.slow
+def test_the_same_over_http_and_tls() -> None:
+    end, _ = asyncio.run(story(lambda number: "lost answer" if number % 10 == 0 else "", http=True))
+    assert end == EXPECTED
 
 
 @pytest.mark.slow

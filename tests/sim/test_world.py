@@ -15,6 +15,8 @@ from dragoman.testing.faults import Rates
 from dragoman.testing.loop import run
 from dragoman.testing.world import World
 
+pytestmark = pytest.mark.slow
+
 
 class Life:
     """What users do, drawn from the seed."""
@@ -128,7 +130,6 @@ def test_a_cluster_under_faults_stays_safe_and_serves_all_in_the_end(seed: int) 
     assert sum(world.faults.counts.values()) > 20
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_longer_lives(seed: int) -> None:
     world = run(lambda clock: lives(clock, seed, steps=80))
@@ -151,3 +152,8 @@ def test_without_faults_nothing_is_ever_retried_in_vain() -> None:
             return world
 
     run(calm)
+
+
+def test_one_seed_is_one_story() -> None:
+    first, second = (run(lambda clock: lives(clock, 11, steps=10)).checker.trace for _ in range(2))
+    assert first == second

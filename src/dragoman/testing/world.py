@@ -150,9 +150,11 @@ class World:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        self._tasks.stop()
-        await self._tasks.__aexit__(*error)
-        self._folder.cleanup()
+        try:
+            self._tasks.stop()
+            await self._tasks.__aexit__(*error)
+        finally:
+            self._folder.cleanup()
 
     def _part(self, name: str, run: Callable[[FaultyClient], Awaitable[None]]) -> None:
         self.parts[name] = Part(self, name, run)
@@ -288,6 +290,11 @@ class World:
                 if any("NotCreated" in type(r).__name__ for one in decision.refused for r in one.reasons):
                     return f"pod {key[1]} has no claim yet"
         return ""
+
+    def pending(self) -> str:
+        """A pod without a node; "" if there is none."""
+        pods = self.checker.snapshot.pods
+        return next((f"pod {key[1]} is pending" for key in sorted(pods) if is_waiting(pods[key])), "")
 
     def leftovers(self) -> str:
         """Anything that pods which are gone should have left; "" if there is nothing."""

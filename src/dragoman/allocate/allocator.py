@@ -21,17 +21,19 @@ from dragoman.allocate.assemble import allocation_of
 from dragoman.allocate.classes import Group, Memory, Outcome, Partition, Shape, shape_of
 from dragoman.allocate.decide import Decider, Planned, Unit, chosen_of, settled, unit_of
 from dragoman.allocate.match import Matcher
+from dragoman.allocate.offers import Offer
 from dragoman.allocate.rank import Demand, Policy, Sight, Weight, policy_of
 from dragoman.allocate.refusal import Refusals, renamed_in
-from dragoman.allocate.slots import key_of, plan_claims, rules_of
+from dragoman.allocate.slots import ClaimPlan, Want, key_of, plan_claims, rules_of
 from dragoman.allocate.values import Allocation, Ask, Chosen
 from dragoman.allocate.verify import verify
 from dragoman.allocate.wants import Judge
 from dragoman.api.codec import to_bytes
 from dragoman.api.gates import DEFAULTS, Gates
-from dragoman.api.resource import ResourceClaim
+from dragoman.api.resource import Device, ResourceClaim
 from dragoman.errors import Bug
 from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.usage import DeviceId
 
 __all__ = [
     "OPTIONS",
@@ -40,12 +42,15 @@ __all__ = [
     "Chosen",
     "Demand",
     "Limits",
+    "Look",
+    "Looked",
     "Memory",
     "NodeClass",
     "Options",
     "Policy",
     "Survey",
     "allocate",
+    "look",
     "story",
     "survey",
 ]
@@ -259,6 +264,77 @@ def _check(snapshot: Snapshot, asks: Sequence[Ask], allocation: Allocation, opti
     if wrong:
         first = wrong[0]
         raise Bug(f"the allocator's choice is wrong: {first.rule}, claim {first.claim}: {first.detail}")
+
+
+class Looked(msgspec.Struct, frozen=True, eq=False):
+    """A device in the light of a request. step: which step drops it (as in `Dropped`), "" if it is usable.
+
+    values: of the attributes that the request's constraints name, as text; None where the device has none.
+    counters: (set, counter, drawn, left, published) in nano-units each.
+    """
+
+    id: DeviceId
+    device: Device
+    step: str
+    values: dict[str, str | None]
+    counters: tuple[tuple[str, str, int, int, int], ...]
+
+
+class Look(msgspec.Struct, frozen=True, eq=False):
+    """A request (or alternative) on a node with all devices there. wanted 0: all that match."""
+
+    claim: str
+    request: str
+    parent: str
+    class_name: str
+    wanted: int
+    constraints: tuple[int, ...]
+    devices: tuple[Looked, ...]
+
+    @property
+    def usable(self) -> tuple[Looked, ...]:
+        """Devices that nothing but constraints and the other requests keeps away."""
+        return tuple(device for device in self.devices if not device.step)
+
+
+def look(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> tuple[Look, ...] | Refusals:
+    """Every request of an ask with every device of its node, for counting; Refusals: the claims cannot be read."""
+    judge = _judge(options, Matcher())
+    unit = unit_of(snapshot, [ask], judge.rules)
+    if isinstance(unit, Refusals):
+        return unit
+    decider = Decider(snapshot, judge, options.limits.search_steps)
+    return tuple(
+        Look(
+            planned.plan.key,
+            want.request,
+            want.parent,
+            want.device_class.metadata.name,
+            want.count,
+            want.constraints,
+            tuple(_looked(judge, planned.plan, want, offer) for offer in decider.terrain(planned.node).offers),
+        )
+        for planned in unit.claims
+        for wants in planned.plan.requests
+        for want in wants
+    )
+
+
+def _looked(judge: Judge, plan: ClaimPlan, want: Want, offer: Offer) -> Looked:
+    values: dict[str, str | None] = {}
+    for index in want.constraints:
+        attribute = plan.constraints[index].attribute
+        token = judge.token(want, offer, attribute)
+        known = token if isinstance(token, frozenset) else None
+        values[attribute] = None if known is None else ", ".join(str(value) for _, value in sorted(known, key=str))
+    book = offer.book
+    counters = tuple(
+        (use.key[2], name, amount, book.left[use.key, name], book.published[use.key, name])
+        for use in offer.uses
+        if book is not None
+        for name, amount in use.amounts
+    )
+    return Looked(offer.id, offer.seen.device, judge.told(want, offer), values, counters)
 
 
 def story(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> Refusals:

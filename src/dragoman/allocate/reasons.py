@@ -324,6 +324,7 @@ class Teller:
                     device=offer.id,
                     capacity=name,
                     want=amount,
+                    total=total,
                     rule=rule,
                     node=node,
                 )

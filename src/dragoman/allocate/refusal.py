@@ -292,7 +292,7 @@ class CapacityShort(_Fact, frozen=True, kw_only=True):
 
 
 class CapacityUnfit(_Fact, frozen=True, kw_only=True):
-    """A capacity's request policy allows no such amount."""
+    """A capacity's request policy allows no such amount; total is what the device has."""
 
     code = "CapacityUnfit"
     claim: str
@@ -300,6 +300,7 @@ class CapacityUnfit(_Fact, frozen=True, kw_only=True):
     device: DeviceId
     capacity: str
     want: Quantity
+    total: Quantity
     rule: str
     node: str = ""
 

@@ -69,14 +69,29 @@ class Verdict(msgspec.Struct, frozen=True):
     refused: Refused | None
 
 
+class Step(msgspec.Struct, frozen=True, eq=False):
+    """A unit that was decided: on which snapshot, what it left, what became of each pod."""
+
+    unit: Unit
+    before: Snapshot
+    after: Snapshot
+    verdicts: tuple[Verdict, ...]
+
+
 def simulate(snapshot: Snapshot, wanted: Iterable[Unit], now: datetime, context: Context) -> Iterator[Verdict]:
     """Decides the units one after the other, each on what the ones before left. The snapshot is settled."""
+    for step in steps(snapshot, wanted, now, context):
+        yield from step.verdicts
+
+
+def steps(snapshot: Snapshot, wanted: Iterable[Unit], now: datetime, context: Context) -> Iterator[Step]:
+    """The same unit by unit, with the snapshots between."""
     for unit in wanted:
         before = snapshot
         decision, snapshot = _decided(snapshot, unit, now, context)
         refused = {one.pod: one for one in decision.refused}
-        for key in unit.pods:
-            yield _verdict(before, snapshot, key, refused.get(key), context)
+        verdicts = tuple(_verdict(before, snapshot, key, refused.get(key), context) for key in unit.pods)
+        yield Step(unit, before, snapshot, verdicts)
 
 
 def _decided(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> tuple[Decision, Snapshot]:

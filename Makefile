@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
+# Not compiled: most modules of most packages are never imported, and compiling them takes longer than installing.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check sim bench proto format clean

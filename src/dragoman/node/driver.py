@@ -46,7 +46,7 @@ class ClaimRef(msgspec.Struct, frozen=True, order=True):
 class Pool(msgspec.Struct, frozen=True):
     """What a driver publishes under one pool name; list order is the order of preference.
 
-    The SDK splits it over slices. With neither node_selector nor all_nodes the pool belongs to the plugin's node.
+    The SDK splits it over slices; slice_starts names devices that begin one in any case. With neither node_selector nor all_nodes the pool belongs to the plugin's node.
     generation 0: counted by the SDK. Devices with a node selection of their own make the pool's selection per device.
     """
 
@@ -57,6 +57,7 @@ class Pool(msgspec.Struct, frozen=True):
     generation: int = 0
     partition_type_attribute: str | None = None
     skip_node_operations: tuple[str, ...] = ()
+    slice_starts: tuple[str, ...] = ()
 
 
 class HeldDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -211,6 +212,15 @@ class Restores(Protocol):
 
     def restore(self, claims: Sequence[PreparedClaim]) -> Awaitable[None] | None:
         """Called once before anything else; claims that did not survive a reboot are not among them."""
+        ...
+
+
+@runtime_checkable
+class Republishes(Protocol):
+    """A driver whose pools change by themselves."""
+
+    def connect(self, republish: Callable[[], None]) -> None:
+        """Called once, when the plugin is made: call `republish` whenever `pools` would answer something else."""
         ...
 
 

@@ -38,6 +38,7 @@ from dragoman.node.driver import (
     Pool,
     PreparedDevice,
     ReportsHealth,
+    Republishes,
     Restores,
 )
 from dragoman.node.files import locked
@@ -132,6 +133,8 @@ class Plugin:
             selector = slice_selector(driver.name, "" if only_pool else node_name)
             self._own_informer = Informer(client, SLICE, clock, entropy, field_selector=selector)
             routes = slice_routes(self._own_informer)
+        if isinstance(driver, Republishes):
+            driver.connect(self.republish)
         self._measure(metrics or Metrics())
         self.publisher = Publisher(
             client,

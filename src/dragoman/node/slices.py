@@ -56,7 +56,7 @@ def layout(scope: Scope, name: str, pool: Pool) -> tuple[ResourceSliceSpec, ...]
         pool.shared_counters[i : i + COUNTER_SETS_MAX] for i in range(0, len(pool.shared_counters), COUNTER_SETS_MAX)
     ]
     parts: list[tuple[tuple[CounterSet, ...], tuple[Device, ...]]] = [(sets, ()) for sets in counters]
-    parts += [((), devices) for devices in _split(pool.devices)]
+    parts += [((), devices) for devices in _split(pool.devices, frozenset(pool.slice_starts))]
     if not parts:
         parts = [((), ())]
     per_device = any(_has_selection(device) for device in pool.devices)
@@ -91,12 +91,14 @@ def _is_detailed(device: Device) -> bool:
     return bool(device.taints or device.consumes_counters or lists)
 
 
-def _split(devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
+def _split(devices: Sequence[Device], starts: frozenset[str]) -> Iterator[tuple[Device, ...]]:
     start = 0
     while start < len(devices):
         size = DEVICES_MAX
         if any(_is_detailed(device) for device in devices[start : start + size]):
             size = DEVICES_MAX_DETAILED
+        part = devices[start : start + size]
+        size = next((i for i, device in enumerate(part) if i and device.name in starts), size)
         yield tuple(devices[start : start + size])
         start += size
 

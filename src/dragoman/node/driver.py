@@ -46,8 +46,9 @@ class ClaimRef(msgspec.Struct, frozen=True, order=True):
 class Pool(msgspec.Struct, frozen=True):
     """What a driver publishes under one pool name; list order is the order of preference.
 
-    The SDK splits it over slices; slice_starts names devices that begin one in any case. With neither node_selector nor all_nodes the pool belongs to the plugin's node.
-    generation 0: counted by the SDK. Devices with a node selection of their own make the pool's selection per device.
+    The SDK splits it over slices; slice_starts names devices that begin one in any case. With neither node_selector nor
+    all_nodes the pool belongs to the plugin's node. generation 0: counted by the SDK. Devices with a node selection of
+    their own make the pool's selection per device.
     """
 
     devices: tuple[Device, ...] = ()

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import snapshot_of, world
 
+from dragoman.allocate.guide import Guide
 from dragoman.allocate.ledger import Ledger
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.offers import offers_of
 from dragoman.allocate.rank import FIRST_FIT, Demand
-from dragoman.allocate.search import Found, Request, Search
+from dragoman.allocate.search import Found, OutOfSteps, Request, Search
 from dragoman.allocate.slots import ClaimPlan, plan_claim, rules_of
 from dragoman.allocate.wants import Judge
 from dragoman.api.gates import gates_with
@@ -23,7 +24,7 @@ RULES = rules_of(gates_with({"DRAListTypeAttributes": True})[0])
 BOOKS = ("taken", "used", "left", "present", "states")
 
 
-def searched(seed: int) -> tuple[Ledger, dict[str, object], object]:
+def requests_of(seed: int) -> list[Request]:
     objects, claims = world(seed)
     snapshot = snapshot_of(objects)
     pools = pools_for(snapshot, snapshot.nodes["node-0"])
@@ -34,6 +35,11 @@ def searched(seed: int) -> tuple[Ledger, dict[str, object], object]:
         plan = plan_claim(claim, snapshot, RULES)
         assert isinstance(plan, ClaimPlan)
         requests += [Request(0, number, [judge.view(plan, w, offers) for w in wants]) for wants in plan.requests]
+    return requests
+
+
+def searched(seed: int) -> tuple[Ledger, dict[str, object], object]:
+    requests = requests_of(seed)
     ledger = Ledger(lists=True)
     before = {book: copy.copy(getattr(ledger, book)) for book in BOOKS}
     return ledger, before, Search(requests, ledger, steps_max=20_000).run()
@@ -84,3 +90,20 @@ def test_counters_and_capacities_conserve(seed: int) -> None:
     assert {device: list(total) for device, (_, total) in ledger.used.items()} == used
     for device, total in used.items():
         assert all(a <= b for a, b in zip(total, offers[device].left.values(), strict=True))  # type: ignore[index]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**40))
+def test_the_guided_search_takes_what_the_plain_one_takes(seed: int) -> None:
+    requests = requests_of(seed)
+    plain = Search(requests, Ledger(lists=True), steps_max=20_000).run()
+    ledger = Ledger(lists=True)
+    guided = Guide(requests, ledger, steps=0, steps_max=200_000).run()
+    if isinstance(plain, OutOfSteps) or isinstance(guided, OutOfSteps):
+        return
+    if isinstance(plain, Found):
+        assert isinstance(guided, Found)
+        assert [p.candidate.offer.id for p in guided.picks] == [p.candidate.offer.id for p in plain.picks]
+    else:
+        assert not isinstance(guided, Found)
+        assert ledger.trail == []

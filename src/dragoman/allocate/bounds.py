@@ -18,11 +18,15 @@ from dragoman.allocate.constraint import ValueSet
 from dragoman.allocate.ledger import Ledger
 from dragoman.allocate.offers import Offer
 from dragoman.allocate.wants import Candidate, View
+from dragoman.snapshot.usage import DeviceId
 
 if TYPE_CHECKING:
-    from dragoman.allocate.search import Pick, Request
+    from dragoman.allocate.search import Request
 
 PLENTY = 1 << 30
+WHOLE = 1_000_000
+"""A device, where fractions of it count."""
+
 Cells: TypeAlias = "Mapping[frozenset[int], tuple[int, int]]"
 """Requests that can use the devices -> how many of them there are for these (shares count each), and how many of them
 one request can use."""
@@ -72,26 +76,24 @@ class Bounds:
     def __init__(self, requests: Sequence[Request]) -> None:
         self.requests = requests
         self.members: dict[int, list[Offer]] = {}
-        seen = set()
+        self.sorts: dict[DeviceId, int] = {}
         for request in requests:
             for view in request.views:
                 for candidate in view.candidates:
-                    if candidate.offer.id not in seen:
-                        seen.add(candidate.offer.id)
+                    if candidate.offer.id not in self.sorts:
+                        self.sorts[candidate.offer.id] = candidate.alike
                         self.members.setdefault(candidate.alike, []).append(candidate.offer)
         self.groups: list[list[list[Candidate]]] = [[_one_a_group(v) for v in r.views] for r in requests]
 
-    def cause(self, index: int, ledger: Ledger, picks: Iterable[Pick]) -> Cause | None:
+    def cause(self, index: int, ledger: Ledger) -> Cause | None:
         """Why the requests from index on cannot be met in this state; None if that is not known."""
-        left = self._left(index, ledger, picks)
+        left = self._left(index, ledger)
         if isinstance(left, Scarce):
             return left
         return self._devices(left) or self._constraints(left) or self._sums(left)
 
-    def _left(self, index: int, ledger: Ledger, picks: Iterable[Pick]) -> _Left | Scarce:
-        touched: Counter[int] = Counter()
-        for device, alike in {pick.candidate.offer.id: pick.candidate.alike for pick in picks}.items():
-            touched[alike] += ledger.usage(device) is not None
+    def _left(self, index: int, ledger: Ledger) -> _Left | Scarce:
+        touched = Counter(self.sorts[device] for device in (*ledger.taken, *ledger.used) if device in self.sorts)
         free = {group: len(offers) - touched[group] for group, offers in self.members.items()}
         left = _Left({}, {}, set(), free, ledger)
         for number in range(index, len(self.requests)):
@@ -139,24 +141,22 @@ class Bounds:
         return None if short is None else Scarce(*short)
 
     def _all_together(self, left: _Left) -> Shortage | None:
-        """All remaining requests against what the counters of each pool allow in total."""
+        """All remaining requests, in fractions of devices, against what the counters of each pool allow in total."""
         numbers = [number for number in left.need if number not in left.apart]
         groups = {group: candidate for number in numbers for group, candidate in left.usable[number].items()}
         pools: dict[Any, list[Candidate]] = defaultdict(list)
         have = 0
         for group, candidate in groups.items():
-            offer = candidate.offer
-            if offer.multi:
-                return None
-            if offer.uses:
-                pools[offer.uses[0].key[:2]].append(candidate)
+            if candidate.offer.multi:
+                have += sum(_budget(left, offer) for offer in self.members[group])
             else:
-                have += left.free[group]
-        if not pools:
+                pools[candidate.offer.id[:2]].append(candidate)
+        have += sum(WHOLE * _fitting(left, candidates) for candidates in pools.values())
+        wanted = sum(left.need[n] * min(_fraction(c) for c in left.usable[n].values()) for n in numbers)
+        if wanted <= have:
             return None
-        have += sum(_fitting(left, candidates) for candidates in pools.values())
-        wanted = sum(left.need[number] for number in numbers)
-        return (tuple(numbers), wanted, have) if have < wanted else None
+        devices = sum(left.need[number] for number in numbers)
+        return tuple(numbers), devices, devices * have // wanted
 
     def _short(
         self, left: _Left, need: Mapping[int, int], usable: Mapping[int, Mapping[int, Candidate]]
@@ -407,6 +407,25 @@ def _told(counts: Mapping[ValueSet, int]) -> tuple[tuple[str, int], ...]:
             key=lambda pair: (-pair[1], pair[0]),
         )
     )
+
+
+def _fraction(candidate: Candidate) -> int:
+    """What a candidate takes of its device, as mean over the capacities, rounded down."""
+    offer = candidate.offer
+    if not offer.multi:
+        return WHOLE
+    shares = [
+        WHOLE * amount // have for have, amount in zip(offer.left.values(), candidate.amounts, strict=True) if have
+    ]
+    return sum(shares) // len(shares) if shares else 0
+
+
+def _budget(left: _Left, offer: Offer) -> int:
+    """What is left of a shared device, as mean over the capacities, rounded up."""
+    used = left.ledger.used.get(offer.id)
+    gone = used[1] if used is not None else (0,) * len(offer.left)
+    shares = [-(-WHOLE * (have - taken) // have) for have, taken in zip(offer.left.values(), gone, strict=True) if have]
+    return -(-sum(shares) // len(shares)) if shares else 0
 
 
 def _fitting(left: _Left, candidates: list[Candidate]) -> int:

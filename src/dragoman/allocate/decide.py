@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dragoman.allocate.assemble import allocation_of, is_local, selector_of
+from dragoman.allocate.guide import find
 from dragoman.allocate.ledger import Ledger
 from dragoman.allocate.offers import offers_of
 from dragoman.allocate.reasons import Teller, Terrain, bad_pool_for_all
 from dragoman.allocate.refusal import Refusal, Refusals, SelectorTerms, TooManyDevices, UnknownNode
-from dragoman.allocate.search import Found, Request, Search
+from dragoman.allocate.search import Found, Request
 from dragoman.allocate.slots import MAX_RESULTS, ClaimPlan, Rules, Want, plan_claim
 from dragoman.allocate.values import Allocation, Ask, Chosen
 from dragoman.allocate.wants import Candidate, Judge
@@ -110,7 +111,7 @@ class Decider:
         early = self._cannot(unit, requests, teller)
         if early is not None:
             return early
-        outcome = Search(requests, Ledger(lists=self.rules.lists), steps_max=self.steps_max).run()
+        outcome = find(requests, Ledger(lists=self.rules.lists), steps_max=self.steps_max)
         if isinstance(outcome, Found):
             return self._answer(unit, requests, outcome, teller)
         return teller.exhausted(outcome)

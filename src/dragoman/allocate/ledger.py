@@ -29,7 +29,7 @@ class Ledger:
     def __init__(self, *, lists: bool) -> None:
         self.lists = lists
         self.trail: list[tuple[dict[Any, Any], Any, Any]] = []
-        self.taken: dict[DeviceId, tuple[int, ...]] = {}  # claims that took it whole (also by admin access)
+        self.taken: dict[DeviceId, tuple[tuple[int, bool], ...]] = {}  # claims that took it whole, by admin access?
         self.used: dict[DeviceId, tuple[int, tuple[int, ...]]] = {}  # shares taken and amounts, by capacity
         self.left: dict[tuple[SetKey, str], int] = {}
         self.present: dict[SetKey, frozenset[str] | None] = {}
@@ -58,9 +58,16 @@ class Ledger:
         return self.taken.get(device) or self.used.get(device)
 
     def in_use(self, offer: Offer, claim: int, *, admin: bool) -> bool:
-        """Whether a take of this search stands in the way of another one of the same device."""
-        taken = self.taken.get(offer.id)
-        return taken is not None and (not admin or claim in taken)
+        """Whether a take of this search stands in the way of another one of the same device.
+
+        An admin take bars the requests of its claim and normal ones of later claims, whichever is made first.
+        """
+        for other, by_admin in self.taken.get(offer.id, ()):
+            if other == claim or not (admin or by_admin):
+                return True
+            if (by_admin and not admin and other < claim) or (admin and not by_admin and claim < other):
+                return True
+        return False
 
     def available(self, offer: Offer, claim: int, amounts: tuple[int, ...], *, admin: bool) -> bool:
         """Whether the device itself can be taken now: not in use, enough capacity and counters left."""
@@ -73,7 +80,9 @@ class Ledger:
                     have - gone >= more for have, gone, more in zip(offer.left.values(), used[1], amounts, strict=True)
                 )
             return offer.shares > 0 or self.counters_allow(offer)
-        return offer.id not in self.taken and self.counters_allow(offer)
+        if offer.id in self.taken and self.in_use(offer, claim, admin=False):
+            return False
+        return self.counters_allow(offer)
 
     def counters_allow(self, offer: Offer) -> bool:
         """Whether the counters and compatibility groups allow one more device like this."""
@@ -114,7 +123,7 @@ class Ledger:
                 total = tuple(gone + more for gone, more in zip(used[1], amounts, strict=True))
                 self._set(self.used, offer.id, (used[0] + 1, total))
             return
-        self._set(self.taken, offer.id, (*self.taken.get(offer.id, ()), claim))
+        self._set(self.taken, offer.id, (*self.taken.get(offer.id, ()), (claim, admin)))
         if not admin:
             self._charge(offer)
 

@@ -15,14 +15,16 @@ from dragoman.snapshot.usage import DeviceId, Holder
 from dragoman.values.quantity import Quantity
 
 
-class _Fact(msgspec.Struct, frozen=True, kw_only=True):
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all; `code` is the class's name."""
+
     code: ClassVar[str] = ""
 
 
 # ---- the claim itself
 
 
-class FeatureOff(_Fact, frozen=True, kw_only=True):
+class FeatureOff(Fact, frozen=True, kw_only=True):
     """The claim uses `field`, which needs a feature gate that is off."""
 
     code = "FeatureOff"
@@ -32,7 +34,7 @@ class FeatureOff(_Fact, frozen=True, kw_only=True):
     field: str
 
 
-class UnsupportedRequest(_Fact, frozen=True, kw_only=True):
+class UnsupportedRequest(Fact, frozen=True, kw_only=True):
     """A request with neither exactly nor firstAvailable."""
 
     code = "UnsupportedRequest"
@@ -40,7 +42,7 @@ class UnsupportedRequest(_Fact, frozen=True, kw_only=True):
     request: str
 
 
-class UnsupportedMode(_Fact, frozen=True, kw_only=True):
+class UnsupportedMode(Fact, frozen=True, kw_only=True):
     """An allocationMode that is neither ExactCount nor All."""
 
     code = "UnsupportedMode"
@@ -49,7 +51,7 @@ class UnsupportedMode(_Fact, frozen=True, kw_only=True):
     mode: str
 
 
-class NoClass(_Fact, frozen=True, kw_only=True):
+class NoClass(Fact, frozen=True, kw_only=True):
     """A request that names no class."""
 
     code = "NoClass"
@@ -57,7 +59,7 @@ class NoClass(_Fact, frozen=True, kw_only=True):
     request: str
 
 
-class MissingClass(_Fact, frozen=True, kw_only=True):
+class MissingClass(Fact, frozen=True, kw_only=True):
     """A DeviceClass that does not exist; `near` names existing classes with similar names."""
 
     code = "MissingClass"
@@ -67,7 +69,7 @@ class MissingClass(_Fact, frozen=True, kw_only=True):
     near: tuple[str, ...] = ()
 
 
-class UnsupportedSelector(_Fact, frozen=True, kw_only=True):
+class UnsupportedSelector(Fact, frozen=True, kw_only=True):
     """A selector without a CEL expression. class_name is set where the class has it, empty for the request."""
 
     code = "UnsupportedSelector"
@@ -77,7 +79,7 @@ class UnsupportedSelector(_Fact, frozen=True, kw_only=True):
     index: int
 
 
-class SelectorInvalid(_Fact, frozen=True, kw_only=True):
+class SelectorInvalid(Fact, frozen=True, kw_only=True):
     """A selector (or derived attribute, if `derived` names one) that does not compile."""
 
     code = "SelectorInvalid"
@@ -90,7 +92,7 @@ class SelectorInvalid(_Fact, frozen=True, kw_only=True):
     derived: str = ""
 
 
-class EmptyConstraint(_Fact, frozen=True, kw_only=True):
+class EmptyConstraint(Fact, frozen=True, kw_only=True):
     """A constraint with neither matchAttribute nor distinctAttribute."""
 
     code = "EmptyConstraint"
@@ -98,7 +100,7 @@ class EmptyConstraint(_Fact, frozen=True, kw_only=True):
     index: int
 
 
-class TooManyDevices(_Fact, frozen=True, kw_only=True):
+class TooManyDevices(Fact, frozen=True, kw_only=True):
     """More devices in one claim than an allocation can hold; node is set where All makes it depend on the node."""
 
     code = "TooManyDevices"
@@ -111,7 +113,7 @@ class TooManyDevices(_Fact, frozen=True, kw_only=True):
 # ---- devices and pools of a node
 
 
-class SelectorError(_Fact, frozen=True, kw_only=True):
+class SelectorError(Fact, frozen=True, kw_only=True):
     """A selector that fails on a device at run time, e.g. reads an attribute that is not there.
 
     `attribute` (or capacity) is "domain/name" where one is missing; then `lacking` of `seen` devices lack it.
@@ -132,7 +134,7 @@ class SelectorError(_Fact, frozen=True, kw_only=True):
     derived: str = ""
 
 
-class PoolIncomplete(_Fact, frozen=True, kw_only=True):
+class PoolIncomplete(Fact, frozen=True, kw_only=True):
     """All mode meets a pool of which `have` of `want` slices exist at its newest generation."""
 
     code = "PoolIncomplete"
@@ -146,7 +148,7 @@ class PoolIncomplete(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class PoolInvalid(_Fact, frozen=True, kw_only=True):
+class PoolInvalid(Fact, frozen=True, kw_only=True):
     """A pool that contradicts itself. what: "duplicate device", "duplicate counter set", "unknown counter set",
     "unknown counter"; names says which. claim and request are set where All mode met it."""
 
@@ -160,7 +162,7 @@ class PoolInvalid(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class AllConstraint(_Fact, frozen=True, kw_only=True):
+class AllConstraint(Fact, frozen=True, kw_only=True):
     """All mode: this device breaks a constraint of the claim, so that not all can be given."""
 
     code = "AllConstraint"
@@ -198,7 +200,7 @@ class Dropped(msgspec.Struct, frozen=True):
         return self.seen - self.selector - self.lacking - self.gated
 
 
-class TooFew(_Fact, frozen=True, kw_only=True):
+class TooFew(Fact, frozen=True, kw_only=True):
     """Fewer usable devices for one request than it wants; wanted 0 means all (and there is none)."""
 
     code = "TooFew"
@@ -210,7 +212,7 @@ class TooFew(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class SelectorFalse(_Fact, frozen=True, kw_only=True):
+class SelectorFalse(Fact, frozen=True, kw_only=True):
     """A selector that is false for a device; attributes are the values it read."""
 
     code = "SelectorFalse"
@@ -224,7 +226,7 @@ class SelectorFalse(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class Held(_Fact, frozen=True, kw_only=True):
+class Held(Fact, frozen=True, kw_only=True):
     """A matching device that others hold."""
 
     code = "Held"
@@ -235,7 +237,7 @@ class Held(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class Tainted(_Fact, frozen=True, kw_only=True):
+class Tainted(Fact, frozen=True, kw_only=True):
     """A matching device with a taint that the request does not tolerate."""
 
     code = "Tainted"
@@ -249,7 +251,7 @@ class Tainted(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class CounterShort(_Fact, frozen=True, kw_only=True):
+class CounterShort(Fact, frozen=True, kw_only=True):
     """A device draws on a counter with too little left; frozen: the pool is overdrawn on this counter."""
 
     code = "CounterShort"
@@ -264,7 +266,7 @@ class CounterShort(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class GroupsDiffer(_Fact, frozen=True, kw_only=True):
+class GroupsDiffer(Fact, frozen=True, kw_only=True):
     """A device's compatibility groups exclude it next to the present consumers of a counter set (KEP-5963)."""
 
     code = "GroupsDiffer"
@@ -277,7 +279,7 @@ class GroupsDiffer(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class CapacityShort(_Fact, frozen=True, kw_only=True):
+class CapacityShort(Fact, frozen=True, kw_only=True):
     """A device has too little of a capacity left."""
 
     code = "CapacityShort"
@@ -291,7 +293,7 @@ class CapacityShort(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class CapacityUnfit(_Fact, frozen=True, kw_only=True):
+class CapacityUnfit(Fact, frozen=True, kw_only=True):
     """A capacity's request policy allows no such amount; total is what the device has."""
 
     code = "CapacityUnfit"
@@ -305,7 +307,7 @@ class CapacityUnfit(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class CapacityMissing(_Fact, frozen=True, kw_only=True):
+class CapacityMissing(Fact, frozen=True, kw_only=True):
     """A device does not have a capacity of the name that was asked for."""
 
     code = "CapacityMissing"
@@ -316,7 +318,7 @@ class CapacityMissing(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class DeviceGated(_Fact, frozen=True, kw_only=True):
+class DeviceGated(Fact, frozen=True, kw_only=True):
     """A device that cannot be used because a feature gate is off."""
 
     code = "DeviceGated"
@@ -327,7 +329,7 @@ class DeviceGated(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class ConstraintUnmet(_Fact, frozen=True, kw_only=True):
+class ConstraintUnmet(Fact, frozen=True, kw_only=True):
     """No choice meets a constraint. kind: match or distinct. values: (value, how many usable devices have it);
     missing: usable devices without the attribute. wanted: devices that the constraint spans."""
 
@@ -343,7 +345,7 @@ class ConstraintUnmet(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class Contended(_Fact, frozen=True, kw_only=True):
+class Contended(Fact, frozen=True, kw_only=True):
     """Requests that fit alone but not together: they want `wanted` devices, of which only `have` can be given."""
 
     code = "Contended"
@@ -353,7 +355,7 @@ class Contended(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class NoCombination(_Fact, frozen=True, kw_only=True):
+class NoCombination(Fact, frozen=True, kw_only=True):
     """The search is exhausted: there is no combination on this node, and no simpler reason was found."""
 
     code = "NoCombination"
@@ -362,7 +364,7 @@ class NoCombination(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class GaveUp(_Fact, frozen=True, kw_only=True):
+class GaveUp(Fact, frozen=True, kw_only=True):
     """Not decided within the limit of search steps. This is not a no."""
 
     code = "GaveUp"
@@ -371,7 +373,7 @@ class GaveUp(_Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class Elsewhere(_Fact, frozen=True, kw_only=True):
+class Elsewhere(Fact, frozen=True, kw_only=True):
     """A claim of the unit is (or was just) allocated where this node cannot reach it."""
 
     code = "Elsewhere"
@@ -379,14 +381,14 @@ class Elsewhere(_Fact, frozen=True, kw_only=True):
     node: str
 
 
-class UnknownNode(_Fact, frozen=True, kw_only=True):
+class UnknownNode(Fact, frozen=True, kw_only=True):
     """The node does not exist."""
 
     code = "UnknownNode"
     node: str
 
 
-class SelectorTerms(_Fact, frozen=True, kw_only=True):
+class SelectorTerms(Fact, frozen=True, kw_only=True):
     """A device's node selector has several terms, which an allocation cannot express."""
 
     code = "SelectorTerms"

@@ -9,13 +9,15 @@ them apart, and a request that later ones do not depend on is not tried again fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, TypeAlias
 
 from dragoman.allocate.bounds import Bounds, Cause
 from dragoman.allocate.ledger import Ledger, Mark
 from dragoman.allocate.slots import MAX_RESULTS
 from dragoman.allocate.wants import Candidate, View
+
+NO_COUNTS: Mapping[int, int] = {}
 
 MEMO_MAX = 100_000
 """Failed states remembered in one search."""
@@ -113,19 +115,33 @@ class _Frame:
 class Search:
     """One search over the requests of a unit."""
 
-    def __init__(self, requests: list[Request], ledger: Ledger, *, steps_max: int, part: bool = False) -> None:
+    def __init__(
+        self,
+        requests: list[Request],
+        ledger: Ledger,
+        *,
+        steps_max: int,
+        counts: Mapping[int, int] = NO_COUNTS,
+        whole: bool = True,
+        numbered: bool = False,
+        soft: bool = False,
+    ) -> None:
+        """counts: results that claims have already. whole: these are all requests of the unit. numbered: so are the
+        devices. soft: a constraint that a request for all devices breaks is a plain no."""
         self.requests = requests
         self.ledger = ledger
         self.steps_max = steps_max
+        self.counts = counts
+        self.whole = whole
+        self.numbered = numbered
+        self.soft = soft
         self.steps = 0
         self.picks: list[Pick] = []
         self.chosen: list[View] = []
-        self.counts: dict[int, int] = {}
         self.failed: set[Hashable] = set()
         self.stack: list[_Frame] = []
         self.halt: Halted | None = None
         self.bounds: Bounds | None = None
-        self.part = part  # of a search that numbered the devices
         self.scope = _Scope([])
         self.admin = any(view.want.admin for request in requests for view in request.views)
         self.later = _later_least(requests)
@@ -135,7 +151,7 @@ class Search:
         start = self.ledger.mark()
         if self._straight():
             return Found(self.picks, self.chosen, self.steps)
-        if not self.part:
+        if not self.numbered:
             number(self.requests)
         self.scope = _Scope(self.requests)
         step: tuple[int, View | None, int, int, frozenset[Hashable]] | None = (0, None, 0, 0, frozenset())
@@ -150,19 +166,21 @@ class Search:
                 self.ledger.rewind(start)
                 return self.halt or Exhausted(self.steps, self._root_cause())
             if self.bounds is None and self.steps > PROBE_STEPS:
-                cause = self._root_cause()
-                if cause is not None or self._a_claim_fails_alone():
+                cause = self._root_cause() if self.whole else None
+                if cause is not None or (self.whole and self._a_claim_fails_alone()):
                     self.ledger.rewind(start)
                     return Exhausted(self.steps, cause)
+                self.bounds = self.bounds or Bounds(self.requests)
 
     def _a_claim_fails_alone(self) -> bool:
         """Whether one of several claims could not even be met with nothing else taken."""
         claims = sorted({request.claim for request in self.requests})
-        if self.part or len(claims) == 1:
+        if len(claims) == 1:
             return False
         for claim in claims:
             own = [request for request in self.requests if request.claim == claim]
-            search = Search(own, Ledger(lists=self.ledger.lists), steps_max=self.steps_max // 4, part=True)
+            ledger = Ledger(lists=self.ledger.lists)
+            search = Search(own, ledger, steps_max=self.steps_max // 4, whole=False, numbered=True)
             outcome = search.run()
             self.steps += search.steps // 4
             if type(outcome) is Exhausted:
@@ -200,9 +218,11 @@ class Search:
 
     def _root_cause(self) -> Cause | None:
         """What counting shows before anything is taken."""
+        if not self.whole:
+            return None
         if self.bounds is None:
             self.bounds = Bounds(self.requests)
-        return self.bounds.cause(0, Ledger(lists=self.ledger.lists), ())
+        return self.bounds.cause(0, Ledger(lists=self.ledger.lists))
 
     def _enter(self, index: int, view: View | None, k: int, start: int, excluded: frozenset[Hashable]) -> bool:
         """Goes on from here until something has to be chosen (a frame is pushed), fails, or everything is done."""
@@ -236,7 +256,7 @@ class Search:
         if self.bounds is None:
             return False
         self.steps += BOUND_STEPS
-        return self.bounds.cause(index, self.ledger, self.picks) is not None
+        return self.bounds.cause(index, self.ledger) is not None
 
     def _push(self, frame: _Frame) -> None:
         frame.mark = self.ledger.mark()
@@ -312,18 +332,10 @@ class Search:
 
     def _take(self, index: int, view: View, candidate: Candidate) -> int:
         """Takes a device; -1 if that worked, else the constraint that forbids it, or MAX_RESULTS for the device."""
-        ledger, claim = self.ledger, self.requests[index].claim
-        admin = view.want.admin
-        if not ledger.available(candidate.offer, claim, candidate.amounts, admin=admin):
-            return MAX_RESULTS
-        if candidate.barred >= 0:
-            return candidate.barred
-        for constraint, kind, token in candidate.joins:
-            if not ledger.join((claim, constraint), kind, token):
-                return constraint
-        ledger.take(candidate.offer, claim, candidate.amounts, admin=admin)
-        self.picks.append(Pick(index, view, candidate))
-        return -1
+        reason = take(self.ledger, view, candidate, self.requests[index].claim)
+        if reason < 0:
+            self.picks.append(Pick(index, view, candidate))
+        return reason
 
     def _take_all(self, index: int, view: View) -> bool:
         if not view.candidates:
@@ -336,7 +348,7 @@ class Search:
                 return False
             reason = self._take(index, view, candidate)
             if reason >= 0:
-                if reason < MAX_RESULTS:
+                if reason < MAX_RESULTS and not self.soft:
                     self.halt = Halted(self.steps, index, view, candidate, reason)
                 return False
         return True
@@ -344,7 +356,7 @@ class Search:
     def _too_many(self, index: int, view: View) -> bool:
         """Whether this alternative leads over the limit of results of the claim, whatever is chosen later."""
         claim = self.requests[index].claim
-        before = sum(
+        before = self.counts.get(claim, 0) + sum(
             self.chosen[i].count for i in range(len(self.chosen)) if self.requests[i].claim == claim and i < index
         )
         return before + view.count + self.later[index] > MAX_RESULTS
@@ -372,13 +384,31 @@ class Search:
         return (index, count, frozenset(touched.items()), states)
 
 
+def take(ledger: Ledger, view: View, candidate: Candidate, claim: int) -> int:
+    """Takes a device for a claim; -1 if that worked, else the constraint that forbids it, or MAX_RESULTS.
+
+    Constraints may have taken note of it where it did not work: rewind.
+    """
+    admin = view.want.admin
+    if not ledger.available(candidate.offer, claim, candidate.amounts, admin=admin):
+        return MAX_RESULTS
+    if candidate.barred >= 0:
+        return candidate.barred
+    for constraint, kind, token in candidate.joins:
+        if not ledger.join((claim, constraint), kind, token):
+            return constraint
+    ledger.take(candidate.offer, claim, candidate.amounts, admin=admin)
+    return -1
+
+
 def _later_least(requests: list[Request]) -> list[int]:
     """For each request the least number of devices that later requests of the same claim need."""
     least = [0] * len(requests)
-    for index in range(len(requests) - 2, -1, -1):
-        follower = requests[index + 1]
-        if follower.claim == requests[index].claim:
-            least[index] = least[index + 1] + follower.least
+    sums: dict[int, int] = {}
+    for index in range(len(requests) - 1, -1, -1):
+        request = requests[index]
+        least[index] = sums.get(request.claim, 0)
+        sums[request.claim] = least[index] + request.least
     return least
 
 

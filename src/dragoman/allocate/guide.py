@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from dragoman.allocate.ledger import Ledger
-from dragoman.allocate.search import Exhausted, Found, Halted, Outcome, OutOfSteps, Pick, Request, Search, take
+from dragoman.allocate.search import Exhausted, Found, Halted, Outcome, OutOfSteps, Pick, Request, Search, number, take
 from dragoman.allocate.slots import MAX_RESULTS
 from dragoman.allocate.wants import View
 from dragoman.errors import Bug
@@ -39,6 +39,7 @@ class Guide:
         self.ledger = ledger
         self.steps = steps
         self.steps_max = steps_max
+        number(requests)
         self.sorts = {c.offer.id: c.alike for r in requests for view in r.views for c in view.candidates}
         self.counts: dict[int, int] = {}
         self.picks: list[Pick] = []

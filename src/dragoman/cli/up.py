@@ -10,6 +10,9 @@ from pathlib import Path
 from dragoman.cli import connect, output
 from dragoman.cli.nodes import node_argument
 from dragoman.daemon.allinone import Cluster, Settings
+from dragoman.daemon.machines import GpuSettings
+from dragoman.drivers.nvidia.gates import parse_gates
+from dragoman.drivers.nvidia.health import HealthOptions
 from dragoman.errors import Invalid
 from dragoman.runtime import log
 
@@ -22,6 +25,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=node_argument,
         metavar="NAME=PROFILE[*N]",
         help="a node, or N of them named NAME-0 to NAME-(N-1); default: node-0=example",
+    )
+    parser.add_argument(
+        "--profile",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="machine profiles of your own; `dragoman profiles` lists the packaged ones",
+    )
+    parser.add_argument(
+        "--gpu-feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="of the NVIDIA driver on simulated machines, over the profile's",
+    )
+    parser.add_argument(
+        "--xid-effect",
+        choices=["NoSchedule", "NoExecute", "None"],
+        default="NoSchedule",
+        help="of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
     )
     parser.add_argument("--no-nodes", action="store_true", help="no node at all; agents may join from outside")
     parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
@@ -47,6 +69,11 @@ def run(args: argparse.Namespace) -> int:
         kubeconfig=args.kubeconfig,
         minor=_minor(args.kubernetes),
         speed=args.speed,
+        profiles=tuple(args.profile or ()),
+        gpus=GpuSettings(
+            parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"),
+            HealthOptions(xid_effect=args.xid_effect, clear_on_recovery=True),
+        ),
     )
     return asyncio.run(_up(settings))
 

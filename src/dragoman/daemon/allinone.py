@@ -28,7 +28,7 @@ from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informer
 from dragoman.daemon.controllers import Controllers
-from dragoman.daemon.machines import Machine, machines
+from dragoman.daemon.machines import GPU_SETTINGS, GpuSettings, Machine, Site, machines
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import Settings as SchedulerSettings
 from dragoman.errors import Stale
@@ -54,7 +54,8 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 class Settings(msgspec.Struct, frozen=True):
     """nodes: (name, profile). data: keep state there; root_dir: sockets and node files of a memory-only cluster.
 
-    kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's.
+    kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. profiles: files of
+    machine profiles beside the packaged ones; gpus: how the GPU drivers behave.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
@@ -65,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True):
     minor: int = 37
     speed: float = 1.0
     options: Options = OPTIONS
+    profiles: tuple[Path, ...] = ()
+    gpus: GpuSettings = GPU_SETTINGS
 
 
 class Cluster:
@@ -72,7 +75,7 @@ class Cluster:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.machines = machines(settings.nodes)
+        self.machines = machines(settings.nodes, settings.profiles, settings.gpus)
         self.clock = Clock(speed=settings.speed)
         self.entropy = Entropy()
         self.metrics = Metrics()
@@ -163,6 +166,7 @@ class Cluster:
         root: Path,
     ) -> None:
         durable = self.settings.data is not None
+        boot_id = machine.facts.boot_id or f"boot-{machine.name}"
         agent = NodeAgent(
             machine.name,
             client,
@@ -171,14 +175,15 @@ class Cluster:
             entropy=self.entropy,
             host=host,
             facts=machine.facts,
-            boot_id=machine.facts.boot_id or f"boot-{machine.name}",
+            boot_id=boot_id,
             wipe_slices=False,
             durable=durable,
         )
         self.agents[machine.name] = agent
         tasks.supervise(f"node {machine.name}", agent.run)
+        site = Site(root, boot_id, client, self.clock, self.entropy, self.metrics, durable)
         for make in machine.drivers:
-            driver = make()
+            driver = make(site)
             plugin = Plugin(
                 driver,
                 client,
@@ -186,7 +191,7 @@ class Cluster:
                 self.entropy,
                 node_name=machine.name,
                 places=Places.under(root, driver.name, root / "cdi"),
-                boot_id=machine.facts.boot_id or f"boot-{machine.name}",
+                boot_id=boot_id,
                 durable=durable,
                 routes=routes,
                 metrics=self.metrics,

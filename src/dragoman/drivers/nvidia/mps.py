@@ -1,0 +1,211 @@
+"""How does an MPS control daemon come and go? A Deployment of one pod on the node, for one group of devices of a claim.
+
+    daemon = daemon_for(claim_uid, uuids, config, where)
+    await daemons.start(daemon); ...; await daemons.stop(daemon.id)
+
+`Daemons` writes to the API and waits; what the daemon is told is pure. Source: NVIDIA's MPS documentation, and the
+driver's (folders, names, environment).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dragoman.api.kinds import kind_of
+from dragoman.cluster.client import Client
+from dragoman.drivers.nvidia.config import MpsConfig, memory_limits
+from dragoman.drivers.nvidia.hardware import Hardware
+from dragoman.errors import NotFound, Retry, Stale
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.retry import Backoff
+
+DEPLOYMENT = kind_of("Deployment")
+NAMESPACE = "dra-driver-nvidia-gpu"
+IMAGE = "registry.k8s.io/dra-driver-nvidia/dra-driver-nvidia-gpu:v0.5.1"
+READY = Backoff(initial_s=1.0, factor=2.0, max_s=10.0, jitter=0.1)
+READY_TRIES = 4
+FIRST_LOOK_S = 0.2
+"""A daemon of a simulated node is there at once; a real one takes seconds."""
+
+
+class Daemon(msgspec.Struct, frozen=True):
+    """A control daemon. commands: lines fed to it once it runs."""
+
+    id: str
+    uuids: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+    multi_user: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of its Deployment."""
+        return f"mps-control-daemon-{self.id}"
+
+
+def daemon_for(claim_uid: str, uuids: Sequence[str], config: MpsConfig, where: str) -> Daemon:
+    """The daemon of a group of devices. Raises Invalid for limits that name no device."""
+    ordered = tuple(sorted(uuids))
+    digest = hashlib.sha256(",".join(ordered).encode()).hexdigest()[:5]
+    commands = []
+    if config.default_active_thread_percentage is not None:
+        commands.append(f"set_default_active_thread_percentage {config.default_active_thread_percentage}")
+    limits = memory_limits(config, ordered, f"{where}.sharing.mpsConfig")
+    commands += [f"set_default_device_pinned_mem_limit {device} {limit}" for device, limit in sorted(limits.items())]
+    return Daemon(f"{claim_uid}-{digest}", ordered, tuple(commands), config.multi_user)
+
+
+class Folders(msgspec.Struct, frozen=True):
+    """A daemon's folders on the host."""
+
+    root: Path
+
+    @property
+    def pipe(self) -> str:
+        """Where clients find the daemon."""
+        return str(self.root / "pipe")
+
+    @property
+    def shm(self) -> str:
+        """Its shared memory."""
+        return str(self.root / "shm")
+
+    @property
+    def log(self) -> str:
+        """Its log."""
+        return str(self.root / "log")
+
+
+def script(daemon: Daemon) -> str:
+    """What the daemon's container runs."""
+    flag = " -M" if daemon.multi_user else ""
+    feed = [f"echo {line} | nvidia-cuda-mps-control" for line in daemon.commands]
+    lines = [f"nvidia-cuda-mps-control -d{flag}", *feed, "echo started > /mps/log/startup.log"]
+    return "\n".join(["set -e", *lines, "exec tail -n +1 -f /mps/log/control.log"])
+
+
+def deployment(daemon: Daemon, folders: Folders, node_name: str, namespace: str, driver_root: str) -> dict[str, Any]:
+    """The Deployment, as JSON."""
+    labels = {"app": "mps-control-daemon", "dragoman.dev/mps": daemon.id[-40:].strip("-")}
+    mounts = [
+        {"name": "root", "mountPath": "/driver-root", "mountPropagation": "HostToContainer"},
+        {"name": "pipe", "mountPath": "/mps/pipe"},
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a path in the container
+        {"name": "log", "mountPath": "/mps/log"},
+    ]
+    probe = {"exec": {"command": ["cat", "/mps/log/startup.log"]}, "periodSeconds": 1, "failureThreshold": 30}
+    container = {
+        "name": "mps-control-daemon",
+        "image": IMAGE,
+        "command": ["chroot", "/driver-root", "sh", "-c", script(daemon)],
+        "env": [
+            {"name": "CUDA_VISIBLE_DEVICES", "value": ",".join(daemon.uuids)},
+            {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/mps/pipe"},
+            {"name": "CUDA_MPS_LOG_DIRECTORY", "value": "/mps/log"},
+        ],
+        "securityContext": {"privileged": True},
+        "startupProbe": probe,
+        "volumeMounts": mounts,
+    }
+    hosts = {"root": driver_root, "pipe": folders.pipe, "shm": folders.shm, "log": folders.log}
+    pod = {
+        "nodeName": node_name,
+        "hostPID": True,
+        "containers": [container],
+        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in hosts.items()],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": daemon.name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+class Daemons:
+    """The MPS daemons of one node. root: the folder that holds each daemon's folders."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        entropy: Entropy,
+        hardware: Hardware,
+        *,
+        node_name: str,
+        root: Path,
+        namespace: str = NAMESPACE,
+        driver_root: str = "/",
+    ) -> None:
+        self.client = client
+        self.clock = clock
+        self.entropy = entropy
+        self.hardware = hardware
+        self.node_name = node_name
+        self.root = root
+        self.namespace = namespace
+        self.driver_root = driver_root
+
+    def folders(self, daemon_id: str) -> Folders:
+        """Where that daemon's files lie."""
+        return Folders(self.root / daemon_id)
+
+    async def start(self, daemon: Daemon) -> None:
+        """Create its Deployment and wait until it is ready; a Retry says it is not yet. Raises as Client does."""
+        folders = self.folders(daemon.id)
+        await asyncio.to_thread(self._make, folders)
+        body = deployment(daemon, folders, self.node_name, self.namespace, self.driver_root)
+        try:
+            await self._ensure_namespace()
+            await self.client.create(DEPLOYMENT, body, self.namespace)
+        except Stale:
+            pass  # there already: an earlier attempt came this far
+        await self._ready(daemon)
+
+    def _make(self, folders: Folders) -> None:
+        for path in (folders.pipe, folders.shm, folders.log):
+            Path(path).mkdir(parents=True, exist_ok=True)
+        self.hardware.mount_shm(folders.shm)
+
+    def _remove(self, folders: Folders) -> None:
+        self.hardware.unmount_shm(folders.shm)
+        shutil.rmtree(folders.root, ignore_errors=True)
+
+    async def _ensure_namespace(self) -> None:
+        kind = kind_of("Namespace")
+        try:
+            await self.client.get(kind, self.namespace)
+        except NotFound:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+            await self.client.create(kind, body)
+
+    async def _ready(self, daemon: Daemon) -> None:
+        await self.clock.sleep(FIRST_LOOK_S)
+        for tries in range(READY_TRIES + 1):
+            found = await self.client.get(DEPLOYMENT, daemon.name, self.namespace)
+            if (found.get("status") or {}).get("readyReplicas", 0) >= 1:
+                return
+            if tries < READY_TRIES:
+                await self.clock.sleep(READY.wait_s(tries + 1, self.entropy))
+        raise Retry(f"MPS control daemon {self.namespace}/{daemon.name} is not ready yet")
+
+    async def stop(self, daemon_id: str) -> None:
+        """Delete its Deployment and folders; nothing to do when they are gone. Raises as Client does."""
+        with suppress(NotFound):
+            await self.client.delete(
+                DEPLOYMENT, f"mps-control-daemon-{daemon_id}", self.namespace, propagation="Foreground"
+            )
+        await asyncio.to_thread(self._remove, self.folders(daemon_id))

@@ -165,6 +165,6 @@ def test_running_out_of_steps_is_not_a_no() -> None:
 
 
 def test_every_refusal_has_a_code_of_its_own() -> None:
-    codes = [kind.code for kind in refusal._Fact.__subclasses__()]
+    codes = [kind.code for kind in refusal.Fact.__subclasses__()]
     assert len(set(codes)) == len(codes)
-    assert all(kind.code == kind.__name__ for kind in refusal._Fact.__subclasses__())
+    assert all(kind.code == kind.__name__ for kind in refusal.Fact.__subclasses__())

@@ -1,60 +1,114 @@
-"""`dragoman simulate`: where would the pods of these files run, with which devices, or why not? No cluster needed."""
+"""`dragoman simulate`: where would the pods of these files run, with which devices, or why not? No cluster needed.
+
+The state can be changed first: --add-node, --remove-node, --taint, --delete, in this order.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
 from dragoman.allocate.allocator import Limits, Options
-from dragoman.cli import output, source
+from dragoman.cli import changes, output, source
 from dragoman.errors import Invalid
 from dragoman.explain import verdict as say
+from dragoman.explain.why import Answer, answer_for
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.schedule.units import Context
-from dragoman.schedule.whatif import Verdict, expanded, settled, simulate, units
+from dragoman.schedule.whatif import Step, expanded, settled, steps, units
 
 POLICIES = ("first-fit", "pack")
 MOST_STEPS = 2_000_000
+EXPLAIN_S = 0.7
+"""What contradiction and hints may take together, over all refused pods."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of simulate."""
     source.arguments(parser, live=False)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    deciding(parser)
+    changes.arguments(parser)
+
+
+def deciding(parser: argparse.ArgumentParser) -> None:
+    """The flags of commands that decide."""
     parser.add_argument("--policy", choices=POLICIES, default="first-fit", help="which of the devices that fit")
     parser.add_argument("--steps", type=int, default=MOST_STEPS, help="limit of one search; beyond it: not decided")
 
 
+def options_of(args: argparse.Namespace) -> Options:
+    """What --policy, --steps and --feature-gates say. Raises Invalid."""
+    if args.steps < 1:
+        raise Invalid("--steps", f"must be 1 or more, got {args.steps}")
+    return Options(gates=source.gates(args), policy=args.policy, limits=Limits(args.steps))
+
+
 def run(args: argparse.Namespace) -> int:
-    """Decide the unscheduled pods in file order; 1 if one of them has no place."""
+    """Decide the unscheduled pods in file order; 1 if one of them has no place or would lose it."""
     if not args.filename:
         raise Invalid("-f", "name the files to simulate; - reads standard input")
-    options = Options(gates=source.gates(args), policy=args.policy, limits=Limits(args.steps))
-    world = source.from_files(args.filename)
-    snapshot = settled(expanded(world.snapshot))
-    context = Context(new_id=Entropy().uuid4, options=options)
-    verdicts = list(simulate(snapshot, units(snapshot, world.order), Clock().utc(), context))
+    context = Context(new_id=Entropy().uuid4, options=options_of(args))
+    try:
+        world = source.from_files(args.filename)
+    except Invalid:
+        if args.output == "json" and "-" not in args.filename:  # standard input cannot be read twice
+            output.write(json.dumps({"pods": [], "errors": source.errors_in(args.filename)}, indent=2))
+        raise
+    changed = changes.changed(settled(expanded(world.snapshot)), args)
+    clock = Clock()
+    now, over = clock.utc(), deadline(clock, EXPLAIN_S)
+    order = (*world.order, *changed.order)
+    answers = [
+        answer
+        for step in steps(changed.snapshot, units(changed.snapshot, order), now, context)
+        for answer in answers_of(step, now, context, over)
+    ]
     if args.output == "json":
-        output.write(json.dumps({"pods": [say.as_json(verdict) for verdict in verdicts], "errors": []}, indent=2))
+        told = {"pods": [say.as_json(answer) for answer in answers], **changed.as_json(), "errors": []}
+        output.write(json.dumps(told, indent=2))
     else:
-        _print(verdicts)
-    return 0 if all(verdict.node for verdict in verdicts) else 1
+        _print(answers, changed)
+    return 0 if all(answer.verdict.node for answer in answers) and not changed.displaced else 1
 
 
-def _print(verdicts: list[Verdict]) -> None:
-    if not verdicts:
+def deadline(clock: Clock, seconds: float) -> Callable[[], bool]:
+    """Says True once so many seconds are over."""
+    end = clock.monotonic() + seconds
+    return lambda: clock.monotonic() >= end
+
+
+def answers_of(step: Step, now: datetime, context: Context, over: Callable[[], bool]) -> list[Answer]:
+    """The pods of a unit, explained."""
+    return [answer_for(step, verdict, now, context, over) for verdict in step.verdicts]
+
+
+def _print(answers: list[Answer], changed: changes.Changed) -> None:
+    for line in changed.lines():
+        output.write(line)
+    if not answers:
         output.say("no unscheduled pods in these files")
         return
-    body = []
-    for verdict in verdicts:
+    output.write(table(answers))
+    for answer in answers:
+        verdict = answer.verdict
+        if verdict.node is None:
+            output.write(f"\n{verdict.pod[0]}/{verdict.pod[1]} has no place:")
+            for line in say.why(answer):
+                output.write(f"  {line}")
+
+
+def table(answers: list[Answer]) -> str:
+    """Where each pod goes and what it gets."""
+    body: list[tuple[Any, ...]] = []
+    for answer in answers:
+        verdict = answer.verdict
         place = verdict.node or ("not decided" if verdict.refused and verdict.refused.gave_up else "none")
         lines = say.devices(verdict) or [""]
         body.append((f"{verdict.pod[0]}/{verdict.pod[1]}", place, lines[0]))
         body += [("", "", line) for line in lines[1:]]
-    output.write(output.rows(("POD", "NODE", "DEVICES"), body))
-    for verdict in verdicts:
-        if verdict.node is None:
-            output.write(f"\n{verdict.pod[0]}/{verdict.pod[1]} has no place:")
-            for line in say.why(verdict):
-                output.write(f"  {line}")
+    return output.rows(("POD", "NODE", "DEVICES"), body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,7 @@ from dragoman.api.files import Document
 from dragoman.api.gates import Gates, parse_gates
 from dragoman.api.kinds import kind_of
 from dragoman.cli import connect, manifests, output
-from dragoman.errors import NotFound
+from dragoman.errors import Denied, NotFound
 from dragoman.schedule.whatif import Named
 from dragoman.snapshot.change import HELD, WORKLOADS, Snapshot
 
@@ -28,12 +29,13 @@ class World(msgspec.Struct, frozen=True):
     """A snapshot and what tools need beside it.
 
     order: pods and workloads in file order (for a live cluster, pods by creation time). documents: as read, for
-    places; empty for a live cluster.
+    places; empty for a live cluster. events: Event objects, as on the wire.
     """
 
     snapshot: Snapshot
     order: tuple[Named, ...]
     documents: tuple[Document, ...] = ()
+    events: tuple[dict[str, Any], ...] = ()
 
 
 def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
@@ -65,9 +67,35 @@ def world(args: argparse.Namespace) -> World:
 
 
 def from_files(names: Sequence[str]) -> World:
-    """The objects of these files."""
-    texts = ((name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(list(names)))
-    documents = files.read_all(texts)
+    """The objects of these files. Raises Invalid for the first thing that cannot be understood."""
+    return _of(files.read_all(_texts(names)))
+
+
+def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Everything in these files that cannot be understood, as the `errors` of JSON output."""
+    scan = files.scan(_texts(names))
+    broken = [
+        {
+            "file": e.where.partition(", document ")[0],
+            "document": e.document,
+            "object": "",
+            "field": "",
+            "message": e.what,
+        }
+        for e in scan.broken
+    ]
+    invalid = [
+        {"file": e.file, "document": e.document, "object": e.subject, "field": e.field, "message": e.message}
+        for e in scan.invalid
+    ]
+    return broken + invalid
+
+
+def _texts(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(list(names))]
+
+
+def _of(documents: list[Document]) -> World:
     held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
     snapshot = Snapshot.from_objects((d.kind.kind, d.value) for d in held if d.kind is not None)
     order = tuple(
@@ -75,11 +103,13 @@ def from_files(names: Sequence[str]) -> World:
         for d in held
         if d.kind is not None and (d.kind.kind == "Pod" or d.kind.kind in WORKLOADS)
     )
-    return World(snapshot, order, tuple(documents))
+    events = tuple(d.object for d in documents if d.kind_name == "Event")
+    return World(snapshot, order, tuple(documents), events)
 
 
 async def _live(args: argparse.Namespace) -> World:
     objects: list[tuple[str, object]] = []
+    events: list[dict[str, Any]] = []
     async with connect.client(args) as client:
 
         async def read(name: str) -> None:
@@ -90,9 +120,17 @@ async def _live(args: argparse.Namespace) -> World:
             type_ = codec.TYPES[name]
             objects.extend((name, codec.decode(type_, item)) for item in listed.items)
 
+        async def read_events() -> None:
+            try:
+                events.extend((await client.list(kind_of("Event"))).items)
+            except Denied:
+                return  # nice to have: who may not see events is told less
+
         async with asyncio.TaskGroup() as group:
             for name in LIVE:
                 group.create_task(read(name), name=f"list {name}")
+            group.create_task(read_events(), name="list Event")
     snapshot = Snapshot.from_objects(objects)
     pods = sorted(snapshot.pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
-    return World(snapshot, tuple(("Pod", pod.metadata.namespace, pod.metadata.name) for pod in pods))
+    order = tuple(("Pod", pod.metadata.namespace, pod.metadata.name) for pod in pods)
+    return World(snapshot, order, (), tuple(events))

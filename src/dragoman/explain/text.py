@@ -112,7 +112,7 @@ def details(refused: Refused, reader: str | None = None) -> list[str]:
     for some in refused.nodes:
         for reason in some.reasons:
             if _says_more(reason):
-                grouped.setdefault(_topic(reason), []).append((reason, len(some.nodes)))
+                grouped.setdefault(topic(reason), []).append((reason, len(some.nodes)))
     texts += [_together(reasons, refused.total, reader) for reasons in grouped.values()]
     if refused.released:
         texts.insert(0, f"claim {refused.released} was given up to be allocated anew")
@@ -127,7 +127,8 @@ def _says_more(reason: AnyReason) -> bool:
     return not isinstance(reason, silent) and fragment(reason) != sentence(reason)
 
 
-def _topic(reason: AnyReason) -> tuple[str, ...]:
+def topic(reason: AnyReason) -> tuple[str, ...]:
+    """Equal for reasons that are told as one: the kind, whose they are and what they are about."""
     parts = [code(reason)]
     for field in ("claim", "request", "resource", "device", "attribute", "pool", "wanted"):
         value = getattr(reason, field, "")
@@ -140,7 +141,7 @@ def _together(reasons: Sequence[tuple[AnyReason, int]], total: int, reader: str 
     """One sentence for reasons of one kind on several nodes: that of the node that comes nearest."""
     nodes = sum(count for _, count in reasons)
     best = max((reason for reason, _ in reasons), key=_nearness)
-    text = sentence(_without_node(best), reader)
+    text = sentence(without_node(best), reader)
     if total == 1:
         return text
     return f"on {plural(nodes, 'node')}: {text}" if len(reasons) == 1 else f"on {nodes} nodes, the best: {text}"
@@ -158,7 +159,8 @@ def _nearness(reason: AnyReason) -> int:
             return 0
 
 
-def _without_node(reason: AnyReason) -> AnyReason:
+def without_node(reason: AnyReason) -> AnyReason:
+    """The reason for a sentence that names the node already."""
     return msgspec.structs.replace(reason, node="") if getattr(reason, "node", "") else reason
 
 
@@ -467,7 +469,7 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
             read = ", ".join(f"{attribute} is {value}" for attribute, value in reason.attributes)
             whose = f"class {reason.class_name}" if reason.class_name else "the request"
             told = f" ({read})" if read else ""
-            return f"{name} does not match selector {reason.index} of {whose}{told}"
+            return f"{name} does not match selector {reason.index} of {whose}: {reason.text}{told}"
         case device.Held():
             return f"{name} is held by {_holders(reason.holders, reader)}"
         case device.Tainted():
@@ -482,15 +484,21 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
         case device.GroupsDiffer():
             return f"{name} is not compatible with the present users of counter set {reason.counter_set}"
         case device.CapacityShort():
-            return f"{name} has {reason.have} of {reason.total} {reason.capacity} left, {reason.want} asked for"
+            what = _capacity(reason.capacity, reason.device)
+            return f"{name} has {reason.have} of {reason.total} {what} left, {reason.want} asked for"
         case device.CapacityUnfit():
-            return f"{name} cannot give {reason.want} of {reason.capacity}: {reason.rule}"
+            what = _capacity(reason.capacity, reason.device)
+            return f"{name} has {reason.total} of {what} and cannot give {reason.want}: {reason.rule}"
         case device.CapacityMissing():
             return f"{name} has no capacity {reason.capacity}"
         case device.DeviceGated():
             return f"{name} needs feature gate {reason.feature}, which is off"
         case _:
             assert_never(reason)
+
+
+def _capacity(name: str, owner: DeviceId) -> str:
+    return name if "/" in name else f"{owner.driver}/{name}"
 
 
 def _holders(holders: tuple[Holder, ...], reader: str | None) -> str:

@@ -1,30 +1,39 @@
 """What is said of a pod that was decided on, as JSON and as lines? The shape that simulate and explain share.
 
-Takes verdicts of `schedule.whatif`; sentences come from `text`. Never decides.
+Takes verdicts of `schedule.whatif`, explained by `why`; sentences come from `text` and `phrases`. Never decides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
+from dragoman.allocate.refusal import TooFew
 from dragoman.api import codec
-from dragoman.explain import text
-from dragoman.schedule.decision import NodesRefused, Refused
+from dragoman.explain import phrases, text
+from dragoman.explain.asking import nearest_first
+from dragoman.explain.why import Answer
+from dragoman.schedule.decision import AnyReason, NodesRefused, Refused
 from dragoman.schedule.whatif import ClaimVerdict, Verdict
 
 NODES_SHOWN = 3
+GROUPS_SHOWN = 8
+DEVICES_SHOWN = 8
 
 
-def as_json(verdict: Verdict, reader: str | None = None) -> dict[str, Any]:
+def as_json(answer: Answer, reader: str | None = None) -> dict[str, Any]:
     """One entry of `pods`: where the pod runs with which devices, which nodes refuse it, and why."""
+    verdict = answer.verdict
     namespace, name = verdict.pod
     return {
         "namespace": namespace,
         "name": name,
         "node": verdict.node,
         "claims": [_claim(claim) for claim in verdict.claims],
-        "nodes": [_nodes(nodes, reader) for nodes in verdict.nodes],
-        "refusal": None if verdict.refused is None else _refusal(verdict.refused, reader),
+        "nodes": [_nodes(nodes, reader) for nodes in answer.nodes],
+        "refusal": None if verdict.refused is None else _refusal(answer, verdict.refused, reader),
     }
 
 
@@ -46,13 +55,15 @@ def _nodes(refused: NodesRefused, reader: str | None) -> dict[str, Any]:
     }
 
 
-def _refusal(refused: Refused, reader: str | None) -> dict[str, Any]:
+def _refusal(answer: Answer, refused: Refused, reader: str | None) -> dict[str, Any]:
     return {
         "summary": text.message(refused, reader),
         "reasons": [text.as_json(reason, reader) for reason in refused.reasons],
         "gaveUp": refused.gave_up,
-        "conflict": None,
-        "hints": [],
+        "conflict": None if answer.conflict is None else phrases.conflict_json(answer.conflict),
+        "hints": [phrases.hint_json(hint) for hint in answer.hints.found],
+        "hintsTried": answer.hints.tried,
+        "hintsUntried": answer.hints.untried,
     }
 
 
@@ -68,15 +79,71 @@ def devices(verdict: Verdict) -> list[str]:
     return lines
 
 
-def why(verdict: Verdict, reader: str | None = None) -> list[str]:
-    """Lines that say why a pod has no place: the summary's sentences, then each group of nodes."""
-    refused = verdict.refused
+def why(answer: Answer, reader: str | None = None) -> list[str]:
+    """Lines that say why a pod has no place: what holds everywhere, the nodes by reason, contradiction, hints."""
+    refused = answer.verdict.refused
     if refused is None:
         return []
     lines = [text.sentence(reason, reader) for reason in refused.reasons]
-    for some in refused.nodes:
-        shown = ", ".join(some.nodes[:NODES_SHOWN])
-        rest = len(some.nodes) - NODES_SHOWN
-        names = f"{shown} and {rest} more" if rest > 0 else shown
-        lines += [f"{names}: {text.sentence(reason, reader)}" for reason in some.reasons]
+    lines += node_lines(answer.verdict.nodes, reader)
+    lines += [f"  {line}" for line in device_lines(answer.nodes, reader)]
+    if answer.conflict is not None:
+        lines += [f"contradiction on {line}" if i == 0 else f"  {line}" for i, line in enumerate(_conflict(answer))]
+    lines += [f"hint: {line}" for line in phrases.hints_lines(answer.hints)]
     return lines
+
+
+def _conflict(answer: Answer) -> list[str]:
+    assert answer.conflict is not None
+    return phrases.conflict_lines(answer.conflict)
+
+
+def node_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:
+    """Nodes that refuse for the same kind of reasons in one line, those nearest to a yes first."""
+    groups: dict[tuple[tuple[str, ...], ...], list[NodesRefused]] = {}
+    for some in nearest_first(nodes):
+        groups.setdefault(tuple(text.topic(reason) for reason in some.reasons), []).append(some)
+    lines = []
+    for together in list(groups.values())[:GROUPS_SHOWN]:
+        names = sorted(name for some in together for name in some.nodes)
+        best = together[0]
+        head = _named(names) if len(together) == 1 else f"{_named(names)}, the nearest {best.nodes[0]}"
+        sentences = [text.sentence(text.without_node(reason), reader) for reason in best.reasons]
+        lines += [f"{head}: {sentence}" for sentence in dict.fromkeys(sentences)]
+    rest = sum(len(some.nodes) for together in list(groups.values())[GROUPS_SHOWN:] for some in together)
+    return [*lines, f"{text.plural(rest, 'node')} more, for other reasons"] if rest else lines
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NODES_SHOWN])
+    if len(names) <= NODES_SHOWN:
+        return shown
+    return f"{len(names)} nodes ({shown} and {len(names) - NODES_SHOWN} more)"
+
+
+def device_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:
+    """What is the matter with the devices of the nearest node, alike ones together."""
+    if not nodes:
+        return []
+    best = nearest_first(nodes)[0]
+    groups: dict[tuple[Any, ...], list[AnyReason]] = {}
+    for reason in best.reasons:
+        if hasattr(reason, "device") and hasattr(reason, "request") and not isinstance(reason, TooFew):
+            groups.setdefault(_alike(reason), []).append(reason)
+    lines = []
+    for reasons in list(groups.values())[:DEVICES_SHOWN]:
+        more = len(reasons) - 1
+        also = f" (and {text.plural(more, 'device')} alike)" if more else ""
+        lines.append(text.sentence(text.without_node(reasons[0]), reader) + also)
+    rest = sum(map(len, list(groups.values())[DEVICES_SHOWN:]))
+    return [*lines, f"and {text.plural(rest, 'other device')}"] if rest else lines
+
+
+def _alike(reason: AnyReason) -> tuple[Any, ...]:
+    values: Iterable[Any] = (
+        getattr(reason, f) for f in type(reason).__struct_fields__ if f not in ("device", "holders")
+    )
+    return (
+        type(reason).__name__,
+        *(value if not isinstance(value, msgspec.Struct) else str(value) for value in values),
+    )

@@ -1,0 +1,584 @@
+"""Which changes might make a refused pod fit? Guesses from the facts of the refusal, by cost; most are wrong.
+
+The order of cost: wait, change the own claim or pod, tolerate, another class, move a pod, remove a pod, add a node.
+Never verifies; `explain.hints` shows none that it has not seen to work.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from dragoman.allocate import refusal
+from dragoman.allocate.allocator import Allocation, Ask, allocate
+from dragoman.allocate.refusal import Refusal
+from dragoman.api.core import Pod, Toleration
+from dragoman.api.resource import (
+    ALL,
+    EXACT_COUNT,
+    CapacityRequirements,
+    CELDeviceSelector,
+    Device,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from dragoman.explain.asking import claims_on
+from dragoman.explain.relax import corrected, weaker
+from dragoman.explain.scenarios import claims_used, free_name, node_like, pending_again, released, without_pod
+from dragoman.schedule import refusal as schedule
+from dragoman.schedule.decision import AnyReason
+from dragoman.schedule.extended import SPECIAL_NAME
+from dragoman.schedule.units import Context, priority_of
+from dragoman.snapshot.change import Change, Gone, Key, Put, Snapshot, apply_all, keys_of
+from dragoman.snapshot.usage import DeviceId, Holder, is_finished
+
+WAIT, OWN, TOLERATE, OTHER_CLASS, MOVE, REMOVE, ADD = range(7)
+MOVE_ONLY = "MovePod"
+"""A pod that may make room only if it has another place: it is more important than the one that asks."""
+HOLDERS_MAX = 12
+CLASSES_MAX = 8
+TOGETHER_MAX = 4
+"""Pods that may have to go together."""
+
+Asked: TypeAlias = ExactDeviceRequest | DeviceSubRequest
+Edit: TypeAlias = Callable[[Asked], Asked]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A node that refuses the pod: the node's reasons, and all facts about its devices."""
+
+    node: str
+    reasons: tuple[AnyReason, ...]
+    story: tuple[Refusal, ...]
+
+
+class Candidate(msgspec.Struct, frozen=True, eq=False):
+    """A change that may help. make: the changes on a snapshot, None if they cannot be made.
+
+    topic: of several that concern the same thing only the first that works is told. node: judge it there ("" on the
+    whole cluster). place: the node that the pod would go to, where it is another one. pod: the one that makes room.
+    """
+
+    kind: str
+    cost: int
+    topic: str
+    facts: dict[str, Any]
+    make: Callable[[Snapshot], tuple[Change, ...] | None]
+    node: str = ""
+    place: str = ""
+    pod: Key | None = None
+
+
+def of(
+    snapshot: Snapshot, key: Key, reasons: Sequence[AnyReason], places: Sequence[Place], context: Context
+) -> Iterator[Candidate]:
+    """All candidates, in no particular order but each kind's best first. reasons: those that hold on every node."""
+    pod = snapshot.pods[key]
+    yield from _of_gates(pod)
+    yield from _wrong_class(snapshot, key, reasons)
+    if not places:
+        return
+    for place in places:
+        yield from _Of(snapshot, pod, place, context).all()
+    shapes: set[Any] = set()
+    for place in places:
+        view = snapshot.views.get(place.node)
+        shape = tuple(part.common for part in view.shapes) if view is not None else None
+        if shape not in shapes:
+            shapes.add(shape)
+            yield _one_more(snapshot, place.node)
+
+
+def _wrong_class(snapshot: Snapshot, key: Key, reasons: Sequence[AnyReason]) -> Iterator[Candidate]:
+    """A class that exists instead of one that does not."""
+    pod = snapshot.pods[key]
+    for reason in reasons:
+        match reason:
+            case schedule.ClassMissing():
+                claim, request, name = reason.claim, reason.request, reason.device_class
+            case refusal.MissingClass():
+                claim, request, name = reason.claim.rpartition("/")[2], reason.request, reason.class_name
+            case _:
+                continue
+        found = snapshot.claims.get((pod.metadata.namespace, claim))
+        if found is not None:
+            yield from _classes(snapshot, found, request, name, "")
+
+
+def back(snapshot: Snapshot, key: Key) -> tuple[Change, ...] | None:
+    """A pod that made room as it comes back to be placed again; None for one that is going anyway."""
+    pod = snapshot.pods[key]
+    if pod.metadata.deletion_timestamp is not None:
+        return None
+    made = pending_again(snapshot, key)
+    claims = {change.object.metadata.name for change in made if isinstance(change, Put) and change.kind != "Pod"}
+    owned = [
+        released(claim)
+        for claim in claims_used(snapshot, pod)
+        if claim.metadata.name not in claims and claim.metadata.controller is not None
+    ]
+    return (*made, *owned)
+
+
+def _of_gates(pod: Pod) -> Iterator[Candidate]:
+    gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
+    if gates:
+        open_ = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=()))
+        yield Candidate("RemoveGates", WAIT, "gates", {"gates": gates}, lambda _: (Put("Pod", open_),))
+
+
+def _one_more(snapshot: Snapshot, shape: str) -> Candidate:
+    name = free_name(snapshot, f"{shape}-new")
+
+    def make(base: Snapshot) -> tuple[Change, ...]:
+        changes = node_like(base, shape, name)
+        node = changes[0].object if isinstance(changes[0], Put) else None
+        assert node is not None
+        spec = msgspec.structs.replace(node.spec, unschedulable=False)
+        return (Put("Node", msgspec.structs.replace(node, spec=spec)), *changes[1:])
+
+    return Candidate("AddNode", ADD, f"node {shape}", {"shape": shape}, make, node=shape, place=name)
+
+
+class _Of:
+    """Candidates for one pod on one node."""
+
+    def __init__(self, snapshot: Snapshot, pod: Pod, place: Place, context: Context) -> None:
+        self.snapshot = snapshot
+        self.pod = pod
+        self.key = (pod.metadata.namespace, pod.metadata.name)
+        self.node = place.node
+        self.facts = [fact for fact in (*place.reasons, *place.story) if not isinstance(fact, schedule.Reason)]
+        self.reasons = place.reasons
+        self.context = context
+        self.claims = {
+            f"{c.metadata.namespace}/{c.metadata.name}": c for c in claims_on(snapshot, pod, place.node, context)
+        }
+
+    def all(self) -> Iterator[Candidate]:
+        """Every kind in turn."""
+        yield from self._pools()
+        yield from self._node_checks()
+        yield from self._selectors()
+        yield from self._counts()
+        yield from self._constraints()
+        yield from self._capacities()
+        yield from self._taints()
+        yield from self._other_classes()
+        yield from self._room()
+
+    # ---- wait
+
+    def _pools(self) -> Iterator[Candidate]:
+        for fact in self.facts:
+            if not isinstance(fact, refusal.PoolIncomplete):
+                continue
+            facts = {"driver": fact.driver, "pool": fact.pool, "have": fact.have, "want": fact.want}
+            kind = "WaitForPool" if fact.have < fact.want else "CorrectSliceCount"
+            complete = self._complete(fact)
+            yield Candidate(kind, WAIT, f"pool {fact.driver}/{fact.pool}", facts, complete, node=self.node)
+
+    def _complete(self, fact: refusal.PoolIncomplete) -> Callable[[Snapshot], tuple[Change, ...]]:
+        def make(base: Snapshot) -> tuple[Change, ...]:
+            pieces = [base.slices[name] for name in keys_of(base.slices_by_pool, (fact.driver, fact.pool))]
+            return tuple(
+                Put(
+                    "ResourceSlice", msgspec.structs.replace(piece, spec=msgspec.structs.replace(piece.spec, pool=pool))
+                )
+                for piece in pieces
+                if piece.spec.pool.generation == fact.generation
+                for pool in [msgspec.structs.replace(piece.spec.pool, resource_slice_count=fact.have)]
+            )
+
+        return make
+
+    # ---- the own pod
+
+    def _node_checks(self) -> Iterator[Candidate]:
+        spec = self.pod.spec
+        for reason in self.reasons:
+            match reason:
+                case schedule.TaintNotTolerated():
+                    more = Toleration(key=reason.key, operator="Equal", value=reason.value, effect=reason.effect)
+                    facts = {"node": self.node, "key": reason.key, "value": reason.value, "effect": reason.effect}
+                    yield self._own_pod("TolerateNodeTaint", TOLERATE, facts, tolerations=(*spec.tolerations, more))
+                case schedule.AffinityMismatch() if spec.node_selector:
+                    facts = {"node": self.node, "wanted": reason.wanted}
+                    yield self._own_pod("DropNodeSelector", OWN, facts, node_selector={})
+                case schedule.NodeCordoned():
+                    yield Candidate(
+                        "Uncordon", OWN, f"cordon {self.node}", {"node": self.node}, self._uncordoned, self.node
+                    )
+                case _:
+                    pass
+
+    def _uncordoned(self, base: Snapshot) -> tuple[Change, ...]:
+        node = base.nodes[self.node]
+        return (
+            Put("Node", msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=False))),
+        )
+
+    def _own_pod(self, kind: str, cost: int, facts: dict[str, Any], **fields: Any) -> Candidate:
+        def make(base: Snapshot) -> tuple[Change, ...]:
+            pod = base.pods[self.key]
+            return (Put("Pod", msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))),)
+
+        return Candidate(kind, cost, f"{kind} {self.node}", facts, make, self.node)
+
+    # ---- the own claim
+
+    def _selectors(self) -> Iterator[Candidate]:
+        """Weaker selectors of the request, and names that are meant."""
+        seen: set[tuple[str, str, str, int]] = set()
+        for fact in self.facts:
+            if not isinstance(fact, refusal.SelectorFalse | refusal.SelectorError):
+                continue
+            mark = (fact.claim, fact.request, fact.class_name, fact.index)
+            is_derived = isinstance(fact, refusal.SelectorError) and bool(fact.derived)
+            if mark in seen or not fact.text or is_derived:
+                continue
+            seen.add(mark)
+            devices = self._devices(fact.device.driver)
+            texts: list[str] = []
+            if isinstance(fact, refusal.SelectorError) and fact.attribute:
+                texts += corrected(fact.text, fact.attribute, devices, fact.device.driver)
+            texts += weaker(fact.text, devices, fact.device.driver)
+            for text in dict.fromkeys(texts):
+                if fact.class_name:
+                    yield self._class_selector(fact, text)
+                else:
+                    yield self._own_selector(fact, text)
+
+    def _devices(self, driver: str) -> list[Device]:
+        pieces = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_node, self.node)]
+        return [device for piece in pieces if piece.spec.driver == driver for device in piece.spec.devices]
+
+    def _own_selector(self, fact: refusal.SelectorFalse | refusal.SelectorError, text: str) -> Candidate:
+        def edit(asked: Asked) -> Asked:
+            return msgspec.structs.replace(asked, selectors=_selectors(asked.selectors, fact.index, text))
+
+        facts = {"selector": fact.index, "from": fact.text, "to": text}
+        topic = f"selector {fact.claim} {fact.request} {fact.index}"
+        return self._own("ChangeSelector", OWN, topic, fact.claim, fact.request, facts, edit)
+
+    def _class_selector(self, fact: refusal.SelectorFalse | refusal.SelectorError, text: str) -> Candidate:
+        def make(base: Snapshot) -> tuple[Change, ...] | None:
+            found = base.classes.get(fact.class_name)
+            if found is None:
+                return None
+            changed = _selectors(found.spec.selectors, fact.index, text)
+            spec = msgspec.structs.replace(found.spec, selectors=changed)
+            made: DeviceClass = msgspec.structs.replace(found, spec=spec)
+            return (Put("DeviceClass", made),)
+
+        facts = {"class": fact.class_name, "selector": fact.index, "from": fact.text, "to": text}
+        topic = f"class {fact.class_name} {fact.index}"
+        return Candidate("ChangeClassSelector", OTHER_CLASS, topic, facts, make, self.node)
+
+    def _counts(self) -> Iterator[Candidate]:
+        for key, claim in self.claims.items():
+            for request in claim.spec.devices.requests:
+                asked = request.exactly
+                if asked is None:
+                    continue
+                few = next(
+                    (
+                        f
+                        for f in self.facts
+                        if isinstance(f, refusal.TooFew) and (f.claim, f.request) == (key, request.name)
+                    ),
+                    None,
+                )
+                usable = few.dropped.usable if few is not None else 0
+                topic = f"count {key} {request.name}"
+                if asked.allocation_mode == ALL:
+                    if usable:
+                        facts = {"from": "All", "to": usable}
+                        yield self._own("ChangeCount", OWN, topic, key, request.name, facts, _counted(usable))
+                    continue
+                count = max(asked.count, 1)
+                fewer = dict.fromkeys(n for n in (min(usable, count - 1), *range(count - 1, 0, -1)) if 0 < n < count)
+                for number in fewer:
+                    facts = {"from": count, "to": number}
+                    yield self._own("ChangeCount", OWN, topic, key, request.name, facts, _counted(number))
+
+    def _constraints(self) -> Iterator[Candidate]:
+        for key, claim in self.claims.items():
+            for index, constraint in enumerate(claim.spec.devices.constraints):
+                facts = {
+                    "claim": claim.metadata.name,
+                    "constraint": index,
+                    "attribute": constraint.match_attribute or constraint.distinct_attribute or "",
+                    "requests": constraint.requests,
+                }
+                yield Candidate(
+                    "DropConstraint", OWN, f"constraint {key}", facts, _unconstrained(claim, index), self.node
+                )
+
+    def _capacities(self) -> Iterator[Candidate]:
+        best: dict[tuple[str, str, str], refusal.CapacityShort] = {}
+        for fact in self.facts:
+            if isinstance(fact, refusal.CapacityShort) and fact.have.nanos > 0:
+                known = best.get((fact.claim, fact.request, fact.capacity))
+                if known is None or fact.have > known.have:
+                    best[fact.claim, fact.request, fact.capacity] = fact
+        for (claim, request, name), fact in best.items():
+            amount = fact.have
+
+            def edit(asked: Asked, name: str = name, amount: Any = amount) -> Asked:
+                wanted = asked.capacity.requests if asked.capacity is not None else {}
+                return msgspec.structs.replace(asked, capacity=CapacityRequirements({**wanted, name: amount}))
+
+            facts = {"capacity": name, "from": str(fact.want), "to": str(amount)}
+            yield self._own("ChangeCapacity", OWN, f"capacity {claim} {request} {name}", claim, request, facts, edit)
+
+    def _taints(self) -> Iterator[Candidate]:
+        taints: dict[tuple[str, str], dict[tuple[str, str, str], None]] = {}
+        for fact in self.facts:
+            if isinstance(fact, refusal.Tainted):
+                taints.setdefault((fact.claim, fact.request), {})[fact.key, fact.value, fact.effect] = None
+        for (claim, request), found in taints.items():
+            one_by_one = [(taint,) for taint in found]
+            for together in [*one_by_one, *([tuple(found)] if len(found) > 1 else [])]:
+                more = tuple(DeviceToleration(key=k, operator="Equal", value=v, effect=e) for k, v, e in together)
+
+                def edit(asked: Asked, more: tuple[DeviceToleration, ...] = more) -> Asked:
+                    return msgspec.structs.replace(asked, tolerations=(*asked.tolerations, *more))
+
+                facts = {"taints": [{"key": k, "value": v, "effect": e} for k, v, e in together]}
+                topic = f"taints {claim} {request}"
+                yield self._own("TolerateDeviceTaint", TOLERATE, topic, claim, request, facts, edit)
+
+    def _own(
+        self, kind: str, cost: int, topic: str, key: str, request: str, facts: dict[str, Any], edit: Edit
+    ) -> Candidate:
+        claim = self.claims[key]
+        facts = {"claim": claim.metadata.name, "request": request, **facts}
+        if claim.metadata.name == SPECIAL_NAME:
+            return Candidate(kind, cost, topic, facts, lambda _: None, self.node)
+        return Candidate(kind, cost, topic, facts, edited(claim, request, edit), self.node)
+
+    # ---- other classes
+
+    def _other_classes(self) -> Iterator[Candidate]:
+        for key, claim in self.claims.items():
+            if claim.metadata.name == SPECIAL_NAME:
+                continue
+            for request, asked in _asked(claim):
+                few = any(isinstance(f, refusal.TooFew) and (f.claim, f.request) == (key, request) for f in self.facts)
+                if few:
+                    yield from _classes(self.snapshot, claim, request, asked.device_class_name, self.node)
+
+    # ---- room that others hold
+
+    def _room(self) -> Iterator[Candidate]:
+        pods, claims = self._holders()
+        for other in claims:
+            yield self._rearranged((f"{other.metadata.namespace}/{other.metadata.name}"), None, (other,))
+        for key in pods:
+            used = tuple(
+                c for c in claims_used(self.snapshot, self.snapshot.pods[key]) if c.status.allocation is not None
+            )
+            if used:
+                yield self._rearranged(f"{key[0]}/{key[1]}", key, used)
+        priority = priority_of(self.snapshot, self.pod)
+        lower = [key for key in pods if self._priority(key) <= priority or self._leaves(key)]
+        for key in pods:
+            yield self._without((key,), mover=key if key not in lower else None)
+        for other in claims:
+            facts = {"claims": [f"{other.metadata.namespace}/{other.metadata.name}"], "devices": _devices_of(other)}
+            yield Candidate("RemoveClaim", REMOVE, "remove claim", facts, _gone(other), self.node)
+        for size in range(2, min(TOGETHER_MAX, len(lower)) + 1):
+            yield self._without(tuple(lower[:size]))
+
+    def _priority(self, key: Key) -> int:
+        return priority_of(self.snapshot, self.snapshot.pods[key])
+
+    def _leaves(self, key: Key) -> bool:
+        return self.snapshot.pods[key].metadata.deletion_timestamp is not None
+
+    def _without(self, keys: tuple[Key, ...], mover: Key | None = None) -> Candidate:
+        def make(base: Snapshot) -> tuple[Change, ...]:
+            changes: list[Change] = []
+            for key in keys:
+                if key in base.pods:
+                    changes += without_pod(base, key)
+            return tuple(changes)
+
+        told = [{"pod": f"{ns}/{name}", "priority": self._priority((ns, name))} for ns, name in keys]
+        if all(self._leaves(key) for key in keys):
+            return Candidate("WaitForPods", WAIT, "wait for pods", {"pods": told}, make, self.node)
+        only_move = mover is not None
+        return Candidate(
+            MOVE_ONLY if only_move else "RemovePods",
+            MOVE if only_move else REMOVE,
+            f"remove {keys[0]}" if len(keys) == 1 else "remove pods",
+            {"pods": told},
+            make,
+            self.node,
+            pod=keys[0] if len(keys) == 1 else None,
+        )
+
+    def _holders(self) -> tuple[list[Key], list[ResourceClaim]]:
+        """Pods that hold what is short, least important first; claims that do without a pod."""
+        holders: dict[tuple[str, str], None] = {}
+        for fact in self.facts:
+            match fact:
+                case refusal.Held():
+                    holders.update(((h.namespace, h.claim), None) for h in fact.holders)
+                case refusal.CapacityShort():
+                    held = self.snapshot.holders.get(fact.device, ())
+                    holders.update(((h.namespace, h.claim), None) for h in held)
+                case refusal.CounterShort():
+                    for holder in _users(self.snapshot, fact.device, fact.counter_set):
+                        holders[holder.namespace, holder.claim] = None
+                case _:
+                    pass
+        pods: dict[Key, None] = {}
+        alone: list[ResourceClaim] = []
+        for claim_key in holders:
+            claim = self.snapshot.claims[claim_key]
+            users = [k for k in self.snapshot.consumers(claim) if not is_finished(self.snapshot.pods[k])]
+            pods.update(dict.fromkeys(k for k in users if k != self.key))
+            if not users and not claim.status.reserved_for:
+                alone.append(claim)
+        if any(isinstance(r, schedule.TooLittle | schedule.TooManyPods | schedule.PortHeld) for r in self.reasons):
+            here = keys_of(self.snapshot.pods_by_node, self.node)
+            pods.update(dict.fromkeys(k for k in here if not is_finished(self.snapshot.pods[k])))
+        ordered = sorted(pods, key=lambda key: (not self._leaves(key), self._priority(key), key))
+        return ordered[:HOLDERS_MAX], alone[:HOLDERS_MAX]
+
+    def _rearranged(self, name: str, pod: Key | None, claims: tuple[ResourceClaim, ...]) -> Candidate:
+        """The claims of somebody on the same node, allocated anew after the pod's own."""
+        facts: dict[str, Any] = {"node": self.node, "moves": []}
+        facts |= {"pod": name} if pod is not None else {"heldClaim": name}
+
+        def make(base: Snapshot) -> tuple[Change, ...] | None:
+            if not self.claims or any(not _lies_on(claim, self.node) for claim in claims):
+                return None
+            free = apply_all(base, [released(claim) for claim in claims])
+            theirs = tuple(free.claims[c.metadata.namespace, c.metadata.name] for c in claims)
+            asks = [Ask(tuple(self.claims.values()), self.node), Ask(theirs, self.node)]
+            answer = allocate(free, asks, self.context.options, share_id=self.context.new_id)
+            if not isinstance(answer, Allocation):
+                return None
+            facts["moves"] = list(_moves(claims, answer))
+            return tuple(
+                Put("ResourceClaim", msgspec.structs.replace(claim, status=status))
+                for claim, result in zip(claims, answer.results[1], strict=True)
+                for status in [msgspec.structs.replace(claim.status, allocation=result)]
+            )
+
+        return Candidate("MoveDevices", MOVE, "move devices", facts, make, self.node)
+
+
+def _lies_on(claim: ResourceClaim, node: str) -> bool:
+    """Whether the claim's devices are of this node, as far as its node selector tells."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.node_selector is None:
+        return allocation is not None
+    names = {
+        value
+        for term in allocation.node_selector.node_selector_terms
+        for field in term.match_fields
+        for value in field.values
+    }
+    return not names or node in names
+
+
+def _moves(claims: Sequence[ResourceClaim], answer: Allocation) -> Iterator[dict[str, str]]:
+    for claim, result in zip(claims, answer.results[1], strict=True):
+        assert claim.status.allocation is not None
+        old = [(r.request, r.device) for r in claim.status.allocation.devices.results]
+        new = [(r.request, r.device) for r in result.devices.results]
+        left = [entry for entry in old if entry not in new]
+        come = [entry for entry in new if entry not in old]
+        for (request, device), (instead, other) in zip(left, come, strict=False):
+            yield {"claim": claim.metadata.name, "from": device, "to": other, "request": request, "toRequest": instead}
+
+
+def _users(snapshot: Snapshot, device: DeviceId, counter_set: str) -> Iterator[Holder]:
+    for name in keys_of(snapshot.slices_by_pool, (device.driver, device.pool)):
+        for other in snapshot.slices[name].spec.devices:
+            if any(use.counter_set == counter_set for use in other.consumes_counters):
+                yield from snapshot.holders.get(DeviceId(device.driver, device.pool, other.name), ())
+
+
+def _devices_of(claim: ResourceClaim) -> list[str]:
+    allocation = claim.status.allocation
+    return [result.device for result in allocation.devices.results] if allocation is not None else []
+
+
+def _gone(claim: ResourceClaim) -> Callable[[Snapshot], tuple[Change, ...]]:
+    return lambda _: (Gone("ResourceClaim", claim.metadata.namespace, claim.metadata.name),)
+
+
+# ---- editing claims
+
+
+def edited(claim: ResourceClaim, request: str, edit: Edit) -> Callable[[Snapshot], tuple[Change, ...]]:
+    """The claim with one request ("r" or "r/sub") changed."""
+    name, _, sub = request.partition("/")
+
+    def change(entry: DeviceRequest) -> DeviceRequest:
+        if entry.name != name:
+            return entry
+        if not sub:
+            return msgspec.structs.replace(entry, exactly=edit(entry.exactly or ExactDeviceRequest()))
+        options = tuple(edit(option) if option.name == sub else option for option in entry.first_available)
+        return msgspec.structs.replace(entry, first_available=options)
+
+    devices = claim.spec.devices
+    return _with(claim, requests=tuple(change(entry) for entry in devices.requests))
+
+
+def _unconstrained(claim: ResourceClaim, index: int) -> Callable[[Snapshot], tuple[Change, ...]]:
+    kept = tuple(c for i, c in enumerate(claim.spec.devices.constraints) if i != index)
+    return _with(claim, constraints=kept)
+
+
+def _with(claim: ResourceClaim, **fields: Any) -> Callable[[Snapshot], tuple[Change, ...]]:
+    devices = msgspec.structs.replace(claim.spec.devices, **fields)
+    changed = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, devices=devices))
+    return lambda _: (Put("ResourceClaim", changed),)
+
+
+def _asked(claim: ResourceClaim) -> Iterator[tuple[str, Asked]]:
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly
+        for sub in request.first_available:
+            yield f"{request.name}/{sub.name}", sub
+
+
+def _selectors(known: tuple[DeviceSelector, ...], index: int, text: str) -> tuple[DeviceSelector, ...]:
+    changed = [DeviceSelector(CELDeviceSelector(text))] if text else []
+    return (*known[:index], *changed, *known[index + 1 :])
+
+
+def _counted(number: int) -> Edit:
+    def edit(asked: Asked) -> Asked:
+        return msgspec.structs.replace(asked, allocation_mode=EXACT_COUNT, count=number)
+
+    return edit
+
+
+def _classes(snapshot: Snapshot, claim: ResourceClaim, request: str, name: str, node: str) -> Iterator[Candidate]:
+    others = sorted(other for other in snapshot.classes if other != name)
+    near = difflib.get_close_matches(name, others, CLASSES_MAX, 0.0)
+    for other in near:
+
+        def edit(asked: Asked, other: str = other) -> Asked:
+            return msgspec.structs.replace(asked, device_class_name=other)
+
+        facts = {"claim": claim.metadata.name, "request": request, "from": name, "to": other}
+        topic = f"class of {claim.metadata.name} {request}"
+        yield Candidate("OtherClass", OTHER_CLASS, topic, facts, edited(claim, request, edit), node)

@@ -1,0 +1,168 @@
+"""What is the smallest change with which this pod would fit? Only changes with which it was seen to fit.
+
+Candidates come from `explain.candidates`; each is applied to the snapshot and decided by the scheduler itself before
+it is given. Cheapest first, at most a few of a kind, within the caller's time; what was not tried is counted. Never
+writes and never makes sentences.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from dragoman.explain import candidates
+from dragoman.explain.asking import pinned
+from dragoman.explain.candidates import Candidate, Place
+from dragoman.explain.scenarios import claims_used, focus
+from dragoman.schedule.decision import AnyReason
+from dragoman.schedule.place import Memory
+from dragoman.schedule.units import Context, Unit
+from dragoman.schedule.whatif import steps
+from dragoman.snapshot.change import Change, Key, Put, Snapshot, apply_all
+
+Over: TypeAlias = Callable[[], bool]
+
+OF_A_KIND = 2
+SHOWN = 8
+TRIED_MAX = 400
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """Where the pod was seen to go: the node and `driver/pool/device` of each device given."""
+
+    node: str
+    devices: tuple[str, ...]
+
+
+class Hint(msgspec.Struct, frozen=True, eq=False):
+    """A change that helps. changes: applied to the snapshot on which the pod was refused, the pod fits there."""
+
+    kind: str
+    cost: int
+    facts: dict[str, Any]
+    changes: tuple[Change, ...]
+    verified: Verified
+
+
+class Hints(msgspec.Struct, frozen=True, eq=False):
+    """Verified hints, cheapest first. tried: candidates tried; untried: left when the time was over."""
+
+    found: tuple[Hint, ...] = ()
+    tried: int = 0
+    untried: int = 0
+
+
+class Question(msgspec.Struct, frozen=True, eq=False):
+    """A pod of a unit that was refused on a snapshot. reasons: those that hold on every node. places: nodes to look
+    at, the nearest to a yes first."""
+
+    snapshot: Snapshot
+    unit: Unit
+    pod: Key
+    reasons: tuple[AnyReason, ...]
+    places: tuple[Place, ...]
+    now: datetime
+    context: Context
+
+
+def hints_for(question: Question, over: Over) -> Hints:
+    """Changes with which the pod would fit, as far as time allows."""
+    trial = _Trial(question)
+    guesses = candidates.of(question.snapshot, question.pod, question.reasons, question.places, question.context)
+    waiting = sorted(guesses, key=lambda candidate: candidate.cost)
+    found: list[Hint] = []
+    kinds: Counter[str] = Counter()
+    served: set[str] = set()
+    for position, candidate in enumerate(waiting[:TRIED_MAX]):
+        if over():
+            return Hints(tuple(found), trial.tried, len(waiting) - position)
+        if kinds[candidate.kind] >= OF_A_KIND or candidate.topic in served or len(found) >= SHOWN:
+            continue
+        hint = trial.hint(candidate)
+        if hint is not None:
+            found.append(hint)
+            kinds[hint.kind] += 1
+            served.add(candidate.topic)
+    return Hints(tuple(sorted(found, key=lambda hint: hint.cost)), trial.tried, max(len(waiting) - TRIED_MAX, 0))
+
+
+class _Trial:
+    """Decides the pod again on changed snapshots. Small worlds of one node each make that cheap."""
+
+    def __init__(self, question: Question) -> None:
+        self.snapshot = question.snapshot
+        self.unit = question.unit
+        self.pod = question.pod
+        self.now = question.now
+        self.context = question.context
+        self.tried = 0
+        self._small: dict[str, Snapshot] = {}
+
+    def hint(self, candidate: Candidate) -> Hint | None:
+        """The candidate as a hint, if the pod fits with it."""
+        self.tried += 1
+        changes = candidate.make(self.snapshot)
+        if changes is None:
+            return None
+        if len(self.unit.pods) > 1 or self.unit.key[0] != "Pod" or not candidate.node:
+            verified = self._everywhere(changes)
+        else:
+            verified = self._on(candidate.node, candidate.place or candidate.node, changes)
+        if verified is None:
+            return None
+        kind, cost, facts = candidate.kind, candidate.cost, dict(candidate.facts)
+        if candidate.pod is not None:
+            moved = self._moves(candidate.pod, changes)
+            if moved is None and kind == candidates.MOVE_ONLY:
+                return None
+            if moved is not None:
+                kind, cost = "MovePod", candidates.MOVE
+                facts |= {"toNode": moved.node, "toDevices": moved.devices}
+        return Hint(kind, cost, facts, changes, verified)
+
+    def _on(self, base: str, node: str, changes: Sequence[Change]) -> Verified | None:
+        """The pod on this node, in the small world around `base`."""
+        small = self._small.get(base)
+        if small is None:
+            small = self._small[base] = focus(self.snapshot, [base], [self.pod])
+        changed = apply_all(small, changes)
+        pod = changed.pods[self.pod]
+        changed = apply_all(changed, [Put("Pod", pinned(pod, node))])
+        return self._decided(changed, Unit(("Pod", *self.pod), (self.pod,)))
+
+    def _everywhere(self, changes: Sequence[Change]) -> Verified | None:
+        return self._decided(apply_all(self.snapshot, changes), self.unit)
+
+    def _decided(self, snapshot: Snapshot, unit: Unit) -> Verified | None:
+        step = next(steps(snapshot, [unit], self.now, self._fresh()))
+        placed = [verdict for verdict in step.verdicts if verdict.node is not None]
+        mine = next((verdict for verdict in placed if verdict.pod == self.pod), None)
+        if mine is None or mine.node is None or len(placed) < unit.wanted:
+            return None
+        return Verified(mine.node, tuple(_devices(step.after, self.pod)))
+
+    def _moves(self, other: Key, changes: Sequence[Change]) -> Verified | None:
+        """Where the pod that makes room goes afterwards, if anywhere."""
+        back = candidates.back(self.snapshot, other)
+        if back is None:
+            return None
+        changed = apply_all(self.snapshot, [*changes, *back])
+        wanted = [self.unit, Unit(("Pod", *other), (other,))]
+        mine, its = steps(changed, wanted, self.now, self._fresh())
+        if any(verdict.node is None for verdict in (*mine.verdicts, *its.verdicts)):
+            return None
+        return Verified(its.verdicts[0].node or "", tuple(_devices(its.after, other)))
+
+    def _fresh(self) -> Context:
+        return msgspec.structs.replace(self.context, memory=Memory())
+
+
+def _devices(snapshot: Snapshot, key: Key) -> Iterator[str]:
+    for claim in claims_used(snapshot, snapshot.pods[key]):
+        if claim.status.allocation is not None:
+            for result in claim.status.allocation.devices.results:
+                yield f"{result.driver}/{result.pool}/{result.device}"

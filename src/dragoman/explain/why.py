@@ -1,0 +1,82 @@
+"""Why did a decision end as it did? A verdict with all facts, the contradiction and hints, as one value.
+
+The scheduler's answer stays as it is; this module asks again on the same snapshot for what the hot path did not keep.
+Bounded by the caller's deadline, shared by contradiction and hints. Never makes sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman.allocate.refusal import Refusal
+from dragoman.explain.asking import claims_on, nearest_first, story_on
+from dragoman.explain.candidates import Place
+from dragoman.explain.conflict import Conflict, conflict_on
+from dragoman.explain.hints import Hints, Question, hints_for
+from dragoman.schedule.decision import NodesRefused
+from dragoman.schedule.refusal import Reason
+from dragoman.schedule.units import Context
+from dragoman.schedule.whatif import Step, Verdict
+from dragoman.snapshot.change import Snapshot
+
+Over: TypeAlias = Callable[[], bool]
+
+TOLD_GROUPS = 16
+"""Groups of nodes of which all facts are told, nearest to a yes first."""
+PLACES = 4
+"""Nodes that hints are looked for on."""
+
+
+class Answer(msgspec.Struct, frozen=True, eq=False):
+    """A verdict explained. nodes: those of the verdict, with all facts about the nearest."""
+
+    verdict: Verdict
+    nodes: tuple[NodesRefused, ...]
+    conflict: Conflict | None = None
+    hints: Hints = Hints()
+
+
+def answer_for(step: Step, verdict: Verdict, now: datetime, context: Context, over: Over) -> Answer:
+    """The verdict with its facts; contradiction and hints as far as time allows."""
+    refused = verdict.refused
+    if refused is not None and refused.gave_up:
+        return Answer(verdict, verdict.nodes)
+    ordered = nearest_first(verdict.nodes)
+    stories = {some.nodes: _story(step.before, verdict, some, context) for some in ordered[:TOLD_GROUPS]}
+    nodes = tuple(_told(some, stories.get(some.nodes, ())) for some in verdict.nodes)
+    if refused is None:
+        return Answer(verdict, nodes)
+    pod = step.before.pods[verdict.pod]
+    places = tuple(Place(s.nodes[0], s.reasons, stories[s.nodes]) for s in _spread(ordered))
+    conflict = None
+    for place in places[:1]:
+        claims = claims_on(step.before, pod, place.node, context)
+        if claims:
+            conflict = conflict_on(step.before, claims, place.node, context.options, place.story, over)
+    question = Question(step.before, step.unit, verdict.pod, refused.reasons, places, now, context)
+    return Answer(verdict, nodes, conflict, hints_for(question, over))
+
+
+def _spread(ordered: Sequence[NodesRefused]) -> list[NodesRefused]:
+    """The nearest groups, first one of each kind of reasons, so that another kind is seen too."""
+    kinds: dict[tuple[str, ...], NodesRefused] = {}
+    for some in ordered[:TOLD_GROUPS]:
+        kinds.setdefault(tuple(type(reason).__name__ for reason in some.reasons), some)
+    first = list(kinds.values())
+    rest = [some for some in ordered[:TOLD_GROUPS] if all(some is not other for other in first)]
+    return [*first, *rest][:PLACES]
+
+
+def _story(snapshot: Snapshot, verdict: Verdict, some: NodesRefused, context: Context) -> tuple[Refusal, ...]:
+    if any(isinstance(reason, Reason) for reason in some.reasons):
+        return ()
+    return story_on(snapshot, snapshot.pods[verdict.pod], some.nodes[0], context)
+
+
+def _told(some: NodesRefused, story: Sequence[Refusal]) -> NodesRefused:
+    more = [fact for fact in story if fact not in some.reasons]
+    return msgspec.structs.replace(some, reasons=(*some.reasons, *more)) if more else some

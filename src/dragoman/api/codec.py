@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dragoman.api import core, resource
+from dragoman.api.interned import intern
 from dragoman.api.meta import Value
 from dragoman.errors import Invalid
 from dragoman.values.quantity import Quantity
@@ -55,7 +56,10 @@ def decode(kind: type[T], source: Any) -> T:
         if is_text:
             value: T = _decoder(kind)(source)
             return value
-        return msgspec.convert(source, kind, dec_hook=_dec_hook)
+        made = msgspec.convert(source, kind, dec_hook=_dec_hook)
+        if isinstance(made, resource.ResourceSlice):
+            intern(made)
+        return made
     except msgspec.ValidationError:
         pass
     except msgspec.DecodeError as error:

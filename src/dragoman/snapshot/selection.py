@@ -1,10 +1,11 @@
-"""Does a node selector select this node? Core v1 NodeSelector semantics; never looks at anything but the node."""
+"""Does a selector select? Node selectors (core v1) over nodes, label selectors (metav1) over labels; nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from dragoman.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dragoman.api.meta import LabelSelector
 
 
 def selects(selector: NodeSelector, node: Node) -> bool:
@@ -48,3 +49,27 @@ def _compares(requirement: NodeSelectorRequirement, value: str) -> bool:
     except ValueError:
         return False
     return have > limit if requirement.operator == "Gt" else have < limit
+
+
+def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector selects; None selects nothing, an empty one everything."""
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    for wanted in selector.match_expressions:
+        value = labels.get(wanted.key)
+        match wanted.operator:
+            case "In":
+                ok = value is not None and value in wanted.values
+            case "NotIn":
+                ok = value is None or value not in wanted.values
+            case "Exists":
+                ok = value is not None
+            case "DoesNotExist":
+                ok = value is None
+            case _:
+                ok = False
+        if not ok:
+            return False
+    return True

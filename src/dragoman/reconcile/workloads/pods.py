@@ -16,6 +16,7 @@ from dragoman.api.meta import LabelSelector, ObjectMeta, Ref, format_time, parse
 from dragoman.effects import Create, Delete, Effect, Emit, Patch
 from dragoman.reconcile.step import World, owned_by, ref_of
 from dragoman.snapshot.change import Change, Gone
+from dragoman.snapshot.selection import matches
 from dragoman.snapshot.usage import is_finished
 
 BURST = 500
@@ -62,30 +63,6 @@ def time_text(now: float) -> str:
 
 
 # ---- selectors
-
-
-def matches(selector: LabelSelector | None, labels: dict[str, str]) -> bool:
-    """Whether a label selector selects; None selects nothing, an empty one everything."""
-    if selector is None:
-        return False
-    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
-        return False
-    for wanted in selector.match_expressions:
-        value = labels.get(wanted.key)
-        match wanted.operator:
-            case "In":
-                ok = value is not None and value in wanted.values
-            case "NotIn":
-                ok = value is None or value not in wanted.values
-            case "Exists":
-                ok = value is not None
-            case "DoesNotExist":
-                ok = value is None
-            case _:
-                ok = False
-        if not ok:
-            return False
-    return True
 
 
 def is_empty(selector: LabelSelector | None) -> bool:

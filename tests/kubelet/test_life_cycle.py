@@ -451,6 +451,22 @@ async def agent_restart_keeps_the_containers(scene: Scene) -> None:
     assert scene.lamps.lit == {}
 
 
+async def orphans_do_not_wait_for_the_next_round(scene: Scene) -> None:
+    """Pods force-deleted while agent and driver were away: their claims go when the driver is back, not a minute later."""
+    await scene.lamp_claim("one", "lamp-1")
+    await scene.pod("p", claims={"lamp": "one"})
+    await scene.phase("p", "Running")
+    await scene.stop(scene.agent_)
+    await scene.stop(scene.plugin_)
+    await scene.client.delete(POD, "p", "default", grace_period_s=0)
+    again = await scene.agent(sockets=False)
+    await scene.clock.sleep(5)
+    await scene.attached(again, scene.lamps)
+    await scene.clock.sleep(1)
+    assert scene.lamps.lit == {}
+    assert again.states.claims == {}
+
+
 async def reboot_starts_everything_anew(scene: Scene) -> None:
     await scene.lamp_claim("one", "lamp-1")
     await scene.lamp_claim("two", "lamp-2")
@@ -578,6 +594,7 @@ SCENARIOS: dict[str, Scenario] = {
     "claims for extended resources reach their container": extended_resource_claims_are_prepared,
     "claims from templates must be the pod's own": template_claims_must_be_owned,
     "a restarted agent keeps containers and finds what went": agent_restart_keeps_the_containers,
+    "what was left behind goes as soon as the driver is back": orphans_do_not_wait_for_the_next_round,
     "after a reboot pods run again, one-time pods failed": reboot_starts_everything_anew,
     "a driver that stays away loses its slices, not its pods": driver_stays_away,
     "a wrong annotation is said on the container": annotations_that_say_nothing,

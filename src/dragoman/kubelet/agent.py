@@ -191,6 +191,7 @@ class NodeAgent:
         self.ips: IpPool | None = None
         self._workers: dict[str, PodWorker] = {}
         self._uids: dict[tuple[str, str], str] = {}
+        self._tidy = asyncio.Event()
         self._tasks: Tasks | None = None
         self._node: Node | None = None
         self._log = get("kubelet", node=node_name)
@@ -353,9 +354,14 @@ class NodeAgent:
 
     async def _keep_house(self) -> None:
         while True:
+            self._tidy.clear()
             for uid in sorted(self.states.pods() - self._workers.keys()):
                 await self._unprepare_orphan(uid)
-            await self.clock.sleep(self.entropy.jitter(HOUSEKEEPING_S, 0.05))
+            timer = self.clock.call_later(self.entropy.jitter(HOUSEKEEPING_S, 0.05), self._tidy.set)
+            try:
+                await self._tidy.wait()
+            finally:
+                timer.cancel()
 
     async def _unprepare_orphan(self, uid: str) -> None:
         try:
@@ -379,6 +385,7 @@ class NodeAgent:
         for worker in self._workers.values():
             if not worker.ended:
                 worker.wake()
+        self._tidy.set()
 
     async def _wipe(self, driver: str) -> None:
         selector = f"spec.nodeName={self.node_name},spec.driver={driver}"

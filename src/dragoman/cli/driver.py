@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragoman.cli import serve
 from dragoman.drivers.example.run import CDI, ROOT, install, plugin
+
+if TYPE_CHECKING:
+    from dragoman.drivers.nvidia.driver import Options
+    from dragoman.drivers.nvidia.hardware import Hardware
+    from dragoman.node.plugin import Plugin
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +22,39 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     one = drivers.add_parser("example", help="made-up GPUs, gpu.example.com")
     one.add_argument("--count", type=int, default=8, metavar="N", help="devices; default 8")
     _node_arguments(one)
+    nvidia = drivers.add_parser("nvidia", help="NVIDIA GPUs through NVML, or simulated ones, gpu.nvidia.com")
+    _nvidia_arguments(nvidia)
+    _node_arguments(nvidia)
+
+
+def _nvidia_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--simulate", metavar="PROFILE", help="the GPUs of a machine profile instead of this machine's")
+    parser.add_argument("--profile", action="append", type=Path, metavar="FILE", help="machine profiles of your own")
+    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="of the driver, as upstream's")
+    parser.add_argument(
+        "--consumable-shares",
+        default="",
+        metavar="MODE",
+        help="disabled, memory, unlimited or a number of shares; needs the gate ConsumableShares",
+    )
+    parser.add_argument(
+        "--xid-effect",
+        choices=["NoSchedule", "NoExecute", "None"],
+        default="NoSchedule",
+        help="of the taint after an XID that counts, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
+    )
+    parser.add_argument(
+        "--additional-xids-to-ignore", default="", metavar="N,...", help="beside 13, 31, 43, 45, 68 and 109"
+    )
+    parser.add_argument(
+        "--clear-taints-on-recovery", action="store_true", help="default: taints stay until the driver starts again"
+    )
+    parser.add_argument(
+        "--nvidia-driver-root", default="/", metavar="DIR", help="where the kernel driver's files are on the host"
+    )
+    parser.add_argument(
+        "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
+    )
 
 
 def _node_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +71,16 @@ def _node_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end; devices stay prepared."""
-    default = CDI if args.root_dir == ROOT else args.root_dir / "cdi"
+    work = _nvidia(args) if args.driver == "nvidia" else _example(args)
+    return serve.serve(args, work)
 
+
+def _cdi_dir(args: argparse.Namespace) -> Path:
+    default = CDI if args.root_dir == ROOT else args.root_dir / "cdi"
+    return args.cdi_dir or default
+
+
+def _example(args: argparse.Namespace) -> serve.Work:
     def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
         made = plugin(
             shell.client,
@@ -41,18 +88,86 @@ def run(args: argparse.Namespace) -> int:
             shell.entropy,
             node_name=args.node_name,
             root_dir=args.root_dir,
-            cdi_dir=args.cdi_dir or default,
+            cdi_dir=_cdi_dir(args),
             count=args.count,
             pod_uid=args.pod_uid,
             boot_id=args.boot_id,
             metrics=shell.metrics,
         )
-        shell.ready = made.registered.is_set
+        return _serving(shell, made, install)
 
-        async def run() -> None:
-            await install(shell.client)
-            await made.run()
+    return work
 
-        return run
 
-    return serve.serve(args, work)
+def _serving(
+    shell: serve.Shell, made: Plugin, prepare: Callable[..., Awaitable[None]]
+) -> Callable[[], Awaitable[None]]:
+    shell.ready = made.registered.is_set
+
+    async def run() -> None:
+        await prepare(shell.client)
+        await made.run()
+
+    return run
+
+
+def _nvidia(args: argparse.Namespace) -> serve.Work:
+    from dragoman.drivers.nvidia import run as nvidia
+
+    # Bad flags and profiles are told before anything is served.
+    hardware = _hardware(args)
+    options = _options(args)
+
+    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+        made = nvidia.plugin(
+            shell.client,
+            shell.clock,
+            shell.entropy,
+            hardware,
+            node_name=args.node_name,
+            root_dir=args.root_dir,
+            cdi_dir=_cdi_dir(args),
+            options=options,
+            metrics=shell.metrics,
+            pod_uid=args.pod_uid,
+            boot_id=args.boot_id,
+        )
+        return _serving(shell, made, nvidia.install)
+
+    return work
+
+
+def _options(args: argparse.Namespace) -> Options:
+    from dragoman.drivers.nvidia.devices import Shares
+    from dragoman.drivers.nvidia.driver import Options
+    from dragoman.drivers.nvidia.gates import gates_with, parse_gates
+    from dragoman.drivers.nvidia.health import IGNORED, HealthOptions, parse_xids
+
+    health = HealthOptions(
+        xid_effect=args.xid_effect,
+        ignored=IGNORED | parse_xids(args.additional_xids_to_ignore, "--additional-xids-to-ignore"),
+        clear_on_recovery=args.clear_taints_on_recovery,
+    )
+    gates = gates_with(parse_gates(args.feature_gates), "--feature-gates")
+    return Options(gates, Shares.parse(args.consumable_shares), health, args.nvidia_driver_root)
+
+
+def _hardware(args: argparse.Namespace) -> Hardware:
+    if not args.simulate:
+        from dragoman.drivers.nvidia.nvml import NvmlHardware
+
+        return NvmlHardware(driver_root=Path(args.driver_root_ctr_path or args.nvidia_driver_root))
+    from dragoman.drivers.nvidia.simulated import SimulatedHardware
+    from dragoman.errors import Invalid
+    from dragoman.node.checkpoint import kernel_boot_id
+    from dragoman.profiles import Catalog
+
+    catalog = Catalog.packaged()
+    for file in args.profile or ():
+        catalog = catalog.adding(file)
+    profile = catalog.profile(args.simulate)
+    if profile is None:
+        raise Invalid(f"--simulate {args.simulate}", "no such profile; `dragoman profiles` lists them")
+    return SimulatedHardware(
+        catalog, profile, args.node_name, args.root_dir / "simulated", args.boot_id or kernel_boot_id(), durable=True
+    )

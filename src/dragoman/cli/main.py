@@ -27,7 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "scheduler": ("scheduler", "the scheduler as a daemon"),
     "controllers": ("controllers", "the controllers as a daemon"),
     "node-agent": ("node_agent", "the agent of one simulated node as a daemon"),
-    "driver": ("driver", "a driver as a daemon: example"),
+    "driver": ("driver", "a driver as a daemon: example, nvidia"),
+    "profiles": ("profiles", "machines that can be simulated: GPUs, adapters, where they sit"),
     "lint": ("lint", "manifests against the API, the drivers and each other; --fix writes what it can"),
     "simulate": ("simulate", "where would the pods of these files run, with which devices, or why not"),
 }

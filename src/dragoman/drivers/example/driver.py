@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.errors import Invalid
 from dragoman.node.cdi import Edits
 from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Pool, PreparedClaim, Setup, device
 from dragoman.values.semver import Semver
@@ -66,7 +67,10 @@ class ExampleDriver:
     async def prepare(self, claim: ClaimToPrepare) -> Setup:
         """Name each device in the environment: GPU_DEVICE_<index>=<device>."""
         devices = []
+        known = {f"gpu-{index}" for index in range(self.count)}
         for result in claim.results:
+            if result.pool != self.node_name or result.device not in known:
+                raise Invalid(f"device {result.pool}/{result.device}", f"is not one of the {self.count} of this node")
             variable = f"GPU_DEVICE_{result.device.removeprefix('gpu-')}"
             # Class first, claim last: what the claim says wins.
             configs = claim.config_for(result.request)

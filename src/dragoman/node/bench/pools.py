@@ -1,0 +1,62 @@
+"""What would an allocator see in these slices? Pools by name, at their newest generation, and what is wrong with them.
+
+Pure. Source: API field spec.pool of ResourceSlice; limits of spec.devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from dragoman.api.resource import Device, ResourceSlice
+
+DEVICES_MAX = 128
+DEVICES_MAX_DETAILED = 64
+
+
+class PoolView(msgspec.Struct, frozen=True):
+    """A pool at its newest generation. faults: what no moment may show."""
+
+    name: str
+    generation: int
+    slices: tuple[ResourceSlice, ...]
+    faults: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all slices of the generation are there."""
+        return len(self.slices) == self.slices[0].spec.pool.resource_slice_count
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Those of all slices."""
+        return tuple(device for piece in self.slices for device in piece.spec.devices)
+
+
+def pools(slices: Iterable[ResourceSlice]) -> dict[str, PoolView]:
+    """The pools of one driver's slices."""
+    by_name: dict[str, list[ResourceSlice]] = {}
+    for piece in slices:
+        by_name.setdefault(piece.spec.pool.name, []).append(piece)
+    views = {}
+    for name, found in sorted(by_name.items()):
+        newest = max(piece.spec.pool.generation for piece in found)
+        at = sorted((p for p in found if p.spec.pool.generation == newest), key=lambda piece: piece.metadata.name)
+        views[name] = PoolView(name, newest, tuple(at), tuple(_faults(name, newest, at)))
+    return views
+
+
+def _faults(name: str, generation: int, slices: Sequence[ResourceSlice]) -> Iterable[str]:
+    where = f"pool {name}, generation {generation}"
+    counts = {piece.spec.pool.resource_slice_count for piece in slices}
+    if len(counts) > 1:
+        yield f"{where}: slices disagree about how many there are: {', '.join(map(str, sorted(counts)))}"
+    elif len(slices) > max(counts):
+        yield f"{where}: {len(slices)} slices where resourceSliceCount says {max(counts)}"
+    names: set[str] = set()
+    for piece in slices:
+        for device in piece.spec.devices:
+            if device.name in names:
+                yield f"{where}: device {device.name} is there twice"
+            names.add(device.name)

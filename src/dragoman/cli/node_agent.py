@@ -30,7 +30,13 @@ def run(args: argparse.Namespace) -> int:
 
     def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
         agent = NodeAgent(
-            args.node_name, shell.client, shell.clock, args.root_dir, entropy=shell.entropy, boot_id=args.boot_id
+            args.node_name,
+            shell.client,
+            shell.clock,
+            args.root_dir,
+            entropy=shell.entropy,
+            boot_id=args.boot_id,
+            metrics=shell.metrics,
         )
         shell.ready = agent.started.is_set
         return agent.run

@@ -280,7 +280,7 @@ class GroupsDiffer(Fact, frozen=True, kw_only=True):
 
 
 class CapacityShort(Fact, frozen=True, kw_only=True):
-    """A device has too little of a capacity left."""
+    """A device has too little of a capacity left. want: what `asked` comes to by the capacity's request policy."""
 
     code = "CapacityShort"
     claim: str
@@ -288,6 +288,7 @@ class CapacityShort(Fact, frozen=True, kw_only=True):
     device: DeviceId
     capacity: str
     have: Quantity
+    asked: Quantity
     want: Quantity
     total: Quantity
     node: str = ""
@@ -301,6 +302,7 @@ class CapacityUnfit(Fact, frozen=True, kw_only=True):
     request: str
     device: DeviceId
     capacity: str
+    asked: Quantity
     want: Quantity
     total: Quantity
     rule: str

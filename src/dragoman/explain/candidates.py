@@ -23,6 +23,7 @@ from dragoman.api.resource import (
     CELDeviceSelector,
     Device,
     DeviceClass,
+    DeviceConstraint,
     DeviceRequest,
     DeviceSelector,
     DeviceSubRequest,
@@ -169,6 +170,7 @@ class _Of:
         yield from self._node_checks()
         yield from self._selectors()
         yield from self._counts()
+        yield from self._fewer_requests()
         yield from self._constraints()
         yield from self._capacities()
         yield from self._taints()
@@ -252,10 +254,18 @@ class _Of:
                 texts += corrected(fact.text, fact.attribute, devices, fact.device.driver)
             texts += weaker(fact.text, devices, fact.device.driver)
             for text in dict.fromkeys(texts):
-                if fact.class_name:
-                    yield self._class_selector(fact, text)
-                else:
+                if not fact.class_name:
                     yield self._own_selector(fact, text)
+                elif text and self._too_few_match(fact.claim, fact.request):
+                    yield self._class_selector(fact, text)
+
+    def _too_few_match(self, claim: str, request: str) -> bool:
+        few = self._few(claim, request)
+        return few is not None and few.dropped.matched < max(few.wanted, 1)
+
+    def _few(self, claim: str, request: str) -> refusal.TooFew | None:
+        mark = (claim, request)
+        return next((f for f in self.facts if isinstance(f, refusal.TooFew) and (f.claim, f.request) == mark), None)
 
     def _devices(self, driver: str) -> list[Device]:
         pieces = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_node, self.node)]
@@ -289,14 +299,7 @@ class _Of:
                 asked = request.exactly
                 if asked is None:
                     continue
-                few = next(
-                    (
-                        f
-                        for f in self.facts
-                        if isinstance(f, refusal.TooFew) and (f.claim, f.request) == (key, request.name)
-                    ),
-                    None,
-                )
+                few = self._few(key, request.name)
                 usable = few.dropped.usable if few is not None else 0
                 topic = f"count {key} {request.name}"
                 if asked.allocation_mode == ALL:
@@ -309,6 +312,17 @@ class _Of:
                 for number in fewer:
                     facts = {"from": count, "to": number}
                     yield self._own("ChangeCount", OWN, topic, key, request.name, facts, _counted(number))
+
+    def _fewer_requests(self) -> Iterator[Candidate]:
+        for key, claim in self.claims.items():
+            devices = claim.spec.devices
+            if len(devices.requests) < 2 or claim.metadata.name == SPECIAL_NAME:
+                continue
+            for request in reversed(devices.requests):
+                kept = tuple(entry for entry in devices.requests if entry is not request)
+                facts = {"claim": claim.metadata.name, "request": request.name}
+                make = _with(claim, requests=kept, constraints=_without_request(devices.constraints, request.name))
+                yield Candidate("DropRequest", OWN, f"request of {key}", facts, make, self.node)
 
     def _constraints(self) -> Iterator[Candidate]:
         for key, claim in self.claims.items():
@@ -373,8 +387,7 @@ class _Of:
             if claim.metadata.name == SPECIAL_NAME:
                 continue
             for request, asked in _asked(claim):
-                few = any(isinstance(f, refusal.TooFew) and (f.claim, f.request) == (key, request) for f in self.facts)
-                if few:
+                if self._too_few_match(key, request):
                     yield from _classes(self.snapshot, claim, request, asked.device_class_name, self.node)
 
     # ---- room that others hold
@@ -421,7 +434,7 @@ class _Of:
             MOVE_ONLY if only_move else "RemovePods",
             MOVE if only_move else REMOVE,
             f"remove {keys[0]}" if len(keys) == 1 else "remove pods",
-            {"pods": told},
+            {"pods": told, "forDevices": bool(self.facts)},
             make,
             self.node,
             pod=keys[0] if len(keys) == 1 else None,
@@ -540,6 +553,15 @@ def edited(claim: ResourceClaim, request: str, edit: Edit) -> Callable[[Snapshot
     return _with(claim, requests=tuple(change(entry) for entry in devices.requests))
 
 
+def _without_request(constraints: tuple[DeviceConstraint, ...], name: str) -> tuple[DeviceConstraint, ...]:
+    left = []
+    for constraint in constraints:
+        names = tuple(entry for entry in constraint.requests if entry.partition("/")[0] != name)
+        if names or not constraint.requests:
+            left.append(msgspec.structs.replace(constraint, requests=names))
+    return tuple(left)
+
+
 def _unconstrained(claim: ResourceClaim, index: int) -> Callable[[Snapshot], tuple[Change, ...]]:
     kept = tuple(c for i, c in enumerate(claim.spec.devices.constraints) if i != index)
     return _with(claim, constraints=kept)
@@ -573,7 +595,7 @@ def _counted(number: int) -> Edit:
 
 def _classes(snapshot: Snapshot, claim: ResourceClaim, request: str, name: str, node: str) -> Iterator[Candidate]:
     others = sorted(other for other in snapshot.classes if other != name)
-    near = difflib.get_close_matches(name, others, CLASSES_MAX, 0.0)
+    near = difflib.get_close_matches(name, others, CLASSES_MAX, 0.5)
     for other in near:
 
         def edit(asked: Asked, other: str = other) -> Asked:

@@ -73,8 +73,8 @@ def hint_json(hint: Hint) -> dict[str, Any]:
 def conflict_text(conflict: Conflict) -> str:
     """The most telling sentence about why the claims cannot be met, no full stop."""
     said = [
-        *(_sets(sets, conflict.node) for sets in conflict.sets),
         *(_unpublished(entry) for entry in conflict.unpublished),
+        *(_sets(sets, conflict.node) for sets in conflict.sets if not conflict.unpublished),
         *(fragment_text(fragment) for fragment in conflict.fragments[:2]),
     ]
     if not said:
@@ -83,20 +83,22 @@ def conflict_text(conflict: Conflict) -> str:
 
 
 def conflict_lines(conflict: Conflict) -> list[str]:
-    """The contradiction for people: its sentence, what belongs to it, the nearest miss."""
-    lines = [f"{conflict.node}: {conflict_text(conflict)}"]
+    """The contradiction for people: its sentence, and what belongs to it; [] where that is a single request's count."""
     core = _core(conflict)
-    if core:
-        lines.append(core)
-    if conflict.nearest is not None:
-        lines.append(f"nearest miss: {text.sentence(conflict.nearest.reason)}")
-    return lines
+    if not core and not (conflict.sets or conflict.unpublished or conflict.fragments):
+        return []
+    return [f"{conflict.node}: {conflict_text(conflict)}", *([core] if core else [])]
+
+
+def nearest_text(conflict: Conflict) -> str:
+    """The device that fails latest, with its reason; "" if there is none."""
+    return text.sentence(text.without_node(conflict.nearest.reason)) if conflict.nearest is not None else ""
 
 
 def _core(conflict: Conflict) -> str:
-    if len(conflict.parts) + len(conflict.constraints) < 2:
+    names = list(dict.fromkeys(part.request.partition("/")[0] for part in conflict.parts))
+    if len(names) + len(conflict.constraints) < 2:
         return ""
-    names = [part.request for part in conflict.parts]
     told = f"cannot be met together: requests {listed(names, 12)}"
     if conflict.constraints:
         told += " with " + ", ".join(f"constraint {c.index} on {c.attribute}" for c in conflict.constraints)
@@ -111,7 +113,8 @@ def _parts(conflict: Conflict) -> str:
     for name, parts in by_class.items():
         wanted = "all" if any(not part.wanted for part in parts) else str(sum(part.wanted for part in parts))
         most = max(parts, key=lambda part: part.usable)
-        told.append(f"{wanted} devices of class {name} wanted, {most.matching} match, {most.usable} can be given")
+        noun = "device" if wanted == "1" else "devices"
+        told.append(f"{wanted} {noun} of class {name} wanted, {most.matching} match, {most.usable} can be given")
     tail = "".join(f", {c.kind}ing {c.attribute}" for c in conflict.constraints)
     return " and ".join(told) + tail if told else text.sentence(conflict.reasons[0])
 
@@ -126,7 +129,8 @@ def _sets(sets: Sets, node: str) -> str:
         head += f", {plural(scarce.usable, 'device')} of class {scarce.class_name} on {node}"
     tight = [value for value in sets.values if len({count for _, count in value.devices}) > 1] or list(sets.values)
     rows = [f"{v.value} has " + ", ".join(f"{count} {name}" for name, count in v.devices) for v in tight]
-    return f"{head}; at most {sets.most} {noun} with one {sets.attribute} ({'; '.join(rows[:SHOWN])})"
+    told = f" ({'; '.join(rows[:SHOWN])})" if rows else ""
+    return f"{head}; at most {sets.most} {noun} with one {sets.attribute}{told}"
 
 
 def _unpublished(entry: Unpublished) -> str:
@@ -232,6 +236,8 @@ def _change(hint: Hint) -> str:
             return f"device class {facts['class']}, selector {facts['selector']}: {_from_to(facts)}"
         case "ChangeCount":
             return f"{what}: ask for {facts['to']} instead of {facts['from']} devices"
+        case "DropRequest":
+            return f"claim {facts['claim']} without request {facts['request']}"
         case "DropConstraint":
             return f"claim {facts['claim']} without constraint {facts['constraint']} on {facts['attribute']}"
         case "ChangeCapacity":
@@ -264,7 +270,8 @@ def _change_beside(hint: Hint) -> str:
         case "MovePod":
             return f"would fit if {_pods(facts['pods'])} were moved to {facts['toNode']}"
         case "RemovePods":
-            return f"would fit if {_pods(facts['pods'])} were removed (preemption for DRA devices is off)"
+            note = "; preemption for DRA devices is off" if facts["forDevices"] else ""
+            return f"would fit if {_pods(facts['pods'])} were removed{note}"
         case "RemoveClaim":
             return f"would fit if claim {', '.join(facts['claims'])} were removed (it holds {listed(facts['devices'])})"
         case "AddNode":

@@ -16,6 +16,8 @@ import msgspec
 
 from dragoman.allocate import refusal as device
 from dragoman.api import codec
+from dragoman.explain import text_state
+from dragoman.explain.state import State, StateReason
 from dragoman.schedule import refusal as pod
 from dragoman.schedule.decision import AnyReason, Refused
 from dragoman.snapshot.usage import DeviceId, Holder
@@ -25,7 +27,7 @@ MAX_SENTENCES = 4
 ALL_CLAIMS = "cannot allocate all claims"
 
 
-def code(reason: AnyReason) -> str:
+def code(reason: AnyReason | StateReason) -> str:
     """The reason's stable code."""
     return type(reason).__name__
 
@@ -37,7 +39,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'es' if noun.endswith(('s', 'x')) else 's'}"
 
 
-def as_json(reason: AnyReason, reader: str | None = None) -> dict[str, Any]:
+def as_json(reason: AnyReason | StateReason, reader: str | None = None) -> dict[str, Any]:
     """{"code", "message", facts}: camelCase fields, devices as `driver/pool/device`, quantities as text."""
     facts: dict[str, Any] = {}
     for field in type(reason).__struct_fields__:
@@ -215,8 +217,10 @@ _POD_WIDE = (
 # ---- sentences
 
 
-def sentence(reason: AnyReason, reader: str | None = None) -> str:
+def sentence(reason: AnyReason | StateReason, reader: str | None = None) -> str:
     """The reason with its facts, no full stop. reader: their namespace; None: may see everything."""
+    if isinstance(reason, State):
+        return text_state.sentence(reason)
     return _of_pod(reason) if isinstance(reason, pod.Reason) else _of_devices(reason, reader)
 
 
@@ -298,6 +302,15 @@ def _where(claim: str, request: str = "") -> str:
     return f"claim {name}, request {request}" if request else f"claim {name}"
 
 
+def _wheres(requests: Iterable[tuple[str, str]]) -> Iterable[str]:
+    """`claim a, requests r and s`, a claim once."""
+    by_claim: dict[str, list[str]] = {}
+    for claim, request in requests:
+        by_claim.setdefault(claim, []).append(request)
+    for claim, names in by_claim.items():
+        yield f"{_where(claim)}, request{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
 def _at(reason: device.Refusal) -> str:
     node = getattr(reason, "node", "")
     return f" on node {node}" if node else ""
@@ -324,7 +337,7 @@ def _of_devices(reason: device.Refusal, reader: str | None) -> str:
         case device.ConstraintUnmet():
             return _constraint(reason)
         case device.Contended():
-            asked = " and ".join(f"{_where(claim, request)}" for claim, request in reason.requests)
+            asked = " and ".join(_wheres(reason.requests))
             return f"{asked} together want {plural(reason.wanted, 'device')}{_at(reason)}, {reason.have} can be given"
         case device.NoCombination():
             claims = " and ".join(_where(claim) for claim in reason.claims)
@@ -485,16 +498,20 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
             return f"{name} is not compatible with the present users of counter set {reason.counter_set}"
         case device.CapacityShort():
             what = _capacity(reason.capacity, reason.device)
-            return f"{name} has {reason.have} of {reason.total} {what} left, {reason.want} asked for"
+            return f"{name} has {reason.have} of {reason.total} {what} left, {_asked(reason)} asked for"
         case device.CapacityUnfit():
             what = _capacity(reason.capacity, reason.device)
-            return f"{name} has {reason.total} of {what} and cannot give {reason.want}: {reason.rule}"
+            return f"{name} has {reason.total} of {what} and cannot give {_asked(reason)}: {reason.rule}"
         case device.CapacityMissing():
             return f"{name} has no capacity {reason.capacity}"
         case device.DeviceGated():
             return f"{name} needs feature gate {reason.feature}, which is off"
         case _:
             assert_never(reason)
+
+
+def _asked(reason: device.CapacityShort | device.CapacityUnfit) -> str:
+    return str(reason.asked) if reason.asked == reason.want else f"{reason.asked} (rounded to {reason.want})"
 
 
 def _capacity(name: str, owner: DeviceId) -> str:

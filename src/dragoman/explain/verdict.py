@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.allocate.refusal import TooFew
+from dragoman.allocate.refusal import SelectorError, SelectorFalse, TooFew
 from dragoman.api import codec
 from dragoman.explain import phrases, text
 from dragoman.explain.asking import nearest_first
@@ -32,7 +32,7 @@ def as_json(answer: Answer, reader: str | None = None) -> dict[str, Any]:
         "name": name,
         "node": verdict.node,
         "claims": [_claim(claim) for claim in verdict.claims],
-        "nodes": [_nodes(nodes, reader) for nodes in answer.nodes],
+        "nodes": [_nodes(nodes, answer, reader) for nodes in answer.nodes],
         "refusal": None if verdict.refused is None else _refusal(answer, verdict.refused, reader),
     }
 
@@ -47,11 +47,12 @@ def _claim(claim: ClaimVerdict) -> dict[str, Any]:
     }
 
 
-def _nodes(refused: NodesRefused, reader: str | None) -> dict[str, Any]:
+def _nodes(refused: NodesRefused, answer: Answer, reader: str | None) -> dict[str, Any]:
+    absent = [fact for fact in answer.absent if fact.node == refused.nodes[0]]
     return {
         "nodes": list(refused.nodes),
         "count": len(refused.nodes),
-        "reasons": [text.as_json(reason, reader) for reason in refused.reasons],
+        "reasons": [text.as_json(reason, reader) for reason in (*refused.reasons, *absent)],
     }
 
 
@@ -86,16 +87,16 @@ def why(answer: Answer, reader: str | None = None) -> list[str]:
         return []
     lines = [text.sentence(reason, reader) for reason in refused.reasons]
     lines += node_lines(answer.verdict.nodes, reader)
+    lines += absent_lines(answer)
     lines += [f"  {line}" for line in device_lines(answer.nodes, reader)]
-    if answer.conflict is not None:
-        lines += [f"contradiction on {line}" if i == 0 else f"  {line}" for i, line in enumerate(_conflict(answer))]
-    lines += [f"hint: {line}" for line in phrases.hints_lines(answer.hints)]
-    return lines
-
-
-def _conflict(answer: Answer) -> list[str]:
-    assert answer.conflict is not None
-    return phrases.conflict_lines(answer.conflict)
+    conflict = answer.conflict
+    if conflict is not None:
+        told = phrases.conflict_lines(conflict)
+        lines += [f"contradiction on {line}" if i == 0 else f"  {line}" for i, line in enumerate(told)]
+        nearest = phrases.nearest_text(conflict)
+        if nearest and not any(nearest in line for line in lines):
+            lines.append(f"nearest miss on {conflict.node}: {nearest}")
+    return lines + [f"hint: {line}" for line in phrases.hints_lines(answer.hints)]
 
 
 def node_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:
@@ -114,6 +115,15 @@ def node_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list
     return [*lines, f"{text.plural(rest, 'node')} more, for other reasons"] if rest else lines
 
 
+def absent_lines(answer: Answer) -> list[str]:
+    """Drivers of the classes asked for that publish nothing for nodes."""
+    nodes: dict[str, list[str]] = {}
+    members = {some.nodes[0]: some.nodes for some in answer.nodes}
+    for fact in answer.absent:
+        nodes.setdefault(fact.driver, []).extend(members.get(fact.node, (fact.node,)))
+    return [f"no ResourceSlice of driver {driver} for {_named(sorted(names))}" for driver, names in nodes.items()]
+
+
 def _named(names: Sequence[str]) -> str:
     shown = ", ".join(names[:NODES_SHOWN])
     if len(names) <= NODES_SHOWN:
@@ -126,9 +136,10 @@ def device_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> li
     if not nodes:
         return []
     best = nearest_first(nodes)[0]
+    counts = {(fact.claim, fact.request): fact for fact in best.reasons if isinstance(fact, TooFew)}
     groups: dict[tuple[Any, ...], list[AnyReason]] = {}
     for reason in best.reasons:
-        if hasattr(reason, "device") and hasattr(reason, "request") and not isinstance(reason, TooFew):
+        if hasattr(reason, "device") and not isinstance(reason, SelectorError) and _matters(reason, counts):
             groups.setdefault(_alike(reason), []).append(reason)
     lines = []
     for reasons in list(groups.values())[:DEVICES_SHOWN]:
@@ -137,6 +148,14 @@ def device_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> li
         lines.append(text.sentence(text.without_node(reasons[0]), reader) + also)
     rest = sum(map(len, list(groups.values())[DEVICES_SHOWN:]))
     return [*lines, f"and {text.plural(rest, 'other device')}"] if rest else lines
+
+
+def _matters(reason: AnyReason, counts: dict[tuple[str, str], TooFew]) -> bool:
+    """Devices of requests that are short; devices that do not match only where too few do."""
+    few = counts.get((getattr(reason, "claim", ""), getattr(reason, "request", "")))
+    if few is None or few.dropped.usable >= max(few.wanted, 1):
+        return False
+    return not isinstance(reason, SelectorFalse) or few.dropped.matched < max(few.wanted, 1)
 
 
 def _alike(reason: AnyReason) -> tuple[Any, ...]:

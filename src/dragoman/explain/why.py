@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman.allocate.refusal import Refusal
+from dragoman.allocate.refusal import Refusal, TooFew
 from dragoman.explain.asking import claims_on, nearest_first, story_on
 from dragoman.explain.candidates import Place
 from dragoman.explain.conflict import Conflict, conflict_on
 from dragoman.explain.hints import Hints, Question, hints_for
+from dragoman.explain.state import NoSlices, absent_drivers
 from dragoman.schedule.decision import NodesRefused
 from dragoman.schedule.refusal import Reason
 from dragoman.schedule.units import Context
@@ -32,10 +33,12 @@ PLACES = 4
 
 
 class Answer(msgspec.Struct, frozen=True, eq=False):
-    """A verdict explained. nodes: those of the verdict, with all facts about the nearest."""
+    """A verdict explained. nodes: those of the verdict, with all facts about the nearest. absent: drivers that
+    publish nothing for the first node of a group."""
 
     verdict: Verdict
     nodes: tuple[NodesRefused, ...]
+    absent: tuple[NoSlices, ...] = ()
     conflict: Conflict | None = None
     hints: Hints = Hints()
 
@@ -48,8 +51,9 @@ def answer_for(step: Step, verdict: Verdict, now: datetime, context: Context, ov
     ordered = nearest_first(verdict.nodes)
     stories = {some.nodes: _story(step.before, verdict, some, context) for some in ordered[:TOLD_GROUPS]}
     nodes = tuple(_told(some, stories.get(some.nodes, ())) for some in verdict.nodes)
+    absent = tuple(fact for some in ordered[:TOLD_GROUPS] for fact in _absent(step.before, some))
     if refused is None:
-        return Answer(verdict, nodes)
+        return Answer(verdict, nodes, absent)
     pod = step.before.pods[verdict.pod]
     places = tuple(Place(s.nodes[0], s.reasons, stories[s.nodes]) for s in _spread(ordered))
     conflict = None
@@ -58,7 +62,7 @@ def answer_for(step: Step, verdict: Verdict, now: datetime, context: Context, ov
         if claims:
             conflict = conflict_on(step.before, claims, place.node, context.options, place.story, over)
     question = Question(step.before, step.unit, verdict.pod, refused.reasons, places, now, context)
-    return Answer(verdict, nodes, conflict, hints_for(question, over))
+    return Answer(verdict, nodes, absent, conflict, hints_for(question, over))
 
 
 def _spread(ordered: Sequence[NodesRefused]) -> list[NodesRefused]:
@@ -75,6 +79,11 @@ def _story(snapshot: Snapshot, verdict: Verdict, some: NodesRefused, context: Co
     if any(isinstance(reason, Reason) for reason in some.reasons):
         return ()
     return story_on(snapshot, snapshot.pods[verdict.pod], some.nodes[0], context)
+
+
+def _absent(snapshot: Snapshot, some: NodesRefused) -> tuple[NoSlices, ...]:
+    classes = [r.class_name for r in some.reasons if isinstance(r, TooFew) and not r.dropped.matched]
+    return absent_drivers(snapshot, some.nodes[0], dict.fromkeys(classes)) if classes else ()
 
 
 def _told(some: NodesRefused, story: Sequence[Refusal]) -> NodesRefused:

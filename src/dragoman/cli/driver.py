@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli import serve
+from dragoman.cli import driver_bench, serve
 from dragoman.drivers.example.run import CDI, ROOT, install, plugin
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     nvidia = drivers.add_parser("nvidia", help="NVIDIA GPUs through NVML, or simulated ones, gpu.nvidia.com")
     _nvidia_arguments(nvidia)
     _node_arguments(nvidia)
+    driver_bench.arguments(drivers.add_parser("bench", help="examine a driver of any language"))
 
 
 def _nvidia_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +72,8 @@ def _node_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end; devices stay prepared."""
+    if args.driver == "bench":
+        return driver_bench.run(args)
     work = _nvidia(args) if args.driver == "nvidia" else _example(args)
     return serve.serve(args, work)
 

@@ -6,16 +6,15 @@ import argparse
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragoman.cli import output
-from dragoman.daemon.driver_bench import examine
 from dragoman.errors import Invalid
-from dragoman.node.bench import report
-from dragoman.node.bench.bed import Settings
-from dragoman.node.bench.catalogue import CASES, named
-from dragoman.node.bench.report import Outcome
 from dragoman.runtime import log
 from dragoman.runtime.config import duration_s
+
+if TYPE_CHECKING:
+    from dragoman.node.bench.report import Outcome
 
 DESCRIPTION = """\
 Plays kubelet and API server for a driver and runs life-cycle and fault cases against it.
@@ -58,6 +57,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examine a driver."""
+    # Other drivers' commands start faster without the API server.
+    from dragoman.daemon.driver_bench import examine
+    from dragoman.node.bench import report
+    from dragoman.node.bench.bed import Settings
+    from dragoman.node.bench.catalogue import CASES, named
+
     cases = named(args.case)
     if args.list:
         for case in CASES:
@@ -90,4 +95,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(outcome: Outcome) -> None:
+    from dragoman.node.bench import report
+
     output.say(f"{report.WORDS[outcome.verdict]}  {outcome.case} ({outcome.seconds:.1f} s)")

@@ -277,12 +277,16 @@ class Bed:
     async def published(self) -> dict[str, PoolView]:
         """The pools once all are complete and there is a device. Raises Defect."""
 
+        faults: list[str] = []
+
         async def complete() -> dict[str, PoolView] | None:
             found = pools(await self.slices())
+            faults[:] = [fault for view in found.values() for fault in view.faults]
             whole = all(view.is_complete for view in found.values())
             return found if whole and any(view.devices for view in found.values()) else None
 
-        return await self.until(complete, "the driver did not publish a complete pool with devices for its node")
+        missing = "the driver did not publish a complete pool with devices for its node"
+        return await self.until(complete, lambda: "; ".join([missing, *faults]))
 
     async def pick(self, count: int) -> list[Chosen]:
         """Devices that can be held at a time by different claims. Raises NotApplicable when there are fewer."""

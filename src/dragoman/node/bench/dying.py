@@ -68,11 +68,11 @@ async def kill(bed: Bed) -> None:
     await bed.kill()
     bed.note("killed")
     await bed.start()
-    if (again := await bed.prepare(refs[0], devices[0])) != answers[0]:
-        raise Defect(f"after the crash prepare is answered {again} instead of {answers[0]}")
     if not devices[0].device.allow_multiple_allocations:
         thief = await bed.claim(devices[0])
         await bed.refused(thief, f"{devices[0]} is prepared for {refs[0].name} since before the crash")
+    if (again := await bed.prepare(refs[0], devices[0])) != answers[0]:
+        raise Defect(f"after the crash prepare is answered {again} instead of {answers[0]}")
     for ref in refs:
         await bed.unprepare(ref)
     following = await bed.claim(devices[-1])

@@ -58,7 +58,7 @@ def text(report: Report) -> str:
         lines.append(f"      demanded  {outcome.demand} [{outcome.source}]")
         lines += [f"      did       {step}" for step in outcome.did]
         if outcome.reason:
-            lines.append(f"      {'failed' if outcome.verdict == 'fail' else 'skipped'}   {outcome.reason}")
+            lines.append(f"      {'failed   ' if outcome.verdict == 'fail' else 'skipped  '} {outcome.reason}")
         lines.append("")
     lines.append(summary(report))
     return "\n".join(lines)

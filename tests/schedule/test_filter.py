@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.api.core import Node, Pod
 from dragoman.schedule import refusal
-from dragoman.schedule.filter import room_reasons, sight_of, static_reason, unsupported
+from dragoman.schedule.filter import room_reasons, sight_of, static_reason
 from dragoman.schedule.needs import NANOS
 from dragoman.snapshot.usage import pod_requests
 from dragoman.testing.build import node, pod, typed
@@ -133,16 +133,3 @@ def test_a_pod_sees_of_a_node_only_the_labels_its_selectors_name() -> None:
     one = sight.look(typed(node("n1", labels={"zone": "a", "rack": "1"})))
     assert one == sight.look(typed(node("n2", labels={"zone": "a", "rack": "1", "other": "x"})))
     assert one != sight.look(typed(node("n3", labels={"zone": "a", "rack": "2"})))
-
-
-def test_what_is_not_done_is_refused_by_its_field() -> None:
-    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
-    assert unsupported(typed(pod("p", affinity={"podAntiAffinity": rule}))) == refusal.NotSupported(
-        "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    spread = [{"whenUnsatisfiable": "ScheduleAnyway"}, {"whenUnsatisfiable": "DoNotSchedule"}]
-    assert unsupported(typed(pod("p", topologySpreadConstraints=spread))) == refusal.NotSupported(
-        "spec.topologySpreadConstraints[1]"
-    )
-    soft = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
-    assert unsupported(typed(pod("p", affinity=soft))) is None

@@ -55,11 +55,15 @@ CASES: dict[str, tuple[list[dict[str, Any]], Change, set[tuple[str, ...]]]] = {
         Gone("ResourceClaim", "default", "c"),
         {CLAIM, FREE, ("freed", "gpu.example.com")},
     ),
-    "a running pod gone": ([RUNNING], Gone("Pod", "default", "r"), {("room", "cpu"), ("room", "pods"), ("ports",)}),
+    "a running pod gone": (
+        [RUNNING],
+        Gone("Pod", "default", "r"),
+        {("room", "cpu"), ("room", "pods"), ("neighbours",)},
+    ),
     "a running pod done": (
         [RUNNING],
         put(pod("r", cpu="1", nodeName="n", status={"phase": "Succeeded"})),
-        {("room", "cpu"), ("room", "pods"), ("ports",)},
+        {("room", "cpu"), ("room", "pods"), ("neighbours",)},
     ),
     "a done pod gone": ([pod("r", nodeName="n", status={"phase": "Failed"})], Gone("Pod", "default", "r"), set()),
     "a pod's claim made": (

@@ -99,6 +99,15 @@ class ResourceRequirements(Value, frozen=True):
     claims: tuple[ContainerClaim, ...] = ()
 
 
+class ContainerPort(Value, frozen=True):
+    """A port; host_port 0 takes none of the node's."""
+
+    container_port: int = 0
+    host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+
+
 class Container(Value, frozen=True):
     """A container as far as scheduling reads it."""
 
@@ -106,6 +115,7 @@ class Container(Value, frozen=True):
     image: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    ports: tuple[ContainerPort, ...] = ()
 
 
 class Toleration(Value, frozen=True):

@@ -186,6 +186,14 @@ def fragment(reason: AnyReason) -> str:
             return "Too many pods"
         case pod.PortHeld():
             return "node(s) didn't have free ports for the requested pod ports"
+        case pod.PodsAttract():
+            return "node(s) didn't match pod affinity rules"
+        case pod.PodsRepel():
+            whose = "satisfy existing pods" if reason.by_others else "match pod"
+            return f"node(s) didn't {whose} anti-affinity rules"
+        case pod.SpreadUneven():
+            missing = " (missing required label)" if reason.unlabelled else ""
+            return f"node(s) didn't match pod topology spread constraints{missing}"
         case pod.ClaimElsewhere() | pod.BindingFailed():
             return "resourceclaim not available on the node"
         case device.PoolInvalid() if not reason.claim:
@@ -250,8 +258,6 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
             return f"resource claim {reason.claim}, request {reason.request}: unknown request type"
         case pod.FeatureOff():
             return f"{reason.where}: feature gate {reason.feature} is off"
-        case pod.NotSupported():
-            return f"{reason.field} is not supported by this scheduler"
         case pod.GroupTooSmall():
             return f"pod group {reason.group} waits for its pods: {reason.have} of {reason.wanted} are there"
         case pod.GroupMissing():
@@ -286,6 +292,15 @@ def _of_node(reason: pod.NodeReason) -> str:
             return f"the node has no {reason.resource}, and no DeviceClass provides it"
         case pod.PortHeld():
             return f"host port {reason.port}/{reason.protocol} is held"
+        case pod.PodsAttract():
+            return f"no pod that the pod's affinity asks for is in the node's {reason.topology_key}"
+        case pod.PodsRepel():
+            whose = "a pod there" if reason.by_others else "the pod"
+            return f"the anti-affinity of {whose} forbids the node's {reason.topology_key}"
+        case pod.SpreadUneven() if reason.unlabelled:
+            return f"the node has no label {reason.topology_key}, by which the pod's group is spread"
+        case pod.SpreadUneven():
+            return f"one more pod in the node's {reason.topology_key} would exceed maxSkew {reason.max_skew}"
         case pod.ClaimElsewhere():
             return f"claim {reason.claim} has devices that the node cannot reach"
         case pod.BindingFailed():

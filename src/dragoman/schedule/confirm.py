@@ -14,6 +14,7 @@ from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of
 from dragoman.schedule.decision import Decision, Placement
 from dragoman.schedule.filter import room_reasons, static_reason
+from dragoman.schedule.neighbours import neighbours_of
 from dragoman.schedule.units import Context, is_waiting
 from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.selection import selects
@@ -66,6 +67,9 @@ def _node_takes(snapshot: Snapshot, placement: Placement) -> bool:
     node = snapshot.nodes.get(placement.node)
     pod = snapshot.pods[placement.pod]
     if node is None or static_reason(pod.spec, node) is not None:
+        return False
+    neighbours = neighbours_of(snapshot, pod)
+    if neighbours is not None and neighbours.reason(node) is not None:
         return False
     used: Mapping[str, int] = snapshot.requested.get(placement.node, _NOTHING)
     return not room_reasons(pod_requests(pod), node.status.allocatable, used)

@@ -14,7 +14,6 @@ from dragoman.api.core import (
     Node,
     NodeSelectorRequirement,
     NodeSelectorTerm,
-    Pod,
     PodSpec,
     Taint,
     Toleration,
@@ -24,7 +23,6 @@ from dragoman.schedule.refusal import (
     AffinityMismatch,
     NodeCordoned,
     NodeReason,
-    NotSupported,
     ResourceUnknown,
     TaintNotTolerated,
     TooLittle,
@@ -77,26 +75,6 @@ def _all_terms(spec: PodSpec) -> Iterator[NodeSelectorTerm]:
             yield preferred.preference
 
 
-# ---- what this scheduler does not do
-
-
-def unsupported(pod: Pod) -> NotSupported | None:
-    """The first field that would have to be ignored, which is refused instead."""
-    spec = pod.spec
-    if spec.affinity is not None and _hard(spec.affinity.pod_affinity):
-        return NotSupported("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution")
-    if spec.affinity is not None and _hard(spec.affinity.pod_anti_affinity):
-        return NotSupported("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution")
-    for index, constraint in enumerate(spec.topology_spread_constraints):
-        if not isinstance(constraint, Mapping) or constraint.get("whenUnsatisfiable") != "ScheduleAnyway":
-            return NotSupported(f"spec.topologySpreadConstraints[{index}]")
-    return None
-
-
-def _hard(affinity: object) -> bool:
-    return isinstance(affinity, Mapping) and bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
-
-
 # ---- static checks
 
 
@@ -104,13 +82,19 @@ def static_reason(spec: PodSpec, node: Node) -> NodeReason | None:
     """Cordon, taints, node selector and required affinity; None if all pass."""
     if node.spec.unschedulable and not _tolerated(CORDON, spec.tolerations):
         return NodeCordoned()
+    return untolerated_hard(spec, node) or affinity_reason(spec, node)
+
+
+def untolerated_hard(spec: PodSpec, node: Node) -> TaintNotTolerated | None:
+    """The first NoSchedule or NoExecute taint that the pod does not tolerate."""
     for taint in node.spec.taints:
         if taint.effect in _HARD and not _tolerated(taint, spec.tolerations):
             return TaintNotTolerated(taint.key, taint.value, taint.effect)
-    return _affinity_reason(spec, node)
+    return None
 
 
-def _affinity_reason(spec: PodSpec, node: Node) -> AffinityMismatch | None:
+def affinity_reason(spec: PodSpec, node: Node) -> AffinityMismatch | None:
+    """Node selector and required node affinity."""
     labels = node.metadata.labels
     for key, value in spec.node_selector.items():
         if labels.get(key) != value:

@@ -15,6 +15,7 @@ from dragoman.allocate.allocator import Allocation, Ask, allocate
 from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
+from dragoman.schedule.neighbours import neighbours_of
 from dragoman.schedule.place import Memory, NoPlace, Place, rooms
 from dragoman.schedule.refusal import GroupDoesNotFit, GroupMissing, GroupTooSmall
 from dragoman.schedule.single import Outcome, by_resource_of, place_pod, placed, refuse
@@ -101,7 +102,9 @@ def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, contex
 
 def _wish(snapshot: Snapshot, pod: Pod, context: Context) -> Wish | None:
     claims = claims_of(snapshot, pod, context.gates, context.in_flight)
-    return wish_of(pod, claims, by_resource_of(snapshot, context)) if isinstance(claims, tuple) else None
+    if not isinstance(claims, tuple):
+        return None
+    return wish_of(pod, claims, by_resource_of(snapshot, context), neighbours_of(snapshot, pod))
 
 
 def _open(snapshot: Snapshot, pod: Pod, context: Context) -> tuple[ResourceClaim, ...]:

@@ -179,7 +179,8 @@ def _judge(search: _Search, memory: Memory) -> list[tuple[NodeGroup, _Verdict]]:
         groups: Iterable[NodeGroup] = [lone(node, used.get(node.metadata.name, _NOTHING)) for node in nodes]
         return [(group, _verdict(search, group)) for group in groups]
     all_groups = tuple(memory.alike.groups(search.snapshot, wish.sight))
-    known = memory.verdicts(wish.shape, len(all_groups))
+    # What other pods mean changes with them, so such verdicts are not kept.
+    known = memory.verdicts(wish.shape, len(all_groups)) if wish.neighbours is None else {}
     judged = []
     for group in all_groups:
         verdict = known.get(group)
@@ -201,6 +202,10 @@ def _verdict(search: _Search, group: NodeGroup) -> _Verdict:
     reasons = room_reasons(needs, group.allocatable, group.used)
     if reasons:
         return _Verdict(tuple(reasons), Raw(0), ())
+    if wish.neighbours is not None:
+        reason = wish.neighbours.reason(node)
+        if reason is not None:
+            return _Verdict((reason,), Raw(0), ())
     affinity, taints = static_scores(wish.pod.spec, node)
     room = room_score(wish.needs, wish.extra, group.allocatable, group.used)
     return _Verdict((), Raw(room, affinity, taints), served)

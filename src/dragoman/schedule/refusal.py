@@ -96,12 +96,6 @@ class FeatureOff(Reason, frozen=True):
     where: str
 
 
-class NotSupported(Reason, frozen=True):
-    """The pod asks for something this scheduler does not do. field is a path in the pod."""
-
-    field: str
-
-
 class GroupTooSmall(Reason, frozen=True):
     """A gang waits for its other pods: have of wanted are there."""
 
@@ -184,6 +178,27 @@ class PortHeld(Reason, frozen=True):
     protocol: str
 
 
+class PodsAttract(Reason, frozen=True):
+    """Required pod affinity: no pod that it selects is in the node's topology (a node label)."""
+
+    topology_key: str
+
+
+class PodsRepel(Reason, frozen=True):
+    """Required pod anti-affinity in the node's topology: the pod's own, or that of pods already there (by_others)."""
+
+    topology_key: str
+    by_others: bool
+
+
+class SpreadUneven(Reason, frozen=True):
+    """A topology spread constraint that must hold. unlabelled: the node does not have the label at all."""
+
+    topology_key: str
+    max_skew: int
+    unlabelled: bool
+
+
 class ClaimElsewhere(Reason, frozen=True):
     """The claim is allocated where this node cannot reach it."""
 
@@ -215,7 +230,6 @@ PodReason: TypeAlias = (
     | ClassMissing
     | RequestUnknown
     | FeatureOff
-    | NotSupported
     | GroupTooSmall
     | GroupMissing
     | GroupDoesNotFit
@@ -230,6 +244,9 @@ NodeReason: TypeAlias = (
     | TooManyPods
     | ResourceUnknown
     | PortHeld
+    | PodsAttract
+    | PodsRepel
+    | SpreadUneven
     | ClaimElsewhere
     | BindingFailed
 )

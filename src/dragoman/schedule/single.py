@@ -27,7 +27,7 @@ from dragoman.schedule.decision import (
     special_writes,
 )
 from dragoman.schedule.extended import classes_by_resource, is_special, special_claim
-from dragoman.schedule.filter import unsupported
+from dragoman.schedule.neighbours import neighbours_of
 from dragoman.schedule.place import Memory, NoPlace, Place, all_refusals, find_place
 from dragoman.schedule.queue import Topic
 from dragoman.schedule.refusal import BindingFailed, ClaimElsewhere, Gated
@@ -55,9 +55,6 @@ def place_pod(snapshot: Snapshot, pod: Pod, now: datetime, context: Context, mem
     """The outcome for a pod that waits for its node."""
     if gated(pod):
         return refuse(snapshot, pod, NoPlace((Gated(tuple(g.name for g in pod.spec.scheduling_gates)),)))
-    unknown = unsupported(pod)
-    if unknown is not None:
-        return refuse(snapshot, pod, NoPlace((unknown,)))
     left_over = _left_over_special(snapshot, pod)
     if left_over is not None:
         writes, changes = remove_special_writes(pod, left_over)
@@ -70,7 +67,7 @@ def place_pod(snapshot: Snapshot, pod: Pod, now: datetime, context: Context, mem
         if isinstance(failed, BindingFailed):
             return give_up_one(snapshot, pod, [used], NoPlace((failed,)))
     by_resource = by_resource_of(snapshot, context)
-    wish = wish_of(pod, claims, by_resource)
+    wish = wish_of(pod, claims, by_resource, neighbours_of(snapshot, pod))
     place = find_place(snapshot, wish, context.options, by_resource, memory, context.new_id)
     if isinstance(place, Place):
         return placed(wish, place, now, context)
@@ -202,5 +199,5 @@ def refusing_nodes(snapshot: Snapshot, pod: Pod, context: Context) -> tuple[Node
     if not isinstance(claims, tuple):
         return ()
     by_resource = by_resource_of(snapshot, context)
-    wish = wish_of(pod, claims, by_resource)
+    wish = wish_of(pod, claims, by_resource, neighbours_of(snapshot, pod))
     return all_refusals(snapshot, wish, context.options, by_resource, context.memory)

@@ -25,7 +25,7 @@ TAINTS: Topic = ("taints",)
 DEVICES: Topic = ("devices",)
 FREED: Topic = ("freed",)
 CLASSES: Topic = ("classes",)
-PORTS: Topic = ("ports",)
+NEIGHBOURS: Topic = ("neighbours",)
 
 
 def room(resource: str) -> Topic:
@@ -103,12 +103,20 @@ def _of_pod(old: Pod | None, new: Pod | None) -> Iterable[Topic]:
         group = pod.spec.scheduling_group if pod is not None else None
         if pod is not None and group is not None and group.pod_group_name and (old is None or new is None):
             yield named("PodGroup", pod.metadata.namespace, group.pod_group_name)
+    if _as_neighbour(old) != _as_neighbour(new):
+        yield NEIGHBOURS
     if old is None or not old.spec.node_name or is_finished(old):
         return
     if new is None or is_finished(new) or new.spec.node_name != old.spec.node_name:
         for resource in pod_requests(old):
             yield room(resource)
-        yield PORTS
+
+
+def _as_neighbour(pod: Pod | None) -> tuple[object, ...] | None:
+    """What of a pod can matter to others on or near its node."""
+    if pod is None or not pod.spec.node_name or is_finished(pod):
+        return None
+    return pod.spec.node_name, pod.metadata.labels, pod.metadata.deletion_timestamp is None
 
 
 def _concerns_itself(old: Pod, new: Pod) -> bool:
@@ -171,7 +179,9 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield room(reason.resource)
             yield CLASSES
         case refusal.PortHeld():
-            yield PORTS
+            yield NEIGHBOURS
+        case refusal.PodsAttract() | refusal.PodsRepel() | refusal.SpreadUneven():
+            yield from (NEIGHBOURS, LABELS)
         case _ if not isinstance(reason, refusal.Reason):
             # The allocator's: devices may be published, changed, freed; a class may change what matches.
             yield from (DEVICES, FREED, LABELS, CLASSES)

@@ -17,6 +17,7 @@ from dragoman.schedule.claims import PodClaim
 from dragoman.schedule.extended import mapped_resources
 from dragoman.schedule.filter import Sight, sight_of
 from dragoman.schedule.needs import Amounts, assumed_extra
+from dragoman.schedule.neighbours import Neighbours
 from dragoman.snapshot.usage import pod_requests
 
 
@@ -25,7 +26,8 @@ class Wish(msgspec.Struct, frozen=True):
 
     needs and extra: nano-units (snapshot.usage.pod_requests, schedule.needs.assumed_extra). mapped: extended
     resources for which a class stands. selectors: (claim, where its allocation is available). pinned: the only
-    nodes that can do, None if any. shape: equal for pods that nodes cannot tell apart, claims to allocate aside.
+    nodes that can do, None if any. neighbours: what pods already there mean for it. shape: equal for pods that nodes
+    cannot tell apart, claims to allocate and neighbours aside.
     """
 
     pod: Pod
@@ -37,6 +39,7 @@ class Wish(msgspec.Struct, frozen=True):
     sight: Sight
     pinned: tuple[str, ...] | None
     shape: bytes
+    neighbours: Neighbours | None = None
 
     @property
     def to_allocate(self) -> tuple[ResourceClaim, ...]:
@@ -44,7 +47,9 @@ class Wish(msgspec.Struct, frozen=True):
         return tuple([used.claim for used in self.claims if not used.allocated])
 
 
-def wish_of(pod: Pod, claims: tuple[PodClaim, ...], by_resource: Mapping[str, str]) -> Wish:
+def wish_of(
+    pod: Pod, claims: tuple[PodClaim, ...], by_resource: Mapping[str, str], neighbours: Neighbours | None = None
+) -> Wish:
     """Parses a pod. by_resource: extended resource -> class (schedule.extended.classes_by_resource)."""
     spec = pod.spec
     needs = pod_requests(pod)
@@ -52,6 +57,9 @@ def wish_of(pod: Pod, claims: tuple[PodClaim, ...], by_resource: Mapping[str, st
     sight = sight_of(spec)
     if selectors:
         sight = _widened(sight, selectors)
+    if neighbours is not None:
+        labels = {*sight.labels, *neighbours.labels}
+        sight = Sight(tuple(sorted(labels)), sight.name or neighbours.by_name)
     mapped = mapped_resources(needs, by_resource) if by_resource else ()
     shape = codec.to_bytes(
         (
@@ -65,7 +73,9 @@ def wish_of(pod: Pod, claims: tuple[PodClaim, ...], by_resource: Mapping[str, st
             (spec.init_containers, spec.containers) if mapped else (),
         )
     )
-    return Wish(pod, needs, assumed_extra(spec), claims, mapped, selectors, sight, _pinned(pod, selectors), shape)
+    return Wish(
+        pod, needs, assumed_extra(spec), claims, mapped, selectors, sight, _pinned(pod, selectors), shape, neighbours
+    )
 
 
 def _selectors(claims: tuple[PodClaim, ...]) -> tuple[tuple[str, NodeSelector], ...]:

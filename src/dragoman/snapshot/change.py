@@ -88,6 +88,8 @@ class Touched(NamedTuple):
     loads: frozenset[str] | None
 
 
+REPELS = "repels"
+"""Trait of pods with a podAntiAffinity, which concerns other pods too."""
 RECENT_MAX = 64
 TOUCHED_MAX = 256
 
@@ -99,6 +101,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     pods_by_node: node name -> pods bound to it, finished ones too
     pods_by_claim: (namespace, claim) -> pods that use the claim (by name, by template once made, extended)
     pods_by_group: (namespace, pod group) -> its pods
+    pods_by_trait: a trait (REPELS) -> pods that have it
     claims_by_owner: owner uid -> claims it owns (any owner reference)
     slices_by_pool: (driver, pool) -> slices, all generations
     slices_by_node: node name -> slices with that spec.nodeName; "" -> slices without nodeName
@@ -127,6 +130,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     pods_by_node: Map[str, Map[Key, None]]
     pods_by_claim: Map[Key, Map[Key, None]]
     pods_by_group: Map[Key, Map[Key, None]]
+    pods_by_trait: Map[str, Map[Key, None]]
     claims_by_owner: Map[str, Map[Key, None]]
     slices_by_pool: Map[Key, Map[str, None]]
     slices_by_node: Map[str, Map[str, None]]
@@ -181,6 +185,8 @@ def _terms_of_pod(pod: Pod) -> list[tuple[str, Hashable]]:
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
         terms.append(("pods_by_group", (namespace, group.pod_group_name)))
+    if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity:
+        terms.append(("pods_by_trait", REPELS))
     return terms
 
 

@@ -139,7 +139,7 @@ async def told(
         return not any([(await user.list(kind_of(kind))).items for kind in kinds])
 
     async def controllers() -> None:
-        while True:
+        while not tasks.ending:
             try:
                 await Controllers(client, clock, entropy).run()  # type: ignore[arg-type]
             except* Crash:

@@ -199,3 +199,29 @@ def test_a_key_whose_work_takes_long_rests_and_sees_all_changes_at_once() -> Non
         return seen
 
     assert asyncio.run(run()) == ["large", "small", "large"]
+
+
+def test_a_loop_that_breaks_while_it_is_cancelled_ends_all_the_same() -> None:
+    async def run() -> int:
+        runs = 0
+
+        async def stubborn() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise RuntimeError("broke while ending")
+
+        async def inner() -> None:
+            nonlocal runs
+            runs += 1
+            async with asyncio.TaskGroup() as group:
+                group.create_task(stubborn())
+
+        async with Tasks("test", Clock(), Entropy(1)) as tasks:
+            tasks.supervise("inner", inner, QUICK)
+            await until(lambda: runs == 1)
+            await asyncio.sleep(0)
+            tasks.stop()
+        return runs
+
+    assert asyncio.run(asyncio.wait_for(run(), 10)) == 1

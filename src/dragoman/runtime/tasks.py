@@ -39,6 +39,7 @@ class Tasks:
         self.name = name
         self.clock = clock
         self.entropy = entropy
+        self.ending = False
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -55,30 +56,53 @@ class Tasks:
         """Run it in this group."""
         task = self._group.create_task(work, name=f"{self.name}: {name}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.ending = True
 
     def supervise(self, name: str, work: Callable[[], Awaitable[None]], backoff: Backoff = LOOP_BACKOFF) -> None:
         """Run it again whenever it breaks, later and later; a normal return ends it."""
         log = get(self.name.split(":")[0], task=name)
-        self.start(name, supervised(work, clock=self.clock, entropy=self.entropy, backoff=backoff, log=log))
+        self.start(name, self._supervised(work, backoff, log))
+
+    async def _supervised(self, work: Callable[[], Awaitable[None]], backoff: Backoff, log: Log) -> None:
+        await supervised(
+            work, clock=self.clock, entropy=self.entropy, backoff=backoff, log=log, ending=lambda: self.ending
+        )
 
     def stop(self) -> None:
         """End all tasks of the group."""
+        self.ending = True
         for task in list(self._tasks):
             task.cancel()
 
 
 async def supervised(
-    work: Callable[[], Awaitable[None]], *, clock: Clock, entropy: Entropy, backoff: Backoff, log: Log
+    work: Callable[[], Awaitable[None]],
+    *,
+    clock: Clock,
+    entropy: Entropy,
+    backoff: Backoff,
+    log: Log,
+    ending: Callable[[], bool] = lambda: False,
 ) -> None:
-    """`work` until it returns; after an exception once more, after a wait."""
+    """`work` until it returns; after an exception once more, after a wait, unless `ending` says it is over.
+
+    An asyncio.TaskGroup inside `work` that breaks while it is cancelled raises its error and loses the
+    cancellation (until Python 3.13): without `ending` the loop would then go on for ever.
+    """
     failures = 0
     while True:
         began = clock.monotonic()
         try:
             await work()
         except Exception as error:
+            if ending():
+                return
             failures = 1 if clock.monotonic() - began > STEADY_S else failures + 1
             wait_s = backoff.wait_s(failures, entropy)
             if isinstance(error, Retry) and error.after_s:

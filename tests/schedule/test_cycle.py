@@ -525,3 +525,14 @@ def test_devices_of_a_gangs_earlier_pods_are_chosen_anew_if_that_lets_a_later_on
     decision = decided(snapshot, "p0", context(options=GANGS))
     assert devices(decision) == ["half-1", "half-2"]
     assert [type(effect) for effect in decision.effects][-2:] == [Bind, Bind]
+
+
+def test_pods_that_ask_for_nothing_are_spread_as_if_they_asked_for_a_little() -> None:
+    snapshot = snapshot_of(*[node(n, cpu="4", memory="8Gi") for n in "ab"], *[pod(f"p{i}") for i in range(4)])
+    using = context()
+    places = []
+    for i in range(4):
+        decision = decided(snapshot, f"p{i}", using)
+        snapshot = follow(snapshot, decision, using)
+        places += [p.node for p in decision.placements]
+    assert places == ["a", "b", "a", "b"]

@@ -11,7 +11,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from immutables import Map
 
@@ -23,18 +23,22 @@ from dragoman.values.quantity import Quantity
 MAX_SIGHTS = 32
 FEW = 16
 """A search among sorted names costs about as much as looking at so many."""
+Load: TypeAlias = "tuple[Map[str, int], Map[str, int]]"
 _NOTHING: Map[str, int] = Map()
 
 
 class NodeGroup:
-    """Alike nodes. `node` is one of them, `used` what pods asked of each. Compare by identity."""
+    """Alike nodes. `node` is one of them. Compare by identity.
 
-    __slots__ = ("_heap", "key", "members", "node", "used")
+    used and extra: what pods asked of each, and what scores assume on top (Snapshot.requested, Snapshot.assumed).
+    """
 
-    def __init__(self, key: Any, node: Node, used: Map[str, int]) -> None:
+    __slots__ = ("_heap", "extra", "key", "members", "node", "used")
+
+    def __init__(self, key: Any, node: Node, load: Load) -> None:
         self.key = key
         self.node = node
-        self.used = used
+        self.used, self.extra = load
         self.members: set[str] = set()
         self._heap: list[str] = []
 
@@ -73,11 +77,16 @@ def _has(names: Sequence[str], name: str) -> bool:
     return place < len(names) and names[place] == name
 
 
-def lone(node: Node, used: Map[str, int]) -> NodeGroup:
+def lone(snapshot: Snapshot, node: Node) -> NodeGroup:
     """A group of one node, for questions about named nodes."""
-    group = NodeGroup(None, node, used)
-    group.add(node.metadata.name)
+    name = node.metadata.name
+    group = NodeGroup(None, node, _load(snapshot, name))
+    group.add(name)
     return group
+
+
+def _load(snapshot: Snapshot, name: str) -> Load:
+    return snapshot.requested.get(name, _NOTHING), snapshot.assumed.get(name, _NOTHING)
 
 
 class _Partition:
@@ -88,11 +97,11 @@ class _Partition:
         self.groups: dict[Any, NodeGroup] = {}
         self._of: dict[str, NodeGroup] = {}
 
-    def place(self, name: str, node: Node | None, body: int, used: Map[str, int]) -> None:
+    def place(self, name: str, node: Node | None, body: int, load: Load) -> None:
         old = self._of.get(name)
         key = None
         if node is not None:
-            key = (body, used, self.sight.look(node))
+            key = (body, load, self.sight.look(node))
             if old is not None and old.key == key:
                 return
         if old is not None:
@@ -103,7 +112,7 @@ class _Partition:
         if node is not None:
             group = self.groups.get(key)
             if group is None:
-                group = self.groups[key] = NodeGroup(key, node, used)
+                group = self.groups[key] = NodeGroup(key, node, load)
             group.add(name)
             self._of[name] = group
 
@@ -126,7 +135,7 @@ class Alike:
                 self._partitions.pop(next(iter(self._partitions)))
             partition = _Partition(sight)
             for name, node in snapshot.nodes.items():
-                partition.place(name, node, self._body(name, node), snapshot.requested.get(name, _NOTHING))
+                partition.place(name, node, self._body(name, node), _load(snapshot, name))
         self._partitions[sight] = partition
         return partition.groups.values()
 
@@ -153,12 +162,12 @@ class Alike:
 
     def _place(self, snapshot: Snapshot, name: str) -> None:
         node = snapshot.nodes.get(name)
-        used = snapshot.requested.get(name, _NOTHING)
+        load = _load(snapshot, name)
         body = self._body(name, node) if node is not None else 0
         if node is None:
             self._body_of.pop(name, None)
         for partition in self._partitions.values():
-            partition.place(name, node, body, used)
+            partition.place(name, node, body, load)
 
     def _body(self, name: str, node: Node) -> int:
         """A number for what the node offers, equal for equal allocatable."""

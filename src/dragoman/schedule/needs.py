@@ -1,33 +1,18 @@
 """What does a pod need of a node, besides devices? Exact integers, nano-units.
 
-What must fit is `snapshot.usage.pod_requests`; this module adds what only the scheduler asks: the amounts that
-scores assume, and which names are extended resources. Never looks at a node.
+What must fit is `snapshot.usage.pod_requests`; this module adds which names are extended resources and what one
+container asks. Never looks at a node.
 """
 
 from __future__ import annotations
 
-from dragoman.api.core import Container, PodSpec
+from dragoman.api.core import Container
 from dragoman.api.resource import IMPLICIT_EXTENDED_PREFIX
 
 Amounts = dict[str, int]
 """Resource name to nano-units."""
 
 NANOS = 1_000_000_000
-# What scores assume of a container that states nothing (kube-scheduler's DefaultMilliCPURequest and
-# DefaultMemoryRequest).
-ASSUMED: Amounts = {"cpu": NANOS // 10, "memory": 200 * 1024 * 1024 * NANOS}
-
-
-def assumed_extra(spec: PodSpec) -> Amounts:
-    """What scores count beyond the pod's requests: cpu and memory of containers that state none."""
-    if spec.resources is not None and (spec.resources.requests or spec.resources.limits):
-        return {}
-    extra: Amounts = {}
-    for name, amount in ASSUMED.items():
-        silent = sum(1 for c in spec.containers if name not in c.resources.requests and name not in c.resources.limits)
-        if silent:
-            extra[name] = amount * silent
-    return extra
 
 
 def is_extended(resource: str) -> bool:

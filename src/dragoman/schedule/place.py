@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
-from immutables import Map
 
 from dragoman.allocate.allocator import OPTIONS, NodeClass, Options, survey
 from dragoman.allocate.allocator import Memory as DeviceMemory
@@ -29,7 +28,6 @@ from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.selection import selects
 
 MAX_SHAPES = 256
-_NOTHING: Map[str, int] = Map()
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -175,8 +173,7 @@ def _judge(search: _Search, memory: Memory) -> list[tuple[NodeGroup, _Verdict]]:
     wish = search.wish
     if wish.pinned is not None:
         nodes = [search.snapshot.nodes[name] for name in wish.pinned if name in search.snapshot.nodes]
-        used = search.snapshot.requested
-        groups: Iterable[NodeGroup] = [lone(node, used.get(node.metadata.name, _NOTHING)) for node in nodes]
+        groups: Iterable[NodeGroup] = [lone(search.snapshot, node) for node in nodes]
         return [(group, _verdict(search, group)) for group in groups]
     all_groups = tuple(memory.alike.groups(search.snapshot, wish.sight))
     # What other pods mean changes with them, so such verdicts are not kept.
@@ -207,7 +204,7 @@ def _verdict(search: _Search, group: NodeGroup) -> _Verdict:
         if reason is not None:
             return _Verdict((reason,), Raw(0), ())
     affinity, taints = static_scores(wish.pod.spec, node)
-    room = room_score(wish.needs, wish.extra, group.allocatable, group.used)
+    room = room_score(wish.needs, wish.extra, group.allocatable, group.used, group.extra)
     return _Verdict((), Raw(room, affinity, taints), served)
 
 

@@ -57,12 +57,16 @@ def static_scores(spec: PodSpec, node: Node) -> tuple[int, int]:
 
 
 def room_score(
-    asked: Amounts, extra: Amounts, allocatable: Mapping[str, Quantity] | None, used: Mapping[str, int]
+    asked: Amounts,
+    extra: Amounts,
+    allocatable: Mapping[str, Quantity] | None,
+    used: Mapping[str, int],
+    used_extra: Mapping[str, int],
 ) -> int:
     """Least allocated plus balanced allocation, weights in.
 
-    asked: the pod's requests; extra: what is assumed for containers that state none (counts for least allocated
-    only). A resource that the node does not state counts 0.
+    asked and used: requests of the pod, of those there; extra and used_extra: what is assumed for containers that
+    state none (counts for least allocated only). A resource that the node does not state counts 0.
     """
     if allocatable is None:
         return 0
@@ -76,7 +80,7 @@ def room_score(
             continue
         counted += 1
         wanted = used.get(name, 0) + asked.get(name, 0)
-        full = wanted + extra.get(name, 0)
+        full = wanted + extra.get(name, 0) + used_extra.get(name, 0)
         if full <= total.nanos:
             least += (total.nanos - full) * TOP // total.nanos
         shares.append((min(wanted, total.nanos), total.nanos))

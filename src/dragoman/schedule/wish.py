@@ -16,15 +16,15 @@ from dragoman.api.resource import ResourceClaim
 from dragoman.schedule.claims import PodClaim
 from dragoman.schedule.extended import mapped_resources
 from dragoman.schedule.filter import Sight, sight_of
-from dragoman.schedule.needs import Amounts, assumed_extra
+from dragoman.schedule.needs import Amounts
 from dragoman.schedule.neighbours import Neighbours
-from dragoman.snapshot.usage import pod_requests
+from dragoman.snapshot.usage import assumed_extra, pod_requests
 
 
 class Wish(msgspec.Struct, frozen=True):
     """A pod, parsed.
 
-    needs and extra: nano-units (snapshot.usage.pod_requests, schedule.needs.assumed_extra). mapped: extended
+    needs and extra: nano-units (snapshot.usage.pod_requests, assumed_extra). mapped: extended
     resources for which a class stands. selectors: (claim, where its allocation is available). pinned: the only
     nodes that can do, None if any. neighbours: what pods already there mean for it. shape: equal for pods that nodes
     cannot tell apart, claims to allocate and neighbours aside.
@@ -52,7 +52,7 @@ def wish_of(
 ) -> Wish:
     """Parses a pod. by_resource: extended resource -> class (schedule.extended.classes_by_resource)."""
     spec = pod.spec
-    needs = pod_requests(pod)
+    needs, extra = pod_requests(pod), assumed_extra(pod)
     selectors = _selectors(claims)
     sight = sight_of(spec)
     if selectors:
@@ -64,7 +64,7 @@ def wish_of(
     shape = codec.to_bytes(
         (
             sorted((name, str(nanos)) for name, nanos in needs.items()),
-            assumed_extra(spec),
+            extra,
             spec.node_selector,
             spec.affinity,
             spec.tolerations,
@@ -73,9 +73,7 @@ def wish_of(
             (spec.init_containers, spec.containers) if mapped else (),
         )
     )
-    return Wish(
-        pod, needs, assumed_extra(spec), claims, mapped, selectors, sight, _pinned(pod, selectors), shape, neighbours
-    )
+    return Wish(pod, needs, extra, claims, mapped, selectors, sight, _pinned(pod, selectors), shape, neighbours)
 
 
 def _selectors(claims: tuple[PodClaim, ...]) -> tuple[tuple[str, NodeSelector], ...]:

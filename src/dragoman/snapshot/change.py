@@ -32,7 +32,7 @@ from dragoman.api.resource import (
 )
 from dragoman.errors import Bug
 from dragoman.snapshot.taints import applies
-from dragoman.snapshot.usage import DeviceId, Holder, claim_names, holds, is_finished, pod_requests
+from dragoman.snapshot.usage import DeviceId, Holder, assumed_extra, claim_names, holds, is_finished, pod_requests
 from dragoman.snapshot.views import NOWHERE, NodeView, SliceShape, view_of
 
 Key: TypeAlias = tuple[str, str]
@@ -113,6 +113,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     wide_state: changes identity whenever a slice or holder of a wide pool changes
     recent: the last steps that touched a node, newest last
     requested: node name -> resource -> nano-units asked for by its unfinished pods, "pods" being 1e9 each
+    assumed: node name -> cpu and memory that scores count on top (containers that state none), in nano-units
     """
 
     version: int
@@ -138,6 +139,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     wide_pools: Map[Key, None]
     holders: Map[DeviceId, tuple[Holder, ...]]
     requested: Map[str, Map[str, int]]
+    assumed: Map[str, Map[str, int]]
     shapes: Map[str, SliceShape]
     views: Map[str, NodeView]
     wide_state: object
@@ -378,23 +380,27 @@ class _Draft:
             holders[device] = tuple(sorted(together, key=_holder_order))
 
     def _request(self, old: Pod | None, new: Pod | None) -> None:
-        before = _demand(old)
-        after = _demand(new)
+        before, after = _demand(old), _demand(new)
         if before == after:
             return
-        for (node, asked), sign in ((before, -1), (after, 1)):
+        for (node, asked, extra), sign in ((before, -1), (after, 1)):
             if not node:
                 continue
             self.loads.add(node)
-            requested = self.map("requested")
-            sums = requested.get(node, _NOTHING)
-            for name, nanos in asked.items():
-                total = sums.get(name, 0) + sign * nanos
-                sums = sums.set(name, total) if total else sums.delete(name) if name in sums else sums
-            if sums:
-                requested[node] = sums
-            else:
-                requested.pop(node, None)
+            self._sum("requested", node, asked, sign)
+            if extra:
+                self._sum("assumed", node, extra, sign)
+
+    def _sum(self, field: str, node: str, amounts: dict[str, int], sign: int) -> None:
+        by_node = self.map(field)
+        sums = by_node.get(node, _NOTHING)
+        for name, nanos in amounts.items():
+            total = sums.get(name, 0) + sign * nanos
+            sums = sums.set(name, total) if total else sums.delete(name) if name in sums else sums
+        if sums:
+            by_node[node] = sums
+        else:
+            by_node.pop(node, None)
 
 
 def _address(kind: str, namespace: str, name: str) -> tuple[str, Hashable]:
@@ -411,10 +417,10 @@ def _holder_order(holder: Holder) -> tuple[str, str, str, str]:
     return (holder.namespace, holder.claim, holder.request, holder.share_id or "")
 
 
-def _demand(pod: Pod | None) -> tuple[str, dict[str, int]]:
+def _demand(pod: Pod | None) -> tuple[str, dict[str, int], dict[str, int]]:
     if pod is None or not pod.spec.node_name or is_finished(pod):
-        return "", {}
-    return pod.spec.node_name, pod_requests(pod)
+        return "", {}, {}
+    return pod.spec.node_name, pod_requests(pod), assumed_extra(pod)
 
 
 _NOTHING: Map[Any, Any] = Map()

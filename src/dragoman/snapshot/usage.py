@@ -16,6 +16,8 @@ from dragoman.values.quantity import Quantity
 
 ONE = 1_000_000_000  # one unit in nano-units
 FINISHED = frozenset({"Succeeded", "Failed"})
+# kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest.
+ASSUMED = {"cpu": ONE // 10, "memory": 200 * 1024 * 1024 * ONE}
 POD_LEVEL = ("cpu", "memory", "hugepages-")
 
 
@@ -127,3 +129,19 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     _add(total, {name: amount.nanos for name, amount in pod.spec.overhead.items()})
     total["pods"] = ONE
     return total
+
+
+def assumed_extra(pod: Pod) -> dict[str, int]:
+    """What scores count beyond a pod's requests, in nano-units: cpu and memory of containers that state none."""
+    spec = pod.spec
+    if spec.resources is not None and (spec.resources.requests or spec.resources.limits):
+        return {}
+    extra: dict[str, int] = {}
+    for name, amount in ASSUMED.items():
+        silent = 0
+        for container in spec.containers:
+            if name not in container.resources.requests and name not in container.resources.limits:
+                silent += 1
+        if silent:
+            extra[name] = amount * silent
+    return extra

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.cluster.client import Client, Object
-from dragoman.drivers import example
+from dragoman.drivers import example, nic
 from dragoman.drivers.nvidia import run as nvidia
 from dragoman.drivers.nvidia.driver import DRIVER as NVIDIA
 from dragoman.drivers.nvidia.driver import Options
@@ -128,7 +128,12 @@ class _Kind:
             yield self._machine(f"{name}-{tray}", facts)
 
     def _machine(self, name: str, facts: NodeFacts) -> Machine:
-        return Machine(name, facts, (lambda site: self._gpu_driver(name, site),), nvidia.DEVICE_CLASSES)
+        drivers: list[Callable[[Site], Driver]] = [lambda site: self._gpu_driver(name, site)]
+        classes = nvidia.DEVICE_CLASSES
+        if self.profile.nics:
+            drivers.append(lambda site: nic.NicDriver(name, self.profile, self.catalog.nics, site.clock))
+            classes += nic.DEVICE_CLASSES
+        return Machine(name, facts, tuple(drivers), classes)
 
     def _gpu_driver(self, name: str, site: Site) -> Driver:
         hardware = SimulatedHardware(self.catalog, self.profile, name, site.root, site.boot_id, durable=site.durable)

@@ -101,7 +101,7 @@ class DeviceSetup(msgspec.Struct, frozen=True):
 
     edits go into a CDI device that the SDK writes; cdi_ids name devices of specs that the driver keeps itself.
     requests empty: those of the allocation; share_id only for claims with several shares of the device. attributes and
-    network_data are for metadata files.
+    network_data are for metadata files, network_data is also told in the claim's status.devices.
     """
 
     pool: str

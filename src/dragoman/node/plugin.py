@@ -26,7 +26,7 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.resource import Device, ResourceClaim
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
-from dragoman.errors import DragomanError, Invalid, NotFound, Stale
+from dragoman.errors import DragomanError, Invalid, NotFound, Retry, Stale
 from dragoman.node import cdi, rpc
 from dragoman.node.checkpoint import Checkpoint, kernel_boot_id
 from dragoman.node.driver import (
@@ -52,6 +52,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.retry import Backoff
 from dragoman.runtime.tasks import Tasks
 
 T = TypeVar("T")
@@ -61,6 +62,8 @@ LOCK_TIMEOUT_S = 40.0
 """Below the kubelet's 45 s for a call, so that it reads the reason."""
 SWEEP_S = 60.0
 CALL_TIMEOUT_S = 5.0
+STATUS_ATTEMPTS = 5
+STATUS_BACKOFF = Backoff(initial_s=0.5, max_s=10.0, jitter=0.2)
 GRACE_S = 5.0
 """For calls that are under way when the plugin stops."""
 
@@ -341,6 +344,7 @@ class Plugin:
         if isinstance(claim, DragomanError):
             raise claim
         devices = await self.preparer.prepare(ref, claim)
+        self._tell_networks(ref)
         if self.metadata is None:
             return devices
         try:
@@ -350,6 +354,26 @@ class Plugin:
             # As upstream: a claim without its metadata files still is prepared.
             self._log.error("no metadata files", claim=str(ref), error=str(error))
             return devices
+
+    def _tell_networks(self, ref: ClaimRef) -> None:
+        """Put what the driver says about network devices into the claim's status, beside the call."""
+        facts = {(fact.pool, fact.device): fact.network_data for fact in self.checkpoint.claims[ref.uid].facts}
+        statuses = [DeviceStatus(*key, network_data=data) for key, data in facts.items() if data]
+        if statuses and self._tasks:
+            self._tasks.start(f"status of {ref}", self._tell_status(ref, statuses))
+
+    async def _tell_status(self, ref: ClaimRef, statuses: Sequence[DeviceStatus]) -> None:
+        for attempt in range(1, STATUS_ATTEMPTS + 1):
+            try:
+                await self.report_status(ref, statuses)
+                return
+            except Retry as error:
+                self._log.info("telling the status again", claim=str(ref), error=str(error))
+                await self.clock.sleep(STATUS_BACKOFF.wait_s(attempt, self.entropy))
+            except DragomanError as error:
+                # As upstream's drivers: a claim whose status nobody may write still is prepared.
+                self._log.warning("status not told", claim=str(ref), error=str(error))
+                return
 
     @asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[None]:

@@ -372,3 +372,33 @@ def test_reasons_that_pass_by_themselves_are_told_only_if_they_last() -> None:
         assert "is not created yet" in await stage.event("FailedScheduling", "p")
 
     staged(scenario)
+
+
+def test_of_two_claims_on_one_device_the_newer_gives_way_and_is_decided_again() -> None:
+    async def scenario(stage: Stage) -> None:
+        gate = [{"name": "wait"}]
+        await stage.apply(node("a"), gpus("a", 2), device_class(), claim("c"), claim("d"), pod("p", "c"))
+        await stage.bound("p")
+        await stage.apply(pod("q", "d", schedulingGates=gate))
+        held = (await stage.claim("c"))["status"]["allocation"]
+        await stage.clock.sleep(5)
+        copy = {**held, "allocationTimestamp": "2027-01-15T08:00:05Z"}
+        meta = (await stage.pod("q"))["metadata"]
+        consumer = {"resource": "pods", "name": "q", "uid": meta["uid"]}
+        finalizers = {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
+        await stage.api.patch(CLAIM, "d", finalizers, "default")
+        stolen = {"status": {"allocation": copy, "reservedFor": [consumer]}}
+        await stage.api.patch(CLAIM, "d", stolen, "default", subresource="status")
+
+        async def given_up() -> bool:
+            return not (await stage.claim("d"))["status"].get("allocation")
+
+        await stage.until(given_up, within_s=5)
+        await stage.api.patch(POD, "q", {"spec": {"schedulingGates": None}}, "default")
+        await stage.bound("q")
+        devices = [(await stage.claim(n))["status"]["allocation"]["devices"]["results"][0]["device"] for n in "cd"]
+        assert devices == ["gpu-0", "gpu-1"]
+
+    counted = Metrics()
+    staged(scenario, metrics=counted)
+    assert b"dragoman_scheduler_double_allocations_total 1.0" in counted.text()

@@ -36,6 +36,7 @@ from dragoman.schedule.conditions import TIMEOUT_S
 from dragoman.schedule.confirm import still_holds
 from dragoman.schedule.cycle import Context, Unit, decide, gated, is_waiting, priority_of, unit_of
 from dragoman.schedule.decision import Decision, Refused, undo
+from dragoman.schedule.doubles import Double, doubles
 from dragoman.schedule.place import Memory
 from dragoman.schedule.queue import Entry, Limits, Queue, State, Topic, UnitKey
 from dragoman.schedule.wakeup import named, topics
@@ -83,6 +84,9 @@ class Scheduler:
         self._seconds = self._metrics.histogram(
             "dragoman_scheduler_bind_seconds", "From a unit's arrival in the queue to its binding."
         )
+        self._doubles = self._metrics.counter(
+            "dragoman_scheduler_double_allocations_total", "Devices seen with two holders."
+        )
         self._start_anew()
 
     def _start_anew(self) -> None:
@@ -123,11 +127,12 @@ class Scheduler:
         """Schedule until cancelled. Raises what a bug raises; supervise it."""
         self._start_anew()
         async with Tasks("scheduler", self._clock, self._entropy) as tasks:
+            self._tasks = tasks
             self.informers.start(tasks)
             tasks.supervise("events", self.committer.run)
             await self.cache.synced()
             self._log.info("ready", nodes=len(self.snapshot.nodes), pods=len(self.snapshot.pods))
-            await self._schedule(tasks)
+            await self._schedule()
 
     # ---- changes
 
@@ -138,6 +143,17 @@ class Scheduler:
             if change.kind == "Pod":
                 self._track(change, before, after)
         self._wake(found)
+        for double in doubles(after, changes, self.settings.names):
+            self._part(double)
+
+    def _part(self, double: Double) -> None:
+        """Two claims hold one device, which two schedulers can do: ours gives way where nobody loses work."""
+        self._doubles.inc()
+        names = ", ".join("/".join(key) for key in double.claims)
+        loser = "/".join(double.loser) if double.loser is not None else "nobody"
+        self._log.error("a device has two holders", device=str(double.device), claims=names, gives_way=loser)
+        told = events.double_effects(double, self._component)
+        self._tasks.start("part", self._carry((*double.effects, *told)))
 
     def _wake(self, about: Iterable[Topic]) -> None:
         self.queue.wake(about, self._clock.monotonic())
@@ -182,8 +198,7 @@ class Scheduler:
 
     # ---- deciding
 
-    async def _schedule(self, tasks: Tasks) -> None:
-        self._tasks = tasks
+    async def _schedule(self) -> None:
         turn = self._clock.monotonic()
         while True:
             entry = self.queue.take(self._clock.monotonic())

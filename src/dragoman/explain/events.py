@@ -12,6 +12,7 @@ from dragoman.api.meta import Ref, format_time
 from dragoman.effects import Effect, Emit, Patch
 from dragoman.explain.text import message
 from dragoman.schedule.decision import Placement, Refused, Wait
+from dragoman.schedule.doubles import Double
 from dragoman.schedule.refusal import ClaimInFlight, ClaimNotCreated, Gated
 
 SCHEDULED = "PodScheduled"
@@ -77,6 +78,18 @@ def wait_effect(wait: Wait, uid: str, component: str) -> Emit:
     namespace, name = wait.pod
     text = f"waiting for binding conditions for device on node {wait.node}"
     return Emit(Ref("Pod", namespace, name, uid), "Normal", "BindingConditionsPending", text, component, "Scheduling")
+
+
+def double_effects(double: Double, component: str) -> tuple[Emit, ...]:
+    """A device went to two claims: each is told of its own fate, without the other's name."""
+    told = []
+    for key in double.claims:
+        if key == double.loser:
+            text = f"device {double.device} was given to another claim as well; this newer allocation is given up"
+        else:
+            text = f"device {double.device} was given to another claim as well"
+        told.append(Emit(Ref("ResourceClaim", *key), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
+    return tuple(told)
 
 
 def _about(refused: Refused) -> Ref:

@@ -155,7 +155,8 @@ class _Taker:
 
     def _instances(self, gpu: Gpu) -> Sequence[Instance]:
         try:
-            return self.hardware.instances(gpu.uuid)
+            # One without a compute instance that fills it is nobody's device.
+            return [instance for instance in self.hardware.instances(gpu.uuid) if instance.uuid]
         except Retry:
             # It is lost: what was published of it stays, with its taint.
             known = self.before.devices.values() if self.before else ()

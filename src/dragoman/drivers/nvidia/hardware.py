@@ -51,7 +51,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A GPU instance with the one compute instance that fills it; uuid is the MIG device's."""
+    """A GPU instance with the one compute instance that fills it; uuid is the MIG device's, empty without that."""
 
     parent: str
     gi: int

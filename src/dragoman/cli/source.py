@@ -66,6 +66,11 @@ def world(args: argparse.Namespace) -> World:
     return from_files(args.filename) if args.filename else asyncio.run(_live(args))
 
 
+async def world_now(args: argparse.Namespace) -> World:
+    """The same for those who wait in between."""
+    return from_files(args.filename) if args.filename else await _live(args)
+
+
 def from_files(names: Sequence[str]) -> World:
     """The objects of these files. Raises Invalid for the first thing that cannot be understood."""
     return _of(files.read_all(_texts(names)))

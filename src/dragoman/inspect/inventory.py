@@ -1,0 +1,401 @@
+"""Which devices exist, which are held, and what still fits? Counts over a snapshot by any term.
+
+    found = inventory(snapshot, ("class",), now)
+    found.total.free, found.rows[0].terms, found.rows[0].counts.held, found.rows[0].fits
+
+Devices in the same pool layout are judged once. Admin access holds nothing. Where devices draw on shared counters,
+`fits` counts how many of a partition type can still be given together, which is less than how many nobody holds.
+Never decides who gets what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from dragoman.api.meta import parse_time
+from dragoman.api.resource import Device, DeviceTaint, ResourceSlice
+from dragoman.api.selectors import DeviceView, Selector, compile_selector, device_view
+from dragoman.snapshot.change import Snapshot, keys_of
+from dragoman.snapshot.taints import rules_of_pool, taints_of
+from dragoman.snapshot.usage import Holder
+from dragoman.values.names import split_qualified
+
+TERMS = ("class", "driver", "node", "pool", "namespace", "claim", "age", "type")
+NO_CLASS = "(no class)"
+NOWHERE = "(no single node)"
+NOBODY = "(nobody)"
+AGES = ((3600, "under 1 h"), (86_400, "under 1 day"), (604_800, "under 7 days"))
+OLDEST = "7 days and more"
+_EFFECTIVE = frozenset({"NoSchedule", "NoExecute"})
+_TYPE_NAMES = ("profile", "type", "partition")
+
+Terms: TypeAlias = tuple[str, ...]
+
+
+class Counts(msgspec.Struct):
+    """Devices by state; each device is in exactly one.
+
+    held: given to a claim, alone. shared: in use by shares, others may join. blocked: nobody holds it, but others use
+    up a counter that it draws on. tainted: free but for an effective taint. unusable: its pool is incomplete, invalid
+    or obsolete, or its node does not exist. heldTainted counts the tainted among those in use once more.
+    """
+
+    total: int = 0
+    held: int = 0
+    shared: int = 0
+    free: int = 0
+    tainted: int = 0
+    blocked: int = 0
+    unusable: int = 0
+    held_tainted: int = 0
+
+    def add(self, state: str, number: int, *, tainted: bool) -> None:
+        """Counts devices in a state."""
+        self.total += number
+        setattr(self, state, getattr(self, state) + number)
+        if tainted and state in ("held", "shared"):
+            self.held_tainted += number
+
+
+class Row(msgspec.Struct):
+    """Devices with the same terms. fits: partition type to how many of them can still be given together."""
+
+    terms: Terms
+    counts: Counts
+    fits: dict[str, int]
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """A pool whose devices cannot be used, or a device held twice. what: incomplete, invalid, obsolete, no node,
+    held twice."""
+
+    what: str
+    driver: str
+    pool: str
+    devices: int
+    detail: str
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """All devices. by: the terms of the rows, which stand in the order of their terms."""
+
+    by: Terms
+    total: Row
+    rows: tuple[Row, ...]
+    troubles: tuple[Trouble, ...]
+    nodes: int
+    pools: int
+
+
+def inventory(snapshot: Snapshot, by: Sequence[str], now: datetime) -> Inventory:
+    """Counts all devices. by: any of TERMS, or the name of an attribute (bare or with its domain)."""
+    return _Count(snapshot, tuple(by), now).run()
+
+
+def devices_on(snapshot: Snapshot, node: str, now: datetime) -> Inventory:
+    """The devices whose slices name one node, by class."""
+    count = _Count(snapshot, ("class",), now)
+    pools = {count.pool_of(name): None for name in keys_of(snapshot.slices_by_node, node)}
+    return count.run(pools)
+
+
+class _Part(NamedTuple):
+    """What is known of a device by its slice's layout alone."""
+
+    classes: tuple[str, ...]
+    kind: str
+    uses: tuple[tuple[tuple[str, str], int], ...]
+    tainted: bool
+    is_shared: bool
+    node: str
+    values: tuple[str, ...]
+
+
+class _Count:
+    def __init__(self, snapshot: Snapshot, by: Terms, now: datetime) -> None:
+        self.snapshot = snapshot
+        self.by = by
+        self.now = now
+        self.attributes = tuple(term for term in by if term not in TERMS)
+        self.selectors = tuple(_selectors(snapshot))
+        self.reads = _read_by(self.selectors)
+        self.layouts: dict[Any, list[_Part]] = {}
+        self.seen: dict[tuple[Terms, str, bool], int] = {}
+        self.states: dict[tuple[str, bool], int] = {}
+        self.fits: dict[Terms | None, dict[str, int]] = {}
+        self.dynamic = bool({"namespace", "claim", "age"} & set(by))
+        self.placed = bool({"node", "pool"} & set(by))
+        self.static: dict[tuple[int, str | None, str], list[Terms]] = {}
+        self.troubles: list[Trouble] = []
+        self.ages: dict[tuple[str, str], str] = {}
+
+    def pool_of(self, piece: str) -> tuple[str, str]:
+        """(driver, pool) of a slice."""
+        return self.snapshot.shapes[piece].pool
+
+    def run(self, pools: Iterable[tuple[str, str]] | None = None) -> Inventory:
+        every = sorted(self.snapshot.slices_by_pool) if pools is None else sorted(pools)
+        for driver, pool in every:
+            self._pool(driver, pool)
+        rows: dict[Terms, Row] = {}
+        for (terms, state, tainted), number in sorted(self.seen.items()):
+            row = rows.setdefault(terms, Row(terms, Counts(), self.fits.get(terms, {})))
+            row.counts.add(state, number, tainted=tainted)
+        total = Row((), Counts(), self.fits.get(None, {}))
+        for (state, tainted), number in self.states.items():
+            total.counts.add(state, number, tainted=tainted)
+        nodes = len(self.snapshot.nodes)
+        return Inventory(self.by, total, tuple(rows.values()), tuple(self.troubles), nodes, len(every))
+
+    def _pool(self, driver: str, pool: str) -> None:
+        snapshot = self.snapshot
+        names = keys_of(snapshot.slices_by_pool, (driver, pool))
+        pieces = [snapshot.slices[name] for name in names]
+        newest = max(piece.spec.pool.generation for piece in pieces)
+        current = [piece for piece in pieces if piece.spec.pool.generation == newest]
+        old = sum(len(p.spec.devices) for p in pieces if p.spec.pool.generation < newest)
+        trouble = self._trouble(driver, pool, current)
+        if old:
+            self.troubles.append(Trouble("obsolete", driver, pool, old, f"newer generation {newest} exists"))
+        left = _counters(current)
+        seen = [
+            (piece, part, snapshot.holders.get(device, ()))
+            for piece in current
+            for part, device in zip(self._parts(piece), snapshot.shapes[piece.metadata.name].ids, strict=True)
+        ]
+        for _, part, holders in seen:
+            if holders:
+                for key, amount in part.uses:
+                    left[key] = left.get(key, 0) - amount
+        tainted = self._ruled(driver, pool, current)
+        free: dict[tuple[Terms | None, str], list[_Part]] = {}
+        for index, (piece, part, holders) in enumerate(seen):
+            is_tainted = part.tainted or index in tainted
+            unusable = trouble or self._homeless(piece, part)
+            state = _state(part, holders, left, unusable=unusable, tainted=is_tainted)
+            every = self._terms(driver, pool, piece, part, holders)
+            for terms in every:
+                mark = (terms, state, is_tainted)
+                self.seen[mark] = self.seen.get(mark, 0) + 1
+            self.states[state, is_tainted] = self.states.get((state, is_tainted), 0) + 1
+            if part.uses and state in ("free", "blocked"):
+                for owner in (None, *every):
+                    fitting = free.setdefault((owner, part.kind), [])
+                    if state == "free":
+                        fitting.append(part)
+            if len(holders) > 1 and any(holder.share_id is None for holder in holders):
+                claims = ", ".join(f"{h.namespace}/{h.claim}" for h in holders)
+                self.troubles.append(Trouble("held twice", driver, pool, 1, claims))
+        for (whose, kind), fitting in free.items():
+            fits = self.fits.setdefault(whose, {})
+            fits[kind] = fits.get(kind, 0) + _greedy(fitting, left)
+
+    def _ruled(self, driver: str, pool: str, current: list[ResourceSlice]) -> frozenset[int]:
+        """Positions of devices that a DeviceTaintRule taints."""
+        rules = rules_of_pool(self.snapshot, driver, pool)
+        if not rules:
+            return frozenset()
+        devices = [device for piece in current for device in piece.spec.devices]
+        return frozenset(i for i, d in enumerate(devices) if _tainted(taints_of(d, driver, pool, rules)))
+
+    def _trouble(self, driver: str, pool: str, current: list[ResourceSlice]) -> bool:
+        want, have = current[0].spec.pool.resource_slice_count, len(current)
+        devices = sum(len(piece.spec.devices) for piece in current)
+        if have != want:
+            self.troubles.append(Trouble("incomplete", driver, pool, devices, f"{have} of {want} slices"))
+            return True
+        names = [device.name for piece in current for device in piece.spec.devices]
+        twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        if twice:
+            detail = f"device {', '.join(twice)} is there twice"
+            self.troubles.append(Trouble("invalid", driver, pool, devices, detail))
+        return bool(twice)
+
+    def _homeless(self, piece: ResourceSlice, part: _Part) -> bool:
+        node = piece.spec.node_name or part.node
+        return bool(node) and node not in self.snapshot.nodes
+
+    # ---- what a device is
+
+    def _parts(self, piece: ResourceSlice) -> list[_Part]:
+        shape = self.snapshot.shapes[piece.metadata.name]
+        partition_type = piece.spec.partition_type_attribute
+        columns = tuple((name, column) for name, column in shape.columns.items() if self._reads(name, partition_type))
+        key = (shape.structure, partition_type, columns)
+        known = self.layouts.get(key)
+        if known is None:
+            known = self.layouts[key] = [self._part(piece, device) for device in piece.spec.devices]
+        return known
+
+    def _reads(self, name: tuple[str, str], partition_type: str | None) -> bool:
+        """Whether a class, a term or the partition type can depend on an attribute."""
+        domain, last = name
+        full = f"{domain}/{last}"
+        if last in _TYPE_NAMES or full == partition_type or last in self.attributes or full in self.attributes:
+            return True
+        reads = self.reads
+        return reads is None or name in reads or (domain, None) in reads
+
+    def _part(self, piece: ResourceSlice, device: Device) -> _Part:
+        spec = piece.spec
+        view = device_view(device, spec.driver)
+        classes = tuple(name for name, found in self.selectors if all(s.match(view) is True for s in found))
+        return _Part(
+            classes or (NO_CLASS,),
+            _kind(piece, device, view),
+            tuple(
+                ((use.counter_set, name), counter.value.nanos if counter.value is not None else 0)
+                for use in device.consumes_counters
+                for name, counter in use.counters.items()
+            ),
+            _tainted(("", taint) for taint in device.taints),
+            bool(device.allow_multiple_allocations),
+            device.node_name or "",
+            tuple(_value(view, name) for name in self.attributes),
+        )
+
+    def _terms(
+        self, driver: str, pool: str, piece: ResourceSlice, part: _Part, holders: Sequence[Holder]
+    ) -> list[Terms]:
+        """The terms of a device; several where it is in several classes or used from several namespaces."""
+        if self.dynamic and holders:
+            return self._combined(driver, pool, piece, part, holders)
+        key = (id(part), piece.spec.node_name, pool) if self.placed else (id(part), "", "")
+        found = self.static.get(key)
+        if found is None:
+            found = self.static[key] = self._combined(driver, pool, piece, part, ())
+        return found
+
+    def _combined(
+        self, driver: str, pool: str, piece: ResourceSlice, part: _Part, holders: Sequence[Holder]
+    ) -> list[Terms]:
+        found: list[Terms] = [()]
+        values = iter(part.values)
+        for term in self.by:
+            options: Iterable[str]
+            match term:
+                case "class":
+                    options = part.classes
+                case "driver":
+                    options = (driver,)
+                case "pool":
+                    options = (f"{driver}/{pool}",)
+                case "node":
+                    options = (piece.spec.node_name or part.node or NOWHERE,)
+                case "namespace":
+                    options = dict.fromkeys(holder.namespace for holder in holders) or (NOBODY,)
+                case "claim":
+                    options = dict.fromkeys(f"{h.namespace}/{h.claim}" for h in holders) or (NOBODY,)
+                case "age":
+                    options = dict.fromkeys(self._age(holder) for holder in holders) or (NOBODY,)
+                case "type":
+                    options = (part.kind,)
+                case _:
+                    options = (next(values),)
+            found = [(*terms, option) for terms in found for option in options]
+        return found
+
+    def _age(self, holder: Holder) -> str:
+        key = (holder.namespace, holder.claim)
+        found = self.ages.get(key)
+        if found is None:
+            claim = self.snapshot.claims[key]
+            allocation = claim.status.allocation
+            since = allocation.allocation_timestamp if allocation is not None else None
+            found = self.ages[key] = age_of(since or claim.metadata.creation_timestamp, self.now)
+        return found
+
+
+def age_of(since: str | None, now: datetime) -> str:
+    """The span of AGES that a time lies back; "unknown" without one."""
+    try:
+        seconds = (now - parse_time(since or "")).total_seconds()
+    except ValueError:
+        return "unknown"
+    return next((name for limit, name in AGES if seconds < limit), OLDEST)
+
+
+def _selectors(snapshot: Snapshot) -> Iterator[tuple[str, tuple[Selector, ...]]]:
+    """Classes whose selectors all compile."""
+    for name in sorted(snapshot.classes):
+        texts = [s.cel.expression for s in snapshot.classes[name].spec.selectors if s.cel is not None]
+        compiled = [compile_selector(text) for text in texts]
+        if all(isinstance(found, Selector) for found in compiled):
+            yield name, tuple(found for found in compiled if isinstance(found, Selector))
+
+
+def _read_by(classes: Iterable[tuple[str, tuple[Selector, ...]]]) -> frozenset[tuple[str, str | None]] | None:
+    """Attributes that classes read; None: any."""
+    found: set[tuple[str, str | None]] = set()
+    for _, selectors in classes:
+        for selector in selectors:
+            if selector.reads.attributes is None:
+                return None
+            found |= selector.reads.attributes
+    return frozenset(found)
+
+
+def _tainted(taints: Iterable[tuple[str, DeviceTaint]]) -> bool:
+    return any(taint.effect in _EFFECTIVE for _, taint in taints)
+
+
+def _kind(piece: ResourceSlice, device: Device, view: DeviceView) -> str:
+    """The partition type: what the slice's partitionTypeAttribute says, else an attribute that is named like one."""
+    named = piece.spec.partition_type_attribute
+    if named:
+        return _value(view, named)
+    if not device.consumes_counters:
+        return ""
+    own = view.attributes.get(piece.spec.driver, {})
+    return next((str(own[name]) for name in _TYPE_NAMES if isinstance(own.get(name), str)), "")
+
+
+def _value(view: DeviceView, name: str) -> str:
+    """An attribute's value as text, by full or bare name; "" if the device has none."""
+    domain, last = split_qualified(name, "")
+    for known, values in sorted(view.attributes.items()):
+        if last in values and domain in ("", known):
+            return _text(values[last])
+    return ""
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_text(part) for part in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _counters(current: Iterable[ResourceSlice]) -> dict[tuple[str, str], int]:
+    return {
+        (group.name, name): counter.value.nanos if counter.value is not None else 0
+        for piece in current
+        for group in piece.spec.shared_counters
+        for name, counter in group.counters.items()
+    }
+
+
+def _state(
+    part: _Part, holders: Sequence[Holder], left: dict[tuple[str, str], int], *, unusable: bool, tainted: bool
+) -> str:
+    if holders:
+        return "shared" if part.is_shared and all(holder.share_id is not None for holder in holders) else "held"
+    if unusable:
+        return "unusable"
+    if any(left.get(key, 0) < amount for key, amount in part.uses):
+        return "blocked"
+    return "tainted" if tainted else "free"
+
+
+def _greedy(parts: Iterable[_Part], left: dict[tuple[str, str], int]) -> int:
+    """How many of these fit into what is left, taken in order. Exact where each needs slots of equal length."""
+    rest, number = dict(left), 0
+    for part in parts:
+        if all(rest.get(key, 0) >= amount for key, amount in part.uses):
+            number += 1
+            for key, amount in part.uses:
+                rest[key] = rest.get(key, 0) - amount
+    return number

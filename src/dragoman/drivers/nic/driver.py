@@ -66,6 +66,11 @@ class Adapter(msgspec.Struct, frozen=True):
         return f"pci-{self.slot.bus_id.replace(':', '-').replace('.', '-')}"
 
     @property
+    def is_infiniband(self) -> bool:
+        """Whether the link is InfiniBand: interfaces on it are named ib..., or there is none."""
+        return not self.slot.if_name or self.slot.if_name.startswith("ib")
+
+    @property
     def title(self) -> str:
         """What people call it: the RDMA device, else the interface."""
         return self.slot.rdma_device or self.slot.if_name
@@ -108,8 +113,8 @@ class NicDriver:
             "pciVendor": model.vendor,
             "pciDevice": model.device,
             "mac": adapter.mac,
-            "mtu": MTU_ETHERNET if slot.if_name else MTU_INFINIBAND,
-            "encapsulation": "ether" if slot.if_name else "infiniband",
+            "mtu": MTU_INFINIBAND if adapter.is_infiniband else MTU_ETHERNET,
+            "encapsulation": "infiniband" if adapter.is_infiniband else "ether",
             "state": "down" if down else "up",
             "type": "device",
             "resource.kubernetes.io/pciBusID": slot.bus_id,

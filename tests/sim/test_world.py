@@ -6,6 +6,8 @@ leave behind is nothing. A failure prints its seed.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dragoman.runtime.clock import Clock
@@ -28,6 +30,7 @@ class Life:
 
     async def begin(self) -> None:
         await self.world.apply(template("one"), template("two", count=2), claim("shared"))
+        await self.world.apply(manifest("DeviceClass", "ext", spec={"extendedResourceName": "example.com/gpu"}))
 
     async def step(self) -> None:
         await self.entropy.pick(
@@ -49,13 +52,19 @@ class Life:
         return f"{sort}-{self.made}"
 
     async def new_pod(self) -> None:
-        sort = self.entropy.pick(["one", "two", "shared", "plain"])
-        claims, templates = (["shared"], []) if sort == "shared" else ([], [] if sort == "plain" else [sort])
+        sort = self.entropy.pick(["one", "two", "shared", "plain", "ext", "apart"])
+        claims = ["shared"] if sort == "shared" else []
+        templates = {"one": ["one"], "two": ["two"], "apart": ["one"]}.get(sort, [])
+        more: dict[str, Any] = {}
+        if sort == "ext":
+            more["extended"] = {"example.com/gpu": "1"}
+        if sort == "apart":
+            term = {"labelSelector": {"matchLabels": {"sort": "apart"}}, "topologyKey": "kubernetes.io/hostname"}
+            more["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         seconds = self.entropy.pick(["5", "30", "infinity"])
         annotations = {"dragoman.dev/run-seconds": seconds}
-        made = pod(
-            self.name(sort), *claims, templates=templates, restartPolicy="Never", metadata={"annotations": annotations}
-        )
+        meta = {"annotations": annotations, "labels": {"sort": sort}}
+        made = pod(self.name(sort), *claims, templates=templates, restartPolicy="Never", metadata=meta, **more)
         made["spec"]["terminationGracePeriodSeconds"] = 2
         await self.world.apply(made)
 

@@ -49,7 +49,9 @@ def sentence(reason: state.StateReason) -> str:
                 f" ({reason.told})" if reason.told else ""
             )
         case state.Starting():
-            return f"bound to {reason.node}{_since(reason.since_s)}, not started there yet; nothing is known to be wrong"
+            return (
+                f"bound to {reason.node}{_since(reason.since_s)}, not started there yet; nothing is known to be wrong"
+            )
         case state.DeletionWaits():
             return _deletion(reason)
         case _:

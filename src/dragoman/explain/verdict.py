@@ -99,6 +99,20 @@ def why(answer: Answer, reader: str | None = None) -> list[str]:
     return lines + [f"hint: {line}" for line in phrases.hints_lines(answer.hints)]
 
 
+def short(answer: Answer) -> str:
+    """One line: the contradiction or the nearest node's reasons, and the first hint."""
+    refused = answer.verdict.refused
+    if refused is None:
+        return ""
+    lines = [text.sentence(reason) for reason in refused.reasons[:2]]
+    if answer.conflict is not None and phrases.conflict_lines(answer.conflict):
+        lines.append(phrases.conflict_lines(answer.conflict)[0])
+    elif not lines or answer.verdict.nodes:
+        lines += node_lines(answer.verdict.nodes)[:2]
+    hint = f" (hint: {phrases.hint_text(answer.hints.found[0])})" if answer.hints.found else ""
+    return "; ".join(lines[:2]) + hint
+
+
 def node_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:
     """Nodes that refuse for the same kind of reasons in one line, those nearest to a yes first."""
     groups: dict[tuple[tuple[str, ...], ...], list[NodesRefused]] = {}

@@ -1,0 +1,245 @@
+"""How is an object's state said? JSON and lines for what `explain.objects` found.
+
+Facts of refusals are said by `explain.text`. Never decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.api import codec
+from dragoman.explain import text
+from dragoman.explain.objects import Choice, ClaimFacts, DeviceFacts, HeldBy, NodeFacts, PodFacts
+from dragoman.explain.phrases import listed, plain
+from dragoman.explain.text import plural
+from dragoman.values.quantity import Quantity
+
+_STEPS = {
+    "": "free by now",
+    "chosen": "given to the same claim",
+    "selector": "not matching",
+    "lacking": "without a requested capacity",
+    "gated": "ruled out by a feature gate",
+    "held": "held",
+    "capacity": "with too little capacity left",
+    "counters": "with too little of a shared counter left",
+    "groups": "incompatible with present users",
+    "taint": "tainted",
+}
+
+
+def device_name(full: str) -> str:
+    """The device's own name of `driver/pool/device`."""
+    return full.rpartition("/")[2]
+
+
+# ---- why this device
+
+
+def choice_text(choice: Choice) -> str:
+    """`gpu-1: the first usable of 8 devices of class gpu on node-a; before it 1 held`."""
+    name = device_name(choice.device)
+    kind = " (admin access)" if choice.admin else ""
+    if not choice.node:
+        return f"{name}{kind} for request {choice.request}"
+    before = [f"{count} {_STEPS[step]}" for step, count in choice.passed]
+    told = f"; before it {', '.join(before)}" if before else ", the first in order"
+    return (
+        f"{name}{kind} for request {choice.request}: one of {choice.matching} matching of "
+        f"{plural(choice.seen, 'device')} on {choice.node}, class {choice.class_name}{told}"
+    )
+
+
+# ---- pods
+
+
+def pod_json(facts: PodFacts) -> dict[str, Any]:
+    """An entry of `pods` as simulate has it, with state, reasons and choices."""
+    return {
+        "namespace": facts.key[0],
+        "name": facts.key[1],
+        "node": facts.node,
+        "claims": [
+            {
+                "podClaim": entry,
+                "name": name,
+                "template": template,
+                "new": False,
+                "allocation": codec.to_json(claim.status.allocation)
+                if claim is not None and claim.status.allocation is not None
+                else None,
+            }
+            for entry, name, template, claim in facts.claims
+        ],
+        "nodes": [],
+        "refusal": None,
+        "state": facts.state,
+        "reasons": [text.as_json(reason) for reason in facts.reasons],
+        "choices": [plain(choice) for choice in facts.choices],
+    }
+
+
+def pod_lines(facts: PodFacts) -> list[str]:
+    """For people."""
+    lines = [f"pod {'/'.join(facts.key)} is {facts.state} on {facts.node}"]
+    lines += [f"  {text.sentence(reason)}" for reason in facts.reasons]
+    return lines + [f"  {choice_text(choice)} (claim {choice.claim})" for choice in facts.choices]
+
+
+# ---- claims
+
+
+def claim_json(facts: ClaimFacts) -> dict[str, Any]:
+    """State, allocation, consumers and reasons of a claim."""
+    status = facts.claim.status
+    return {
+        "namespace": facts.key[0],
+        "name": facts.key[1],
+        "state": facts.state,
+        "node": facts.node or None,
+        "allocation": codec.to_json(status.allocation) if status.allocation is not None else None,
+        "consumers": [plain(consumer) for consumer in facts.consumers],
+        "users": ["/".join(key) for key in facts.users],
+        "reasons": [text.as_json(reason) for reason in facts.reasons],
+        "choices": [plain(choice) for choice in facts.choices],
+        "conditions": [
+            {"device": device, "type": kind, "status": status, "told": told}
+            for device, kind, status, told in facts.conditions
+        ],
+    }
+
+
+def claim_lines(facts: ClaimFacts) -> list[str]:
+    """For people."""
+    where = f" on {facts.node}" if facts.node else ""
+    lines = [f"claim {'/'.join(facts.key)} is {facts.state}{where}"]
+    lines += [f"  {text.sentence(reason)}" for reason in facts.reasons]
+    lines += [f"  {choice_text(choice)}" for choice in facts.choices]
+    lines += [
+        f"  reserved for {consumer.namespace}/{consumer.name} ({consumer.state})"
+        for consumer in facts.consumers
+        if facts.state != "deleting"
+    ]
+    lines += [
+        f"  {device_name(d)}: {kind} is {status}{f' ({told})' if told else ''}"
+        for d, kind, status, told in facts.conditions
+    ]
+    if not facts.users and facts.state == "pending":
+        lines.append("  no pod uses it; it gets its devices when one does")
+    return lines
+
+
+# ---- devices
+
+
+def device_json(facts: DeviceFacts) -> dict[str, Any]:
+    """Everything that is known of a device."""
+    told: dict[str, Any] = plain(facts)
+    told |= {"driver": facts.id.driver, "pool": facts.id.pool, "device": facts.id.device}
+    told["pool"] = facts.id.pool
+    told["poolSlices"] = {"have": facts.slices[0], "want": facts.slices[1]}
+    told["counters"] = [
+        {
+            "set": group,
+            "counter": name,
+            **{k: str(Quantity(v)) for k, v in zip(("drawn", "left", "total"), numbers, strict=True)},
+        }
+        for group, name, *numbers in facts.counters
+    ]
+    del told["id"], told["slices"]
+    return told
+
+
+def device_lines(facts: DeviceFacts) -> list[str]:
+    """For people."""
+    where = f" on {listed(facts.nodes, 3)}" if facts.nodes else ""
+    lines = [f"device {facts.id} is {facts.state}{where}"]
+    if facts.state == "gone":
+        lines[0] = f"device {facts.id} is published no longer"
+    lines += [f"  {_held(holder)}" for holder in facts.holders]
+    lines += [
+        f"  taint {t.key}{'=' + t.value if t.value else ''}:{t.effect}" + (f" by rule {t.rule}" if t.rule else "")
+        for t in facts.taints
+    ]
+    if facts.state == "unusable":
+        have, want = facts.slices
+        lines.append(f"  its pool is {facts.pool_state}: {have} of {want} slices of generation {facts.generation}")
+    for group, name, drawn, left, total in facts.counters:
+        if drawn > left or facts.state != "blocked":
+            amounts = f"draws {Quantity(drawn)} of {group}/{name}, {Quantity(left)} of {Quantity(total)} left"
+            lines.append(f"  {amounts}")
+    within = [entry.name for entry in facts.classes if entry.matches]
+    lines.append(f"  in class {listed(within)}" if within else "  in no class")
+    for entry in facts.classes:
+        if not entry.matches:
+            why = f" fails: {entry.error}" if entry.error else " is false"
+            lines.append(f"  not in class {entry.name}: selector {entry.selector}{why} ({entry.text})")
+    for name, value in facts.attributes.items():
+        lines.append(f"  {name} = {next(iter(value.values()), '')}")
+    return lines + [f"  capacity {name} = {value}" for name, value in facts.capacity.items()]
+
+
+def _held(holder: HeldBy) -> str:
+    pods = f", used by {listed(holder.pods)}" if holder.pods else ", used by no pod"
+    verb = "seen with admin access by" if holder.admin else "shared with" if holder.share else "held by"
+    return f"{verb} claim {holder.namespace}/{holder.claim}, request {holder.request}{pods}"
+
+
+# ---- nodes
+
+
+def node_json(facts: NodeFacts) -> dict[str, Any]:
+    """Everything that is known of a node's devices."""
+    names = ("driver", "pool", "state", "slices", "slicesWanted", "devices", "held")
+    return {
+        "name": facts.name,
+        "ready": facts.ready,
+        "cordoned": facts.cordoned,
+        "taints": list(facts.taints),
+        "pools": [dict(zip(names, pool, strict=True)) for pool in facts.pools],
+        "classes": [
+            {"class": row.terms[0], **plain_counts(row.counts), "fits": row.fits} for row in facts.devices.rows
+        ],
+        "pods": [{"namespace": ns, "name": name, "devices": list(devices)} for ns, name, devices in facts.pods],
+        "driversWithoutSlices": list(facts.absent),
+    }
+
+
+def plain_counts(counts: Any) -> dict[str, int]:
+    """Counts by state."""
+    return {name: getattr(counts, name) for name in type(counts).__struct_fields__ if name != "held_tainted"}
+
+
+def node_lines(facts: NodeFacts) -> list[str]:
+    """For people."""
+    state = [] if facts.ready in ("True", "unknown") else [f"not ready ({facts.ready})"]
+    state += ["cordoned"] if facts.cordoned else []
+    lines = [f"node {facts.name}" + (f" is {' and '.join(state)}" if state else "")]
+    lines += [f"  taint {taint}" for taint in facts.taints]
+    for driver, pool, condition, have, want, devices, held in facts.pools:
+        bad = "" if condition == "ok" else f"; {condition}: {have} of {want} slices"
+        lines.append(f"  pool {driver}/{pool}: {plural(devices, 'device')}, {held} held{bad}")
+    if not facts.pools:
+        lines.append("  no ResourceSlice is for this node")
+    lines += [f"  no ResourceSlice of driver {driver}, of which running pods have devices" for driver in facts.absent]
+    for row in facts.devices.rows:
+        counts = row.counts
+        fits = ", ".join(f"{number} x {kind or 'device'}" for kind, number in sorted(row.fits.items()))
+        more = f"; still fit: {fits}" if fits else ""
+        others = [
+            f"{getattr(counts, s)} {s}" for s in ("shared", "tainted", "blocked", "unusable") if getattr(counts, s)
+        ]
+        told = ", ".join([f"{counts.free} of {counts.total} free", f"{counts.held} held", *others])
+        lines.append(f"  class {row.terms[0]}: {told}{more}")
+    for namespace, name, names in facts.pods:
+        lines.append(f"  {namespace}/{name} has {listed([device_name(d) for d in names])}")
+    return lines
+
+
+def summary_lines(told: Sequence[tuple[str, str]]) -> list[str]:
+    """(object, why) pairs: objects that wait for the same reason in one line."""
+    groups: dict[str, list[str]] = {}
+    for name, why in told:
+        groups.setdefault(why, []).append(name)
+    return [f"{listed(names, 3)}: {why}" for why, names in groups.items()]

@@ -24,6 +24,9 @@ from shortforms import (
 )
 
 from dragoman.allocate.allocator import Allocation
+from dragoman.allocate.refusal import Refusals
+from dragoman.api.codec import decode
+from dragoman.api.core import Node
 from dragoman.api.resource import ResourceClaim
 
 MATCH = [{"matchAttribute": f"{DRIVER}/a"}]
@@ -503,7 +506,8 @@ def results_of(answer: object) -> Any:
 
 def test_a_result_says_what_was_given() -> None:
     devices = [device("a", bindingConditions=["x"], bindingFailureConditions=["y"], **mem(4))]
-    objects = [piece(devices, skipNodeOperations=["*"])]
+    able = {"metadata": {"name": "n1"}, "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
+    objects = [("Node", decode(Node, able)), piece(devices, skipNodeOperations=["*"])]
     result = results_of(run(objects, claim(wants(tolerations=TOLERATE, **q(3))))).devices.results[0]
     assert (result.request, result.driver, result.pool, result.device) == ("r", DRIVER, "p1", "a")
     assert result.share_id == "00000000-0000-4000-8000-000000000001"
@@ -512,6 +516,12 @@ def test_a_result_says_what_was_given() -> None:
     assert [t.key for t in result.tolerations] == ["k"]
     assert result.skip_node_operations == ("*",)
     assert result.admin_access is None
+
+
+def test_a_node_that_does_not_declare_it_cannot_skip_node_operations() -> None:
+    answer = run([piece([device("a")], skipNodeOperations=["*"])], claim(wants()))
+    assert isinstance(answer, Refusals)
+    assert answer.reasons[0].dropped.gated == 1
 
 
 def test_groups_are_recorded_with_the_result() -> None:

@@ -54,7 +54,7 @@ def _result(
         pool=offer.id.pool,
         device=offer.id.device,
         admin_access=True if want.admin else None,
-        tolerations=want.tolerations if rules.taints else (),
+        tolerations=want.tolerations,
         binding_conditions=device.binding_conditions if rules.binding else (),
         binding_failure_conditions=device.binding_failure_conditions if rules.binding else (),
         share_id=share_id() if offer.multi else None,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dragoman.allocate.match import Matcher
+from dragoman.allocate.offers import SKIP_OPERATIONS
 from dragoman.allocate.rank import Weight
 from dragoman.allocate.refusal import Refusal, Refusals
 from dragoman.allocate.slots import ClaimPlan, Want
@@ -114,7 +115,7 @@ class Partition:
                 names.append(name)
         for names in by_base.values():
             view = views[names[0]]
-            if wide.pools or self._reads_any(view.rare):
+            if wide.pools or view.skips or self._reads_any(view.rare):
                 for name in names:
                     self._group(self._key(nodes[name], views[name], wide)).load(name)
             else:
@@ -158,14 +159,15 @@ class Partition:
             found = self.groups[key] = Group(key, sees_wide=bool(key[1]))
         return found
 
-    def _key(self, node: Node, view: NodeView, wide: WideSight) -> tuple[Interned, Any]:
+    def _key(self, node: Node, view: NodeView, wide: WideSight) -> tuple[Interned, Any, bool]:
         seen = wide.of(node, view) if wide.pools else ()
+        may_skip = view.skips and _may_skip(node)
         if self._reads_any(view.rare):
-            return (view.key(self.attributes), seen)
+            return (view.key(self.attributes), seen, may_skip)
         key = self._by_base.get(view.base)
         if key is None:
             key = self._by_base[view.base] = view.key(self.attributes)
-        return (key, seen)
+        return (key, seen, may_skip)
 
     def _reads_any(self, rare: frozenset[tuple[str, str]]) -> bool:
         """Whether one of these attributes is read."""
@@ -197,9 +199,15 @@ class WideSight:
 def _sight(piece: ResourceSlice, node: Node) -> Any:
     if not slice_targets(piece, node):
         return False
+    if piece.spec.skip_node_operations and not _may_skip(node):
+        return None
     if not piece.spec.per_device_node_selection:
         return True
     return tuple(device_targets(piece, device, node) for device in piece.spec.devices)
+
+
+def _may_skip(node: Node) -> bool:
+    return SKIP_OPERATIONS in node.status.declared_features
 
 
 class Memory:

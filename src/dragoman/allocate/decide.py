@@ -96,7 +96,7 @@ class Decider:
         found = self.terrains.get(name)
         if found is None:
             pools = pools_for(self.snapshot, node, partitionable=self.rules.counters)
-            found = Terrain(node, pools, offers_of(pools, self.snapshot.holders, self.rules))
+            found = Terrain(node, pools, offers_of(node, pools, self.snapshot.holders, self.rules))
             self.terrains[name] = found
         return found
 
@@ -169,9 +169,9 @@ class Decider:
             picks[claim].append((pick.view.want, pick.candidate))
         for number, picked in enumerate(picks):
             planned = unit.claims[number]
-            if any(is_local(candidate.offer.seen, binding=self.rules.binding) for _, candidate in picked):
-                continue
             for _, candidate in picked:
+                if is_local(candidate.offer.seen, binding=self.rules.binding):
+                    break  # the selector names this node alone
                 terms = len(selector_of(candidate.offer.seen).node_selector_terms)
                 if terms > 1:
                     return Refusals(

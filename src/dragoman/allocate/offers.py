@@ -11,9 +11,13 @@ from immutables import Map
 
 from dragoman.allocate.counters import Book, Use, book_of, uses_of
 from dragoman.allocate.slots import Rules
+from dragoman.api.core import Node
 from dragoman.api.resource import DeviceCapacity, DeviceTaint
 from dragoman.snapshot.pools import Pool, SeenDevice
 from dragoman.snapshot.usage import DeviceId, Holder
+
+SKIP_OPERATIONS = "DRAOptionalNodeOperations"
+"""The gate, and the feature that a node declares, without which slices that skip node operations are of no use."""
 
 NO_CAPACITY: Mapping[str, DeviceCapacity] = {}
 
@@ -46,7 +50,14 @@ class Offer:
     )
 
     def __init__(
-        self, position: int, seen: SeenDevice, book: Book | None, held: tuple[Holder, ...], rules: Rules
+        self,
+        position: int,
+        seen: SeenDevice,
+        book: Book | None,
+        held: tuple[Holder, ...],
+        rules: Rules,
+        *,
+        may_skip: bool,
     ) -> None:
         device = seen.device
         self.position = position
@@ -69,9 +80,11 @@ class Offer:
         if device.consumes_counters:
             self.uses = uses_of(device, seen.id.driver, seen.id.pool)
         self.gated_early = "DRADeviceBindingConditions" if device.binding_conditions and not rules.binding else ""
-        self.gated = self._gate(rules)
+        self.gated = self._gate(rules, may_skip=may_skip)
 
-    def _gate(self, rules: Rules) -> str:
+    def _gate(self, rules: Rules, *, may_skip: bool) -> str:
+        if self.seen.piece.spec.skip_node_operations and not may_skip:
+            return SKIP_OPERATIONS
         if not self.uses:
             return ""
         if not rules.counters:
@@ -92,13 +105,16 @@ def _left(capacity: Mapping[str, DeviceCapacity], held: tuple[Holder, ...]) -> d
     return left
 
 
-def offers_of(pools: tuple[Pool, ...], holders: Map[DeviceId, tuple[Holder, ...]], rules: Rules) -> list[Offer]:
-    """The devices of the pools that are fit for use, in order."""
+def offers_of(
+    node: Node, pools: tuple[Pool, ...], holders: Map[DeviceId, tuple[Holder, ...]], rules: Rules
+) -> list[Offer]:
+    """The devices of the node's pools that are fit for use, in order."""
     found: list[Offer] = []
+    may_skip = rules.skip_operations and SKIP_OPERATIONS in node.status.declared_features
     for pool in pools:
         if pool.state != "ok":
             continue
         book = book_of(pool, holders) if pool.counters else None
         for seen in pool.devices:
-            found.append(Offer(len(found), seen, book, holders.get(seen.id, ()), rules))
+            found.append(Offer(len(found), seen, book, holders.get(seen.id, ()), rules, may_skip=may_skip))
     return found

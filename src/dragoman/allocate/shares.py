@@ -7,7 +7,7 @@ is on and the policy holds a fraction; comparisons are exact. Never asks what is
 from __future__ import annotations
 
 from dragoman.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-from dragoman.values.quantity import BINARY_SI, NANO, Quantity
+from dragoman.values.quantity import NANO, Quantity
 
 ZERO = Quantity.of(0)
 _MILLI = NANO // 1000
@@ -62,7 +62,7 @@ def _into_range(
     if step <= 0:
         return asked
     steps = -((start - _count(asked, unit)) // step)
-    return Quantity((start + steps * step) * unit, BINARY_SI)
+    return Quantity((start + steps * step) * unit, valid.step.format)
 
 
 def _unit(policy: CapacityRequestPolicy, valid: CapacityRequestPolicyRange, *, fractional: bool) -> int:

@@ -369,6 +369,8 @@ class _Check:
                 for device in piece.spec.devices if slice_targets(piece, node) else ():
                     if wanted or device.allow_multiple_allocations or not device_targets(piece, device, node):
                         continue
+                    if any(entry.request_policy is not None for entry in device.capacity.values()):
+                        continue  # what its policy takes when nothing is asked for may be too much
                     if device.binding_conditions and not self.on("DRADeviceBindingConditions"):
                         continue
                     if self._matches(asked, device, driver):

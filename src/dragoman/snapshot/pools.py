@@ -43,7 +43,7 @@ class Pool(NamedTuple):
 
     state: ok, incomplete (`have` of `want` slices) or invalid (`fault`). devices: those that target the node, in
     order, also in bad pools. pieces: all slices at this generation as far as they were needed (targeting or not).
-    counters: published amounts of all counter sets.
+    counters: published amounts of all counter sets. binding: a device of its targeting slices has binding conditions.
     """
 
     driver: str
@@ -56,6 +56,7 @@ class Pool(NamedTuple):
     devices: tuple[SeenDevice, ...]
     pieces: tuple[ResourceSlice, ...]
     counters: Counters
+    binding: bool = False
 
 
 def pools_for(snapshot: Snapshot, node: Node, *, partitionable: bool = True) -> tuple[Pool, ...]:
@@ -74,7 +75,7 @@ def pools_for(snapshot: Snapshot, node: Node, *, partitionable: bool = True) -> 
         for (driver, name), relevant in sorted(found.items())
         if (pool := _pool(snapshot, node, driver, name, relevant, partitionable=partitionable)) is not None
     ]
-    return tuple(sorted(pools, key=_waits_for_binding))
+    return tuple(sorted(pools, key=lambda pool: pool.binding))
 
 
 def device_targets(piece: ResourceSlice, device: Device, node: Node) -> bool:
@@ -147,7 +148,9 @@ def _pool(
         if fault is None and partitionable:
             fault = _counter_fault(pieces, counters)
     state: Literal["ok", "incomplete", "invalid"] = "incomplete" if not complete else "invalid" if fault else "ok"
-    return Pool(driver, name, state, generation, len(pieces), want, fault, devices, tuple(pieces), counters)
+    # Devices for other nodes count too (per-device node selection); bad pools stay in front.
+    binding = state == "ok" and any(device.binding_conditions for piece in targeting for device in piece.spec.devices)
+    return Pool(driver, name, state, generation, len(pieces), want, fault, devices, tuple(pieces), counters, binding)
 
 
 def _duplicate_device(targeting: Iterable[ResourceSlice]) -> Fault | None:
@@ -180,7 +183,3 @@ def _counter_fault(pieces: list[ResourceSlice], counters: Counters) -> Fault | N
                     if name not in known:
                         return Fault("unknown counter", (device.name, use.counter_set, name))
     return None
-
-
-def _waits_for_binding(pool: Pool) -> bool:
-    return any(seen.device.binding_conditions for seen in pool.devices)

@@ -49,9 +49,10 @@ def intern(value: Any) -> Interned:
 
 
 class SliceShape:
-    """A slice without its names. rare: attributes that identify devices, left out of `common`."""
+    """A slice without its names. rare: attributes that identify devices, left out of `common`. skips: it asks to skip
+    node operations, so that it matters what the node declares."""
 
-    __slots__ = ("columns", "common", "count", "generation", "ids", "names", "pool", "rare", "structure")
+    __slots__ = ("columns", "common", "count", "generation", "ids", "names", "pool", "rare", "skips", "structure")
 
     def __init__(self, piece: ResourceSlice) -> None:
         spec = piece.spec
@@ -61,6 +62,7 @@ class SliceShape:
         self.names = tuple(device.name for device in spec.devices)
         self.ids = tuple(DeviceId(spec.driver, spec.pool.name, name) for name in self.names)
         self.structure = intern(_structure(piece))
+        self.skips = bool(spec.skip_node_operations)
         values: dict[Attribute, list[Any]] = {}
         for index, device in enumerate(spec.devices):
             for key, attribute in device.attributes.items():
@@ -84,7 +86,7 @@ def _structure(piece: ResourceSlice) -> tuple[Any, ...]:
         (group.name, tuple(sorted((name, c.value) for name, c in group.counters.items())))
         for group in spec.shared_counters
     )
-    modes = (spec.per_device_node_selection, spec.all_nodes, spec.node_selector)
+    modes = (spec.per_device_node_selection, spec.all_nodes, spec.node_selector, spec.skip_node_operations)
     return (spec.driver, modes, counters, tuple(_device(device) for device in spec.devices))
 
 
@@ -140,15 +142,16 @@ def _identifies(column: Sequence[Any]) -> bool:
 class NodeView:
     """A node's own pools. base: equal for nodes alike in everything but identifying attributes.
 
-    pools: (driver, name) in order. rare: identifying attributes of any slice.
+    pools: (driver, name) in order. rare: identifying attributes of any slice. skips: of any slice.
     """
 
-    __slots__ = ("base", "pools", "rare", "shapes")
+    __slots__ = ("base", "pools", "rare", "shapes", "skips")
 
     def __init__(self, pools: tuple[tuple[str, str], ...], shapes: tuple[SliceShape, ...], layout: Any) -> None:
         self.pools = pools
         self.shapes = shapes
         self.rare = frozenset().union(*(shape.rare for shape in shapes)) if shapes else frozenset()
+        self.skips = any(shape.skips for shape in shapes)
         self.base = intern((layout, tuple(shape.common for shape in shapes)))
 
     def key(self, attributes: frozenset[tuple[str, str | None]] | None) -> Interned:

@@ -1,0 +1,101 @@
+"""`dragoman record`: a cluster's DRA state in one file, for every command that takes -f. Reads only.
+
+What no decision needs is left out: environments, commands and arguments of containers, managed fields.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from dragoman.api.kinds import kind_of
+from dragoman.cli import connect, output
+from dragoman.cluster.client import Client, Object
+from dragoman.errors import Denied, NotFound
+from dragoman.snapshot.change import HELD
+
+KINDS = (*sorted(HELD), "Event")
+_UNNEEDED = ("env", "envFrom", "command", "args")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of record."""
+    connect.arguments(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file to write; - for stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file; 0."""
+    items, denied = asyncio.run(_recorded(args))
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, separators=(",", ":"))
+    for kind in denied:
+        output.say(f"note: no right to list {kind_of(kind).plural}: they are missing in the file")
+    if args.output == "-":
+        output.write(text)
+        return 0
+    _write(Path(args.output), text + "\n")
+    output.say(f"{len(items)} objects in {args.output}")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    """The whole file or none of it; for the owner's eyes, as clusters' states are."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise Denied(f"{path}: cannot be written: {error.strerror}") from None
+
+
+async def _recorded(args: argparse.Namespace) -> tuple[list[Object], list[str]]:
+    async with connect.client(args) as client:
+        return await recorded(client, args.namespace)
+
+
+async def recorded(client: Client, namespace: str = "") -> tuple[list[Object], list[str]]:
+    """The objects that decisions need (of one namespace, if named), and the kinds that may not be listed."""
+    found: dict[str, list[Object]] = {}
+    denied: list[str] = []
+
+    async def read(name: str) -> None:
+        kind = kind_of(name)
+        try:
+            listed = await client.list(kind, namespace if kind.namespaced else "")
+        except NotFound:
+            return  # a server without that kind has no such objects
+        except Denied:
+            denied.append(name)
+            return
+        found[name] = [_needed(item) for item in listed.items]
+
+    async with asyncio.TaskGroup() as group:
+        for name in KINDS:
+            group.create_task(read(name), name=f"list {name}")
+    return [item for name in KINDS for item in found.get(name, ())], sorted(denied)
+
+
+def _needed(obj: Object) -> Object:
+    """A copy without what no decision reads."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    if _LAST_APPLIED in metadata.get("annotations", {}):
+        metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k != _LAST_APPLIED}
+    needed: Object = _without_secrets({**obj, "metadata": metadata})
+    return needed
+
+
+def _without_secrets(value: Any) -> Any:
+    """Containers, wherever they stand, without what they are started with."""
+    if isinstance(value, list):
+        return [_without_secrets(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    is_container = isinstance(value.get("name"), str) and "image" in value
+    return {k: _without_secrets(v) for k, v in value.items() if not (is_container and k in _UNNEEDED)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from dragoman.allocate.refusal import MissingClass
 from dragoman.effects import Emit, Patch
 from dragoman.explain.events import is_passing, placed_effect, refusal_effects, wait_effect
 from dragoman.schedule import refusal
@@ -11,7 +12,7 @@ from dragoman.schedule.decision import Placement, Refused, Wait
 from dragoman.testing.build import pod, typed
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-MISSING = Refused(("default", "p"), "uid-p", (refusal.ClassMissing("c", "r", "gpu"),), (), 2)
+MISSING = Refused(("default", "p"), "uid-p", (MissingClass(claim="default/c", request="r", class_name="gpu"),), (), 2)
 TEXT = "0/2 nodes are available: request r: device class gpu does not exist."
 
 

@@ -151,7 +151,7 @@ def test_a_pending_pod_is_told_in_upstreams_words_then_in_numbers() -> None:
 
 
 def test_what_holds_everywhere_is_said_once() -> None:
-    assert message(refused(reasons=(pod.ClassMissing("c", "r", "gpu"),))) == (
+    assert message(refused(reasons=(device.MissingClass(claim="default/c", request="r", class_name="gpu"),))) == (
         "0/3 nodes are available: request r: device class gpu does not exist."
     )
     assert message(refused(reasons=(pod.NoNodes(),), total=0)) == "no nodes available to schedule pods."

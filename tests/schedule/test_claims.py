@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.api.gates import DEFAULTS, gates_with
 from dragoman.schedule import refusal
 from dragoman.schedule.claims import claims_of
-from dragoman.testing.build import claim, device_class, pod, request, snapshot_of, template
+from dragoman.testing.build import claim, device_class, pod, snapshot_of, template
 
 GPU = device_class()
 ALLOCATION = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "p", "device": "x"}]}}
@@ -42,28 +41,6 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], object]] = {
         refusal.ClaimNotOwned("t", "p-t-abc"),
     ),
     "an entry of a newer API": ([pod("p", resourceClaims=[{"name": "x"}])], refusal.ClaimUnknown("x")),
-    "a missing class": (
-        [pod("p", "c"), claim("c", request("r", device_class="none"))],
-        refusal.ClassMissing("c", "r", "none"),
-    ),
-    "a missing class of an alternative": (
-        [
-            pod("p", "c"),
-            GPU,
-            claim(
-                "c",
-                {
-                    "name": "r",
-                    "firstAvailable": [
-                        {"name": "a", "deviceClassName": "gpu.example.com"},
-                        {"name": "b", "deviceClassName": "no"},
-                    ],
-                },
-            ),
-        ],
-        refusal.ClassMissing("c", "r/b", "no"),
-    ),
-    "a request of a newer API": ([pod("p", "c"), claim("c", {"name": "r"})], refusal.RequestUnknown("c", "r")),
     "a claim with all consumers it may have": (
         [
             pod("p", "c"),
@@ -84,12 +61,12 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], object]] = {
 def test_refused(name: str) -> None:
     objects, expected = REFUSED[name]
     snapshot = snapshot_of(*objects)
-    assert claims_of(snapshot, snapshot.pods["default", "p"], DEFAULTS) == expected
+    assert claims_of(snapshot, snapshot.pods["default", "p"]) == expected
 
 
 def test_an_allocated_claim_does_not_need_its_class() -> None:
     snapshot = snapshot_of(pod("p", "c"), claim("c", status={"allocation": ALLOCATION}))
-    found = claims_of(snapshot, snapshot.pods["default", "p"], DEFAULTS)
+    found = claims_of(snapshot, snapshot.pods["default", "p"])
     assert isinstance(found, tuple)
     assert [(used.allocated, used.reserved) for used in found] == [(True, False)]
 
@@ -98,7 +75,7 @@ def test_claims_come_in_the_pods_order_each_once_and_deliberate_gaps_are_skipped
     wanting = pod("p", "b", "a", templates=["t"], status=made("t", None))
     wanting["spec"]["resourceClaims"].append({"name": "again", "resourceClaimName": "b"})
     snapshot = snapshot_of(GPU, wanting, claim("a"), claim("b"))
-    found = claims_of(snapshot, snapshot.pods["default", "p"], DEFAULTS)
+    found = claims_of(snapshot, snapshot.pods["default", "p"])
     assert isinstance(found, tuple)
     assert [used.claim.metadata.name for used in found] == ["b", "a"]
 
@@ -106,7 +83,7 @@ def test_claims_come_in_the_pods_order_each_once_and_deliberate_gaps_are_skipped
 def test_a_reservation_of_an_earlier_pod_of_that_name_does_not_count() -> None:
     entry = {"resource": "pods", "name": "p", "uid": "uid-before"}
     snapshot = snapshot_of(pod("p", "c"), claim("c", status={"allocation": ALLOCATION, "reservedFor": [entry]}))
-    found = claims_of(snapshot, snapshot.pods["default", "p"], DEFAULTS)
+    found = claims_of(snapshot, snapshot.pods["default", "p"])
     assert isinstance(found, tuple)
     assert not found[0].reserved
 
@@ -114,12 +91,4 @@ def test_a_reservation_of_an_earlier_pod_of_that_name_does_not_count() -> None:
 def test_a_claim_that_is_being_written_is_waited_for() -> None:
     snapshot = snapshot_of(GPU, pod("p", "c"), claim("c"))
     wanting = snapshot.pods["default", "p"]
-    assert claims_of(snapshot, wanting, DEFAULTS, {("default", "c")}) == refusal.ClaimInFlight("c")
-
-
-def test_a_prioritized_list_needs_its_gate() -> None:
-    gates, _ = gates_with({"DRAPrioritizedList": False})
-    alternatives = [{"name": "a", "deviceClassName": "gpu.example.com"}]
-    snapshot = snapshot_of(GPU, pod("p", "c"), claim("c", {"name": "r", "firstAvailable": alternatives}))
-    found = claims_of(snapshot, snapshot.pods["default", "p"], gates)
-    assert found == refusal.FeatureOff("DRAPrioritizedList", "claim c, request r")
+    assert claims_of(snapshot, wanting, {("default", "c")}) == refusal.ClaimInFlight("c")

@@ -536,3 +536,22 @@ def test_pods_that_ask_for_nothing_are_spread_as_if_they_asked_for_a_little() ->
         snapshot = follow(snapshot, decision, using)
         places += [p.node for p in decision.placements]
     assert places == ["a", "b", "a", "b"]
+
+
+CLAIM_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "a class that is not there": (claim("c", request("r", device_class="none")), "MissingClass"),
+    "a class of an alternative that is not there": (
+        claim("c", {"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "none"}]}),
+        "MissingClass",
+    ),
+    "a request of a newer API": (claim("c", {"name": "r"}), "UnsupportedRequest"),
+    "a selector that is none": (claim("c", select="device.nonsense("), "SelectorInvalid"),
+}
+
+
+@pytest.mark.parametrize("name", CLAIM_FAULTS)
+@pytest.mark.parametrize("nodes", [[], [node("a", unschedulable=True)], [node("a")]])
+def test_what_is_wrong_with_a_claim_is_told_whatever_the_nodes_are(name: str, nodes: list[dict[str, Any]]) -> None:
+    made, code = CLAIM_FAULTS[name]
+    (refused,) = decided(snapshot_of(GPU, made, pod("p", "c"), *nodes)).refused
+    assert [type(reason).__name__ for reason in refused.reasons] == [code]

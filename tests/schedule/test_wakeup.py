@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.allocate.refusal import Dropped, TooFew
+from dragoman.allocate.refusal import Dropped, MissingClass, TooFew
 from dragoman.schedule import refusal
 from dragoman.schedule.wakeup import topics, topics_of
 from dragoman.snapshot.change import Change, Gone, Put
@@ -105,7 +105,7 @@ HELPS: dict[str, tuple[object, str, str]] = {
     "a taint": (refusal.TaintNotTolerated("a", "b", "NoSchedule"), "a taint removed", "devices published"),
     "a cordon": (refusal.NodeCordoned(), "a cordon lifted", "a claim allocated"),
     "affinity": (refusal.AffinityMismatch("a=b"), "labels of a node", "a cordon lifted"),
-    "a missing class": (refusal.ClassMissing("c", "r", "k"), "a class", "devices published"),
+    "a missing class": (MissingClass(claim="default/c", request="r", class_name="k"), "a class", "devices published"),
     "a missing template": (refusal.ClaimNotCreated("t", "t", False), "a template", "a class"),
     "a claim not made": (refusal.ClaimNotCreated("t", "t", True), "a pod's claim made", "devices published"),
     "a claim elsewhere": (refusal.ClaimElsewhere("c"), "a claim deallocated", "devices published"),

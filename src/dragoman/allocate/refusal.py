@@ -7,7 +7,7 @@ Devices are named by `DeviceId`, amounts are exact.
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, get_args
 
 import msgspec
 
@@ -436,6 +436,11 @@ NodeLocal: TypeAlias = (
     | SelectorTerms
 )
 Refusal: TypeAlias = PodWide | NodeLocal
+
+
+def is_pod_wide(reason: object) -> bool:
+    """Whether a reason holds wherever the pod would go."""
+    return isinstance(reason, get_args(PodWide)) and not getattr(reason, "node", "")
 
 
 class Refusals(msgspec.Struct, frozen=True):

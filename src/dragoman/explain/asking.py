@@ -33,7 +33,7 @@ from dragoman.snapshot.usage import pod_requests
 
 def claims_on(snapshot: Snapshot, pod: Pod, node: str, context: Context) -> tuple[ResourceClaim, ...]:
     """The claims to allocate for a pod on a node, the special one of extended resources last; () if there are none."""
-    found = claims_of(snapshot, pod, context.gates, context.in_flight)
+    found = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(found, tuple):
         return ()
     claims = tuple(used.claim for used in found if not used.allocated)

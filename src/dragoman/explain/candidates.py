@@ -103,8 +103,6 @@ def _wrong_class(snapshot: Snapshot, key: Key, reasons: Sequence[AnyReason]) -> 
     pod = snapshot.pods[key]
     for reason in reasons:
         match reason:
-            case schedule.ClassMissing():
-                claim, request, name = reason.claim, reason.request, reason.device_class
             case refusal.MissingClass():
                 claim, request, name = reason.claim.rpartition("/")[2], reason.request, reason.class_name
             case _:

@@ -174,8 +174,6 @@ def fragment(reason: AnyReason) -> str:
     match reason:
         case pod.NodeCordoned():
             return "node(s) were unschedulable"
-        case pod.NodeNameDiffers():
-            return "node(s) didn't match the requested node name"
         case pod.TaintNotTolerated():
             return f"node(s) had untolerated taint {{{reason.key}: {reason.value}}}"
         case pod.AffinityMismatch():
@@ -198,28 +196,10 @@ def fragment(reason: AnyReason) -> str:
             return "resourceclaim not available on the node"
         case device.PoolInvalid() if not reason.claim:
             return "invalid resource pools were encountered"
-        case _ if isinstance(reason, pod.Reason) or is_pod_wide(reason):
+        case _ if isinstance(reason, pod.Reason) or device.is_pod_wide(reason):
             return sentence(reason)
         case _:
             return ALL_CLAIMS
-
-
-def is_pod_wide(reason: AnyReason) -> bool:
-    """Whether an allocator's reason holds on every node."""
-    return isinstance(reason, _POD_WIDE) and not getattr(reason, "node", "")
-
-
-_POD_WIDE = (
-    device.FeatureOff,
-    device.UnsupportedRequest,
-    device.UnsupportedMode,
-    device.NoClass,
-    device.MissingClass,
-    device.UnsupportedSelector,
-    device.SelectorInvalid,
-    device.EmptyConstraint,
-    device.TooManyDevices,
-)
 
 
 # ---- sentences
@@ -252,12 +232,6 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
             return f"resource claim {reason.claim} is in the process of being allocated"
         case pod.ClaimFull():
             return f"claim {reason.claim} has {reason.consumers} consumers, the API allows {reason.limit}"
-        case pod.ClassMissing():
-            return f"request {reason.request}: device class {reason.device_class} does not exist"
-        case pod.RequestUnknown():
-            return f"resource claim {reason.claim}, request {reason.request}: unknown request type"
-        case pod.FeatureOff():
-            return f"{reason.where}: feature gate {reason.feature} is off"
         case pod.GroupTooSmall():
             return f"pod group {reason.group} waits for its pods: {reason.have} of {reason.wanted} are there"
         case pod.GroupMissing():
@@ -277,8 +251,6 @@ def _of_node(reason: pod.NodeReason) -> str:
     match reason:
         case pod.NodeCordoned():
             return "the node is cordoned"
-        case pod.NodeNameDiffers():
-            return f"the pod wants node {reason.wanted}"
         case pod.TaintNotTolerated():
             value = f"={reason.value}" if reason.value else ""
             return f"the node's taint {reason.key}{value}:{reason.effect} is not tolerated"

@@ -1,7 +1,7 @@
 """Which claims does a pod use, in what state, and may it be scheduled with them at all?
 
-Reads pod, claims, templates and classes; answers with the claims in the order of spec.resourceClaims or with the
-first reason against (upstream's PreEnqueue and PreFilter). Never looks at nodes or devices.
+Reads pod, claims and templates; answers with the claims in the order of spec.resourceClaims or with the
+first reason against (upstream's PreEnqueue and PreFilter). What the claims ask for is the allocator's to judge.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Collection
 import msgspec
 
 from dragoman.api.core import Pod, PodResourceClaim
-from dragoman.api.gates import Gates
 from dragoman.api.meta import OwnerReference
 from dragoman.api.resource import ConsumerReference, ResourceClaim
 from dragoman.schedule.refusal import (
@@ -22,10 +21,7 @@ from dragoman.schedule.refusal import (
     ClaimNotCreated,
     ClaimNotOwned,
     ClaimUnknown,
-    ClassMissing,
-    FeatureOff,
     PodReason,
-    RequestUnknown,
 )
 from dragoman.snapshot.change import Key, Snapshot
 
@@ -53,9 +49,7 @@ class PodClaim(msgspec.Struct, frozen=True):
         return self.claim.metadata.namespace, self.claim.metadata.name
 
 
-def claims_of(
-    snapshot: Snapshot, pod: Pod, gates: Gates, in_flight: Collection[Key] = ()
-) -> tuple[PodClaim, ...] | PodReason:
+def claims_of(snapshot: Snapshot, pod: Pod, in_flight: Collection[Key] = ()) -> tuple[PodClaim, ...] | PodReason:
     """The pod's claims, each once. in_flight: claims that another decision is being written for."""
     found: dict[Key, PodClaim] = {}
     made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
@@ -68,7 +62,7 @@ def claims_of(
         used = PodClaim(entry.name, claim, *_consumer(pod, claim))
         found.setdefault(used.key, used)
     for used in found.values():
-        reason = _usable(snapshot, used, gates, in_flight)
+        reason = _usable(used, in_flight)
         if reason is not None:
             return reason
     return tuple(found.values())
@@ -136,7 +130,7 @@ def _consumer(pod: Pod, claim: ResourceClaim) -> tuple[ConsumerReference, bool]:
     )
 
 
-def _usable(snapshot: Snapshot, used: PodClaim, gates: Gates, in_flight: Collection[Key]) -> PodReason | None:
+def _usable(used: PodClaim, in_flight: Collection[Key]) -> PodReason | None:
     claim = used.claim
     name = claim.metadata.name
     if used.key in in_flight:
@@ -144,21 +138,4 @@ def _usable(snapshot: Snapshot, used: PodClaim, gates: Gates, in_flight: Collect
     consumers = len(claim.status.reserved_for)
     if not used.reserved and consumers >= MAX_CONSUMERS:
         return ClaimFull(name, consumers, MAX_CONSUMERS)
-    return None if used.allocated else _classes_known(snapshot, claim, gates)
-
-
-def _classes_known(snapshot: Snapshot, claim: ResourceClaim, gates: Gates) -> PodReason | None:
-    name = claim.metadata.name
-    for request in claim.spec.devices.requests:
-        if request.exactly is not None:
-            wanted = [(request.name, request.exactly.device_class_name)]
-        elif request.first_available:
-            if not gates.on("DRAPrioritizedList"):
-                return FeatureOff("DRAPrioritizedList", f"claim {name}, request {request.name}")
-            wanted = [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
-        else:
-            return RequestUnknown(name, request.name)
-        for path, device_class in wanted:
-            if device_class not in snapshot.classes:
-                return ClassMissing(name, path, device_class)
     return None

@@ -45,7 +45,7 @@ def _open_claims(
     pod = snapshot.pods.get(placement.pod)
     if pod is None or pod.metadata.uid != placement.uid or not is_waiting(pod):
         return None
-    claims = claims_of(snapshot, pod, context.gates, context.in_flight)
+    claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
     chosen = dict(placement.allocations)

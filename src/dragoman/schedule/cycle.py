@@ -79,7 +79,7 @@ def _resume(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> 
         if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
             continue
         pods.append((pod, node))
-        claims = claims_of(snapshot, pod, context.gates)
+        claims = claims_of(snapshot, pod)
         if not isinstance(claims, tuple) or not all(used.allocated and used.reserved for used in claims):
             return Decision(unit.key, snapshot.version, lost=True)
         for used in claims:

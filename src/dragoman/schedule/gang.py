@@ -101,7 +101,7 @@ def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, contex
 
 
 def _wish(snapshot: Snapshot, pod: Pod, context: Context) -> Wish | None:
-    claims = claims_of(snapshot, pod, context.gates, context.in_flight)
+    claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
     return wish_of(pod, claims, by_resource_of(snapshot, context), neighbours_of(snapshot, pod))

@@ -108,11 +108,11 @@ def find_place(
     share_id: Callable[[], str],
 ) -> Place | NoPlace:
     """The best node for a pod by upstream's scores, ties by name."""
-    if not snapshot.nodes:
-        return NoPlace((NoNodes(),))
     seen = _see(_Search(snapshot, wish, options, by_resource), memory, whole=False)
     if isinstance(seen, NoPlace):
         return seen
+    if not snapshot.nodes:
+        return NoPlace((NoNodes(),))
     if not seen.options:
         return NoPlace((), tuple(seen.refused), seen.gave_up)
     best = _best(seen.options)
@@ -141,7 +141,13 @@ def rooms(snapshot: Snapshot, wish: Wish, memory: Memory, first: Sequence[str], 
 def _see(search: _Search, memory: Memory, *, whole: bool) -> _Seen | NoPlace:
     """Every node seen with checks and devices. whole: also why nodes cannot while others can."""
     judged = _judge(search, memory)
+    wish = search.wish
     fitting = [(group, verdict) for group, verdict in judged if not verdict.reasons]
+    if not fitting and wish.to_allocate:
+        # What is wrong with the claims themselves comes before what is wrong with nodes.
+        asked = survey(search.snapshot, wish.to_allocate, search.options, nodes=(), memory=memory.devices)
+        if isinstance(asked, Refusals):
+            return NoPlace(asked.reasons)
     seen = _Seen([], [], False)
     for served in dict.fromkeys(verdict.served for _, verdict in fitting):
         some = [(group, verdict) for group, verdict in fitting if verdict.served == served]

@@ -74,28 +74,6 @@ class ClaimFull(Reason, frozen=True):
     limit: int
 
 
-class ClassMissing(Reason, frozen=True):
-    """A request names a DeviceClass that does not exist. request is `req` or `req/sub`."""
-
-    claim: str
-    request: str
-    device_class: str
-
-
-class RequestUnknown(Reason, frozen=True):
-    """A request with neither form set: made for a newer API."""
-
-    claim: str
-    request: str
-
-
-class FeatureOff(Reason, frozen=True):
-    """The pod or claim asks for something whose feature gate is off."""
-
-    feature: str
-    where: str
-
-
 class GroupTooSmall(Reason, frozen=True):
     """A gang waits for its other pods: have of wanted are there."""
 
@@ -128,12 +106,6 @@ class NoNodes(Reason, frozen=True):
 
 class NodeCordoned(Reason, frozen=True):
     """spec.unschedulable, not tolerated."""
-
-
-class NodeNameDiffers(Reason, frozen=True):
-    """The pod wants another node by name."""
-
-    wanted: str
 
 
 class TaintNotTolerated(Reason, frozen=True):
@@ -227,9 +199,6 @@ PodReason: TypeAlias = (
     | ClaimUnknown
     | ClaimInFlight
     | ClaimFull
-    | ClassMissing
-    | RequestUnknown
-    | FeatureOff
     | GroupTooSmall
     | GroupMissing
     | GroupDoesNotFit
@@ -237,7 +206,6 @@ PodReason: TypeAlias = (
 )
 NodeReason: TypeAlias = (
     NodeCordoned
-    | NodeNameDiffers
     | TaintNotTolerated
     | AffinityMismatch
     | TooLittle

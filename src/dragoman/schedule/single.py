@@ -59,7 +59,7 @@ def place_pod(snapshot: Snapshot, pod: Pod, now: datetime, context: Context, mem
     if left_over is not None:
         writes, changes = remove_special_writes(pod, left_over)
         return _release(snapshot, pod, left_over, NoPlace(), writes, changes)
-    claims = claims_of(snapshot, pod, context.gates, context.in_flight)
+    claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return refuse(snapshot, pod, NoPlace((claims,)))
     for used in claims:
@@ -195,7 +195,7 @@ def _left_over_special(snapshot: Snapshot, pod: Pod) -> ResourceClaim | None:
 
 def refusing_nodes(snapshot: Snapshot, pod: Pod, context: Context) -> tuple[NodesRefused, ...]:
     """The nodes that cannot take a pod, alike ones together, whether or not it has a place elsewhere."""
-    claims = claims_of(snapshot, pod, context.gates, context.in_flight)
+    claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return ()
     by_resource = by_resource_of(snapshot, context)

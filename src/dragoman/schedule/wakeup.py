@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dragoman.allocate import refusal as device
 from dragoman.api.core import Node, Pod
 from dragoman.api.resource import ResourceClaim
 from dragoman.schedule import refusal
@@ -159,13 +160,11 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield named("ResourceClaimTemplate", namespace, reason.template)
         case refusal.ClaimMissing():
             yield named("ResourceClaim", namespace, reason.claim)
-        case refusal.ClassMissing():
-            yield named("DeviceClass", "", reason.device_class)
         case refusal.GroupMissing() | refusal.GroupTooSmall() | refusal.GroupDoesNotFit():
             yield named("PodGroup", namespace, reason.group)
         case refusal.NodeCordoned() | refusal.TaintNotTolerated():
             yield TAINTS
-        case refusal.AffinityMismatch() | refusal.NodeNameDiffers():
+        case refusal.AffinityMismatch():
             yield LABELS
         case refusal.ClaimElsewhere():
             yield LABELS
@@ -182,6 +181,10 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield NEIGHBOURS
         case refusal.PodsAttract() | refusal.PodsRepel() | refusal.SpreadUneven():
             yield from (NEIGHBOURS, LABELS)
+        case device.MissingClass():
+            yield named("DeviceClass", "", reason.class_name)
+        case _ if device.is_pod_wide(reason):
+            yield CLASSES
         case _ if not isinstance(reason, refusal.Reason):
             # The allocator's: devices may be published, changed, freed; a class may change what matches.
             yield from (DEVICES, FREED, LABELS, CLASSES)

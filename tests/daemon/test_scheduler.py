@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from dragoman.allocate.allocator import Limits, Options
@@ -242,15 +242,22 @@ def test_binding_conditions_are_waited_for_and_a_failure_allocates_anew() -> Non
 
 
 class Faulty:
-    """Passes calls on; `fail` may raise before the call (not done) or after it (answer lost)."""
+    """Passes calls on; `before` and `after` may give an error (call not done, answer lost). Watches of claims lag by lag_s."""
 
-    def __init__(self, inner: Client) -> None:
+    def __init__(self, inner: Client, lag_s: float = 0.0) -> None:
         self.inner = inner
+        self.lag_s = lag_s
         self.before: Callable[[str, str], Exception | None] = lambda verb, what: None
         self.after: Callable[[str, str], Exception | None] = lambda verb, what: None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+    async def watch(self, kind: Any, resource_version: str, namespace: str = "", **rest: Any) -> AsyncIterator[Any]:
+        async for event in self.inner.watch(kind, resource_version, namespace, **rest):
+            if self.lag_s and kind.kind == "ResourceClaim":
+                await asyncio.sleep(self.lag_s)
+            yield event
 
     async def _call(self, verb: str, what: str, work: Callable[[], Awaitable[Object]]) -> Object:
         await asyncio.sleep(0)
@@ -402,3 +409,30 @@ def test_of_two_claims_on_one_device_the_newer_gives_way_and_is_decided_again() 
     counted = Metrics()
     staged(scenario, metrics=counted)
     assert b"dragoman_scheduler_double_allocations_total 1.0" in counted.text()
+
+
+def test_a_device_whose_allocation_may_have_been_written_is_given_to_nobody_else() -> None:
+    # Found by a simulated life: the answer is lost, and the watch has not shown the write yet.
+    def wrap(inner: Client) -> Faulty:
+        faulty = Faulty(inner, lag_s=2.0)
+        faulty.after = failing_once("patch", "ResourceClaim/status", Retry("connection lost"))
+        return faulty
+
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), gpus("a", 1), device_class())
+        await stage.clock.sleep(20)
+        await stage.apply(claim("c"), claim("d"))
+        await stage.clock.sleep(20)
+        await stage.apply(pod("p", "c"), pod("q", "d"))
+
+        async def one_bound() -> bool:
+            allocated = [(await stage.claim(name)).get("status", {}).get("allocation") for name in "cd"]
+            assert not all(allocated), "one device was given to two claims"
+            return any([(await stage.pod(name))["spec"].get("nodeName") for name in "pq"])
+
+        await stage.until(one_bound)
+        for _ in range(1000):
+            await stage.clock.sleep(0.01)
+            await one_bound()
+
+    staged(scenario, wrap=wrap)

@@ -1,0 +1,118 @@
+"""What is a node still good for, judged by the claims that are expected?
+
+`worth` of what is free on a node, in thousandths of devices times tasks; a placement costs what it takes away from it.
+Two views of the same free part are added:
+
+- each kind of task on its own: the device thousandths it could use there, nothing if it does not fit;
+- the mix of all kinds: the device thousandths that the node's cpu and memory would feed at the mix's usual amounts,
+  at most what is free. It keeps cpu and memory beside the devices that will need them.
+
+The first is what fragmentation gradient descent weighs (Weng et al., USENIX ATC 2023); the second makes nodes run out
+of everything at once. Exact integers. Never looks at claims or devices; callers bring them into these terms.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+WHOLE = 1000
+"""Thousandths of a device."""
+
+MIX = 2
+"""How much the mix counts, for each task expected; anything from 1 to 4 serves as well (docs/guides/policies.md)."""
+
+
+class Kind(msgspec.Struct, frozen=True, cache_hash=True):
+    """Tasks that are alike: `devices` devices, `share` thousandths of each, cpu and memory of the pod.
+
+    makes: what the devices may be (see Room), empty if any. cpu and memory: any unit, the same as in Room.
+    """
+
+    devices: int
+    share: int = WHOLE
+    cpu: int = 0
+    memory: int = 0
+    makes: frozenset[str] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """Thousandths of devices."""
+        return self.devices * self.share
+
+
+class Demand(msgspec.Struct, frozen=True, cache_hash=True):
+    """Which tasks to expect: (kind, how many came lately). Empty: nothing is known."""
+
+    kinds: tuple[tuple[Kind, int], ...] = ()
+
+
+class Room(msgspec.Struct, frozen=True, cache_hash=True):
+    """What is free on a node. left: (make, thousandths left) of each device; cpu, memory None: no limit."""
+
+    left: tuple[tuple[str, int], ...]
+    cpu: int | None = None
+    memory: int | None = None
+
+    @property
+    def total(self) -> int:
+        """Thousandths of devices that are free."""
+        return sum(left for _, left in self.left)
+
+
+class Mix(msgspec.Struct, frozen=True):
+    """All expected tasks with devices together: how many, and the sums of what they ask for."""
+
+    tasks: int
+    size: int
+    cpu: int
+    memory: int
+
+
+def mix_of(demand: Demand) -> Mix:
+    """The tasks with devices, added up."""
+    some = [(kind, count) for kind, count in demand.kinds if kind.devices]
+    return Mix(
+        sum(count for _, count in some),
+        sum(count * kind.size for kind, count in some),
+        sum(count * kind.cpu for kind, count in some),
+        sum(count * kind.memory for kind, count in some),
+    )
+
+
+def usable(room: Room, kind: Kind) -> int:
+    """Thousandths of devices that tasks of the kind could draw on; 0 if not even one fits."""
+    if (room.cpu is not None and room.cpu < kind.cpu) or (room.memory is not None and room.memory < kind.memory):
+        return 0
+    makes = kind.makes
+    fitting = [left for make, left in room.left if left >= kind.share and (not makes or make in makes)]
+    return sum(fitting) if len(fitting) >= kind.devices else 0
+
+
+def fed(room: Room, mix: Mix) -> int:
+    """Thousandths of devices that the mix could use before cpu, memory or devices run out."""
+    found = room.total
+    if room.cpu is not None and mix.cpu:
+        found = min(found, room.cpu * mix.size // mix.cpu)
+    if room.memory is not None and mix.memory:
+        found = min(found, room.memory * mix.size // mix.memory)
+    return found
+
+
+@lru_cache(maxsize=65_536)
+def worth(room: Room, demand: Demand) -> int:
+    """What is free, weighed by what is expected. Loses with everything taken; 0 if nothing is expected."""
+    mix = _mix(demand)
+    alone = sum(count * usable(room, kind) for kind, count in demand.kinds if kind.devices)
+    return alone + MIX * mix.tasks * fed(room, mix)
+
+
+_mix = lru_cache(maxsize=64)(mix_of)
+
+
+def fullness(room: Room, demand: Demand) -> int:
+    """What is free in thousandths of devices, cpu counted at the mix's usual amount; least is fullest."""
+    mix = _mix(demand)
+    cpu = room.cpu * mix.size // mix.cpu if room.cpu is not None and mix.cpu else 0
+    return room.total + cpu

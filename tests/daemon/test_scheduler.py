@@ -367,6 +367,7 @@ def test_a_search_that_gives_up_is_gone_on_with_elsewhere_and_ends() -> None:
     counted = Metrics()
     staged(scenario, Settings(options=options), metrics=counted)
     assert b'dragoman_scheduler_decisions_total{outcome="gave_up"}' in counted.text()
+    assert b'dragoman_scheduler_units{state="unschedulable"} 0.0' in counted.text()
 
 
 def test_reasons_that_pass_by_themselves_are_told_only_if_they_last() -> None:

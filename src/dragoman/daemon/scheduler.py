@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -87,7 +88,13 @@ class Scheduler:
         self._doubles = self._metrics.counter(
             "dragoman_scheduler_double_allocations_total", "Devices seen with two holders."
         )
+        units = self._metrics.gauge("dragoman_scheduler_units", "Units (pods or gangs) by state.", ["state"])
+        for state in State:
+            units.labels(state.value).set_function(partial(self._count_units, state))
         self._start_anew()
+
+    def _count_units(self, state: State) -> int:
+        return self.queue.counts()[state]
 
     def _start_anew(self) -> None:
         self.informers = Informers(self._client, self._clock, self._entropy, self._metrics)

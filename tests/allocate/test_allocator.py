@@ -518,6 +518,11 @@ def test_a_result_says_what_was_given() -> None:
     assert result.admin_access is None
 
 
+def test_requests_of_one_name_are_met_each() -> None:
+    answer = run([piece([device("a"), device("b"), device("c")])], claim(wants(), wants(count=2)))
+    assert given(answer) == ["r=p1/a", "r=p1/b", "r=p1/c"]
+
+
 def test_a_node_that_does_not_declare_it_cannot_skip_node_operations() -> None:
     answer = run([piece([device("a")], skipNodeOperations=["*"])], claim(wants()))
     assert isinstance(answer, Refusals)

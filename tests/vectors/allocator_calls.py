@@ -119,9 +119,7 @@ def run(case: Case, *, steps: int = 20_000) -> Allocation | Refusals:
     ask = Ask(claims, case["node"]["metadata"]["name"])
     numbers = itertools.count()
     options = Options(gates=gates_with(gate_changes(case))[0], limits=Limits(steps))
-    return allocate(
-        Snapshot.from_objects(objects_of(case)), [ask], options, share_id=lambda: f"share-{next(numbers)}"
-    )
+    return allocate(Snapshot.from_objects(objects_of(case)), [ask], options, share_id=lambda: f"share-{next(numbers)}")
 
 
 def plain(result: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Random calls against Kubernetes' own allocator (bench/upstream): the same feasibility, error and devices.
 
 Needs the peer: DRAGOMAN_TEST_UPSTREAM=PATH, or Go with the modules at hand (`make peers`). DRAGOMAN_UPSTREAM_CASES=N
-asks for N cases instead of a few hundred, DRAGOMAN_UPSTREAM_SEED=N for the first seed. A difference fails unless it is one that
-docs/reference/allocation.md lists; `KNOWN` says how each of these is told.
+asks for N cases instead of a few hundred, DRAGOMAN_UPSTREAM_SEED=N for the first seed. A difference fails unless it
+is one that docs/reference/allocation.md lists; `KNOWN` says how each of these is told.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ import pytest
 
 from dragoman.allocate.allocator import Allocation
 from dragoman.allocate.refusal import Refusals
-from dragoman.api.codec import to_json
+from dragoman.api.codec import decode, to_json
+from dragoman.api.core import Node
+from dragoman.api.meta import ObjectMeta
+from dragoman.api.resource import ResourceSlice
+from dragoman.snapshot.pools import device_targets
 
 from .allocator_calls import Case, code_of, plain, run
-from .upstream_cases import BROKEN, random_case
+from .upstream_cases import BROKEN, NODE, random_case
 from .upstream_peer import ask, peer
 
 BATCH = 300
@@ -56,9 +60,33 @@ def admin(case: Case, theirs: str, ours: str) -> bool:
     )
 
 
+def elsewhere(case: Case, theirs: str, ours: str) -> bool:
+    """Upstream evaluates a selector on a device that targets another node, and it fails there."""
+    node = Node(ObjectMeta(name=NODE, labels=case["node"]["metadata"]["labels"]))
+    return theirs == "error SelectorError" and any(
+        not device_targets(piece, device, node)
+        for piece in (decode(ResourceSlice, piece) for piece in case["slices"])
+        for device in piece.spec.devices
+    )
+
+
 def pruned(case: Case, theirs: str, ours: str) -> bool:
     """Upstream runs into an error on a branch that cannot succeed, which is not entered here."""
     return theirs in ("error SelectorError", "error AllConstraint") and ours == "no"
+
+
+def mixed_groups(case: Case, theirs: str, ours: str) -> bool:
+    """Devices with and without compatibility groups are held together, which should not be: nobody may join here."""
+    held = {tuple(d[key] for key in ("driver", "pool", "device")) for d in case["allocatedDevices"]}
+    held |= {tuple(d[key] for key in ("driver", "pool", "device")) for d in case["allocatedShares"]}
+    kinds: dict[tuple[str, str, str], set[bool]] = {}
+    for piece in case["slices"]:
+        driver, pool = piece["spec"]["driver"], piece["spec"]["pool"]["name"]
+        for device in piece["spec"].get("devices") or ():
+            for use in device.get("consumesCounters") or ():
+                if (driver, pool, device["name"]) in held:
+                    kinds.setdefault((driver, pool, use["counterSet"]), set()).add(bool(use.get("compatibilityGroups")))
+    return any(len(found) > 1 for found in kinds.values())
 
 
 def told_first(case: Case, theirs: str, ours: str) -> bool:
@@ -87,7 +115,9 @@ def all_in_use(case: Case, theirs: str, ours: str) -> bool:
 
 KNOWN: dict[str, Callable[[Case, str, str], bool]] = {
     "admin access draws on nothing": admin,
+    "an error on a device of another node": elsewhere,
     "an error on a branch that cannot succeed": pruned,
+    "held devices with and without groups": mixed_groups,
     "of several errors in claims another first": told_first,
     "a selector that does not compile": does_not_compile,
     "a request for all leaves out devices with too little left": all_in_use,

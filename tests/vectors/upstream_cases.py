@@ -1,5 +1,4 @@
-"""Random calls of the allocator with every feature, gates on and off, made from a seed. Same seed, same call.
-"""
+"""Random calls of the allocator with every feature, gates on and off, made from a seed. Same seed, same call."""
 
 from __future__ import annotations
 
@@ -149,7 +148,9 @@ class _Maker:
         self, bodies: list[Any], devices: list[Any], driver: str, pool: str, count: int, generation: int
     ) -> tuple[int, int]:
         draw = self.draw
-        way = draw.choice(["incomplete", "too many", "duplicate", "obsolete", "older", "unknown set", "unknown counter"])
+        way = draw.choice(
+            ["incomplete", "too many", "duplicate", "obsolete", "older", "unknown set", "unknown counter"]
+        )
         if way == "incomplete":
             return count + 1, generation
         if way == "too many":
@@ -371,7 +372,9 @@ class _Maker:
             del asked["count"]
         if self.some("capacity", 0.6):
             names = draw.sample(["mem", "bw"], draw.choice([1, 1, 1, 2]))
-            asked["capacity"] = {"requests": {name: draw.choice(["1", "1", "1", "2", "3", "1500m", "1Gi"]) for name in names}}
+            asked["capacity"] = {
+                "requests": {name: draw.choice(["1", "1", "1", "2", "3", "1500m", "1Gi"]) for name in names}
+            }
         if self.some("taints", 0.6):
             asked["tolerations"] = [self.toleration() for _ in range(draw.randint(1, 2))]
         if self.some("derived", 0.5):

@@ -83,10 +83,14 @@ class _Check:
         if len(results) > 32:
             self.wrong("limit", claim, "", f"{len(results)} results")
         left = list(results)
+        named = Counter(request.name for request in claim.spec.devices.requests)
         devices: list[tuple[DeviceRequestAllocationResult, Device, ExactDeviceRequest | DeviceSubRequest]] = []
         for request in claim.spec.devices.requests:
-            mine = [r for r in results if r.request.split("/")[0] == request.name]
-            left = [r for r in left if r not in mine]
+            mine = [r for r in left if r.request.split("/")[0] == request.name]
+            named[request.name] -= 1
+            if named[request.name] and request.exactly is not None and request.exactly.allocation_mode != ALL:
+                mine = mine[: max(request.exactly.count, 1)]  # another one of this name, which only the API forbids
+            left = [r for r in left if not any(r is one for one in mine)]
             names = {r.request for r in mine}
             if request.exactly is not None:
                 asked: ExactDeviceRequest | DeviceSubRequest | None = request.exactly

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim bench proto format clean
+.PHONY: help setup demo test check sim peers bench proto format clean
 
 help: ## list the tasks
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -40,6 +40,12 @@ check: $(VENV)/.dev ## formatting, lint, types, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+peers: $(VENV)/.dev ## build what answers as Kubernetes does, for tests and benchmarks (needs Go)
+	@$(BIN)/python bench/peer.py
+
+bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON lines
+	@$(BIN)/python bench/allocate.py
 
 proto: $(VENV)/.dev ## make the gRPC messages again from their .proto files
 	@$(BIN)/python tools/make_proto.py

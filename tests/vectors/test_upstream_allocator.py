@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peer import ask, peer
 
 from dragoman.allocate.allocator import Allocation
 from dragoman.allocate.refusal import Refusals
@@ -26,7 +27,6 @@ from dragoman.snapshot.pools import device_targets
 
 from .allocator_calls import Case, code_of, plain, run
 from .upstream_cases import BROKEN, NODE, random_case
-from .upstream_peer import ask, peer
 
 BATCH = 300
 CASES = int(os.environ.get("DRAGOMAN_UPSTREAM_CASES", "300"))
@@ -35,9 +35,14 @@ STEPS = 2_000_000
 SEVERE = {"SelectorError", "AllConstraint", "SelectorTerms"}
 RECORDED = sorted((Path(__file__).parent / "upstream_differs").glob("*.json"))
 
-needs_peer = pytest.mark.skipif(
-    not peer(), reason="no peer: `make peers`, or DRAGOMAN_TEST_UPSTREAM=PATH of a built bench/upstream"
-)
+
+@pytest.fixture(scope="session")
+def _built() -> None:
+    if not peer():
+        pytest.skip("no peer: `make peers`, or DRAGOMAN_TEST_UPSTREAM=PATH of a built bench/upstream")
+
+
+needs_peer = pytest.mark.usefixtures("_built")
 
 
 def requests_of(case: Case) -> Iterator[dict[str, Any]]:

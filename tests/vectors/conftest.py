@@ -1,0 +1,6 @@
+"""Lets these tests import what the benchmarks are made of."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))

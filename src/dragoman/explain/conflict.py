@@ -31,6 +31,7 @@ STEPS = 5_000
 ELEMENTS_MAX = 96
 NEAR_MAX = 5
 VALUES_MAX = 16
+PROFILE_MAX = 2
 
 _MISMATCHED = frozenset({"selector", "lacking", "gated"})
 _ORDER = ("selector", "lacking", "gated", "held", "capacity", "counters", "groups", "taint", "")
@@ -456,7 +457,7 @@ def _fragment(
         driver,
         pool,
         name,
-        _profile(devices),
+        _profile(devices, found.devices),
         tuple(device.id.device for device in devices),
         tuple(dict.fromkeys(slotted)),
         tuple(sorted(free, key=_numbered)) if slotted else (),
@@ -470,16 +471,15 @@ def _fragment(
     )
 
 
-def _profile(devices: Sequence[Looked]) -> tuple[tuple[str, str], ...]:
-    """Text attributes that all these devices share and that name a kind: what people call the partition."""
-    first = devices[0].device.attributes
+def _profile(devices: Sequence[Looked], others: Sequence[Looked]) -> tuple[tuple[str, str], ...]:
+    """Text attributes that set these devices apart from the others: what people call the partition."""
     return tuple(
         (name, attribute.string)
-        for name, attribute in sorted(first.items())
+        for name, attribute in sorted(devices[0].device.attributes.items())
         if attribute.string is not None
-        and "profile" in name.lower()
         and all(device.device.attributes.get(name) == attribute for device in devices)
-    )
+        and any(other.device.attributes.get(name) not in (None, attribute) for other in others)
+    )[:PROFILE_MAX]
 
 
 def _all_slots(snapshot: Snapshot, driver: str, pool: str, name: str) -> set[str]:

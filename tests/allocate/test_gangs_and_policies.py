@@ -122,11 +122,11 @@ def test_pack_prefers_the_fullest_node() -> None:
     )
     found = survey(snapshot, [claim(wants())], options(policy="pack"))
     assert not isinstance(found, Refusals)
-    assert min(found.classes, key=lambda node_class: node_class.rank).nodes == ["n2"]
+    assert min(found.classes, key=lambda node_class: node_class.rank()).nodes == ["n2"]
 
 
 def test_a_policy_of_ones_own() -> None:
-    last = Policy("last", weigh=lambda offer, sight, demand: (-offer.position,))
+    last = Policy("last", weigh=lambda candidate, sight, demand: (-candidate.offer.position,))
     snapshot = cluster(piece([device("a"), device("b")]))
     answer = allocate(snapshot, [Ask((claim(wants()),), "n1")], Options(policy=last), share_id=ids())
     assert given(answer) == ["r=p1/b"]

@@ -13,10 +13,11 @@ from dragoman.allocate.guide import Guide
 from dragoman.allocate.ledger import Ledger
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.offers import offers_of
-from dragoman.allocate.rank import FIRST_FIT, Demand
+from dragoman.allocate.rank import FIRST_FIT
 from dragoman.allocate.search import Found, OutOfSteps, Request, Search
 from dragoman.allocate.slots import ClaimPlan, plan_claim, rules_of
 from dragoman.allocate.wants import Judge
+from dragoman.allocate.worth import Demand
 from dragoman.api.gates import gates_with
 from dragoman.snapshot.pools import pools_for
 
@@ -28,7 +29,7 @@ def requests_of(seed: int) -> list[Request]:
     objects, claims = world(seed)
     snapshot = snapshot_of(objects)
     pools = pools_for(snapshot, snapshot.nodes["node-0"])
-    offers = offers_of(pools, snapshot.holders, RULES)
+    offers = offers_of(snapshot.nodes["node-0"], pools, snapshot.holders, RULES)
     judge = Judge(RULES, Matcher(), FIRST_FIT, Demand())
     requests = []
     for number, claim in enumerate(claims):

@@ -14,20 +14,23 @@ KEP-4816, KEP-4815, KEP-5075, KEP-5007, KEP-5055, KEP-5491, KEP-5963, KEP-6080; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from dragoman.allocate.assemble import allocation_of
 from dragoman.allocate.classes import Group, Memory, Outcome, Partition, Shape, shape_of
-from dragoman.allocate.decide import Decider, Planned, Unit, chosen_of, settled, unit_of
+from dragoman.allocate.decide import Answer, Decider, Planned, Unit, chosen_of, settled, unit_of
+from dragoman.allocate.left import Pick, Taken, taken
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.offers import Offer
-from dragoman.allocate.rank import Demand, Policy, Sight, Weight, policy_of
+from dragoman.allocate.rank import Move, Policy, Weight, policy_of
 from dragoman.allocate.refusal import Refusals, renamed_in
 from dragoman.allocate.slots import ClaimPlan, Want, key_of, plan_claims, rules_of
 from dragoman.allocate.values import Allocation, Ask, Chosen
 from dragoman.allocate.verify import verify
 from dragoman.allocate.wants import Judge
+from dragoman.allocate.worth import Demand, Kind, Room
 from dragoman.api.codec import to_bytes
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.resource import Device, ResourceClaim
@@ -48,6 +51,7 @@ __all__ = [
     "NodeClass",
     "Options",
     "Policy",
+    "Supply",
     "Survey",
     "allocate",
     "look",
@@ -74,22 +78,44 @@ class Options(msgspec.Struct, frozen=True):
 OPTIONS = Options()
 
 
+class Supply(NamedTuple):
+    """Of a node's resource: what is free before a pod comes, and what it asks for."""
+
+    free: int
+    asked: int
+
+
 class NodeClass:
     """Nodes that are alike for these claims, sorted by name. fits: whether they can have devices there.
 
-    rank: what the policy thinks of the nodes, least is best; empty if it has no say. Valid as long as the Memory has
-    not followed another snapshot: `nodes` is its list, not a copy.
+    Valid as long as the Memory has not followed another snapshot: `nodes` is its list, not a copy.
     """
 
-    __slots__ = ("_outcome", "_shape", "_surveyor", "fits", "nodes", "rank")
+    __slots__ = ("_outcome", "_shape", "_surveyor", "fits", "nodes")
 
     def __init__(self, nodes: Sequence[str], surveyor: _Surveyor, shape: Shape, outcome: Outcome) -> None:
         self.nodes = nodes
         self.fits = outcome.refusals is None
-        self.rank = outcome.rank
         self._surveyor = surveyor
         self._shape = shape
         self._outcome = outcome
+
+    def rank(self, cpu: Supply | None = None, memory: Supply | None = None) -> Weight:
+        """What the policy thinks of a pod's place here, least is best; empty if it has no say.
+
+        cpu, memory: the node's free amount and what the pod asks of it; None: no limit.
+        """
+        rank, found = self._surveyor.policy.rank, self._outcome.taken
+        if rank is None or found is None:
+            return ()
+        before = Room(found.before, cpu and cpu.free, memory and memory.free)
+        after = Room(found.after, cpu and cpu.free - cpu.asked, memory and memory.free - memory.asked)
+        return rank(Move(before, after), self._surveyor.options.demand)
+
+    def kind(self, cpu: int, memory: int) -> Kind | None:
+        """The pod as a kind of task to expect again, asking so much of the node; None if the policy does not learn."""
+        found = self._outcome.taken
+        return None if found is None else msgspec.structs.replace(found.kind, cpu=cpu, memory=memory)
 
     @property
     def chosen(self) -> tuple[Chosen, ...]:
@@ -191,7 +217,7 @@ class _Surveyor:
         answer = self.decider.decide(unit)
         wide = self.snapshot.wide_state
         if isinstance(answer, Refusals):
-            return Outcome(node, (), (), (), (), answer, answer.steps, (), wide)
+            return Outcome(node, (), (), (), (), answer, answer.steps, None, wide)
         return Outcome(
             node,
             tuple(tuple(wants) for wants in answer.chosen),
@@ -200,15 +226,20 @@ class _Surveyor:
             answer.warnings,
             None,
             answer.steps,
-            self._rank(node),
+            self._taken(node, answer),
             wide,
         )
 
-    def _rank(self, node: str) -> Weight:
-        rank = self.policy.rank
-        if rank is None:
-            return ()
-        return rank(Sight(self.decider.terrain(self.snapshot.nodes[node]).offers), self.options.demand)
+    def _taken(self, node: str, answer: Answer) -> Taken | None:
+        if self.policy.rank is None:
+            return None
+        picks = [
+            Pick(candidate.offer, candidate.amounts)
+            for picks in answer.picks
+            for want, candidate in picks
+            if not want.admin
+        ]
+        return taken(self.decider.terrain(self.snapshot.nodes[node]).offers, picks)
 
     def names(self, shape: Shape) -> dict[str, str]:
         """The claims of the shape's plans (old) and those asked for (new), where they differ."""

@@ -11,9 +11,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from dragoman.allocate.left import Taken
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.offers import SKIP_OPERATIONS
-from dragoman.allocate.rank import Weight
 from dragoman.allocate.refusal import Refusal, Refusals
 from dragoman.allocate.slots import ClaimPlan, Want
 from dragoman.allocate.values import Chosen
@@ -45,6 +45,7 @@ class Outcome(NamedTuple):
     """What was found for a class. picks: for each claim (want, position among the node's devices).
 
     node: for which it was found; a refusal's facts are those of the first of the class.
+    taken: in terms of policies that rank places.
     wide: the state of pools that several nodes see, if the class sees one.
     """
 
@@ -56,7 +57,7 @@ class Outcome(NamedTuple):
     warnings: tuple[Refusal, ...]
     refusals: Refusals | None
     steps: int
-    rank: Weight
+    taken: Taken | None
     wide: object
 
 

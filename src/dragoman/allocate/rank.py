@@ -1,21 +1,24 @@
 """Among devices that fit, which are taken first? Placement policies.
 
-A policy weighs devices and nodes; what weighs least is tried first, ties in publication order. It changes the order
-of trial only, never what is possible. To write one, make a Policy of a `weigh(offer, sight, demand)` and a
-`rank(sight, demand)` that depend on nothing but their arguments, name in `reads` the attributes that they look at
-(nodes which differ in others are taken for alike), and give it as `Options(policy=...)`.
+A policy weighs devices and places of pods; what weighs least comes first, ties in publication order and by name of
+node. It changes the order of trial only, never what is possible. To write one, make a Policy of a
+`weigh(candidate, sight, demand)` and a `rank(move, demand)` that depend on nothing but their arguments, name in
+`reads` the attributes that they look at (nodes which differ in others are taken for alike), and give it as
+`Options(policy=...)`. docs/guides/policies.md is the guide.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from dragoman.allocate.constraint import attribute_named
+from dragoman.allocate.left import Pick, Stock
 from dragoman.allocate.offers import Offer
+from dragoman.allocate.worth import Demand, Room, fullness, worth
 from dragoman.api.resource import DeviceAttribute
 from dragoman.errors import Invalid
 
@@ -28,10 +31,18 @@ PARTS = 1000
 """Fractions are whole numbers of thousandths."""
 
 
-class Demand(msgspec.Struct, frozen=True):
-    """Which claims to expect: (how a policy of yours names a kind of claim, how many came lately)."""
+class Candidate(Protocol):
+    """A device that can serve a request. amounts: nano-units it would take, in the order of the device's capacity."""
 
-    shapes: tuple[tuple[str, int], ...] = ()
+    offer: Offer
+    amounts: tuple[int, ...]
+
+
+class Move(NamedTuple):
+    """A pod's place on a node: what is free before and after it. Without cpu and memory: they do not matter."""
+
+    before: Room
+    after: Room
 
 
 class Sight:
@@ -39,6 +50,7 @@ class Sight:
 
     def __init__(self, offers: Sequence[Offer]) -> None:
         self.offers = offers
+        self._stock: Stock | None = None
         self._free: Counter[tuple[str, DeviceAttribute]] = Counter()
         for offer in offers:
             if not offer.exclusive and not offer.shares:
@@ -48,6 +60,12 @@ class Sight:
         """Free devices on the same PCIe root or NUMA node, by each of these."""
         return sum(self._free[place] for place in _places(offer))
 
+    def without(self, candidate: Candidate) -> Room:
+        """What is free of the devices once the candidate is taken."""
+        if self._stock is None:
+            self._stock = Stock(self.offers)
+        return Room(self._stock.left([Pick(candidate.offer, candidate.amounts)]))
+
 
 def _places(offer: Offer) -> list[tuple[str, DeviceAttribute]]:
     attributes = offer.seen.device.attributes
@@ -56,27 +74,30 @@ def _places(offer: Offer) -> list[tuple[str, DeviceAttribute]]:
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """weigh: of a device, before the search; rank: of a node. None: publication order, and no say about nodes."""
+    """weigh: of a device, before the search; rank: of a place. None: publication order, and no say about nodes."""
 
     name: str
-    weigh: Callable[[Offer, Sight, Demand], Weight] | None = None
-    rank: Callable[[Sight, Demand], Weight] | None = None
+    weigh: Callable[[Candidate, Sight, Demand], Weight] | None = None
+    rank: Callable[[Move, Demand], Weight] | None = None
     reads: frozenset[tuple[str, str | None]] = frozenset()
 
 
-def pack(offer: Offer, sight: Sight, demand: Demand) -> Weight:
-    """Fill what is begun, take what is least capable, and leave aligned devices together.
+def pack(candidate: Candidate, sight: Sight, demand: Demand) -> Weight:
+    """Leave the node most useful, fill what is begun, take what is least capable, leave aligned devices together.
 
-    In this order: a shared device in use before an untouched one, the fuller the better; a partition of the set with
-    least left, so that whole devices stay whole; the smallest capacity; the fewest free mates.
+    In this order: what the node is still worth to the tasks expected; a shared device in use before an untouched one,
+    the fuller the better; a partition of the set with least left, so that whole devices stay whole; the smallest
+    capacity; the fewest free mates.
     """
+    offer = candidate.offer
     begun = 0 if offer.multi and offer.shares else 1
-    return (begun, _left_of(offer), _size(offer), sight.mates(offer))
+    lost = -worth(sight.without(candidate), demand) if demand.kinds else 0
+    return (lost, begun, _left_of(offer), _size(offer), sight.mates(offer))
 
 
-def fullest(sight: Sight, demand: Demand) -> Weight:
-    """How much is free on a node, in thousandths of a device; the fullest node that fits comes first."""
-    return (sum(_free(offer) for offer in sight.offers),)
+def least_lost(move: Move, demand: Demand) -> Weight:
+    """What the node loses of its worth to the tasks expected; of equals the fullest, as it would be then."""
+    return (worth(move.before, demand) - worth(move.after, demand), fullness(move.after, demand))
 
 
 def _left_of(offer: Offer) -> int:
@@ -109,17 +130,11 @@ def _size(offer: Offer) -> int:
     return sum(entry.value.nanos for entry in offer.seen.device.capacity.values() if entry.value is not None)
 
 
-def _free(offer: Offer) -> int:
-    if offer.exclusive:
-        return 0
-    return _share_left(offer) if offer.multi else PARTS
-
-
 FIRST_FIT = Policy("first-fit")
 PACK = Policy(
     "pack",
     pack,
-    fullest,
+    least_lost,
     frozenset(("resource.kubernetes.io", name.partition("/")[2]) for name in TOPOLOGY),
 )
 POLICIES = {policy.name: policy for policy in (FIRST_FIT, PACK)}

@@ -12,11 +12,12 @@ from dragoman.allocate.constraint import ValueSet, attribute_named, token_of
 from dragoman.allocate.counters import admits
 from dragoman.allocate.match import Failure, Matcher
 from dragoman.allocate.offers import Offer
-from dragoman.allocate.rank import Demand, Policy, Sight
+from dragoman.allocate.rank import Policy, Sight
 from dragoman.allocate.refusal import Dropped
 from dragoman.allocate.shares import consumption, violation
 from dragoman.allocate.slots import ClaimPlan, Rules, Want
 from dragoman.allocate.tolerate import blocker
+from dragoman.allocate.worth import Demand
 from dragoman.values.quantity import Quantity
 
 Step: TypeAlias = str
@@ -97,7 +98,7 @@ class Judge:
         assert weigh is not None
         view.skipped = [c.failure for c in view.candidates if c.failure is not None]
         usable = [candidate for candidate in view.candidates if candidate.failure is None]
-        view.candidates = sorted(usable, key=lambda c: weigh(c.offer, sight, self.demand))
+        view.candidates = sorted(usable, key=lambda c: weigh(c, sight, self.demand))
 
     def candidate(self, want: Want, offer: Offer) -> Candidate:
         """The device as candidate of a want that it is known to serve."""

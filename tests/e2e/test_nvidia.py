@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .conftest import Cluster
 
@@ -173,6 +174,34 @@ def test_an_extended_resource_is_served(cluster: Cluster, resource: str) -> None
     assert "/dev/nvidia" in cluster.kubectl("logs", "old").stdout
 
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples/nvidia").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_an_example_runs(cluster: Cluster, file: Path) -> None:
+    cluster.kubectl("apply", "-f", str(file))
+    pods = [doc["metadata"]["name"] for doc in yaml.safe_load_all(file.read_text()) if doc["kind"] == "Pod"]
+    assert pods
+    cluster.running(*pods)
+
+
+def test_four_shares_fit_and_a_fifth_waits(tmp_path: Path) -> None:
+    own = tmp_path / "shared.yaml"
+    own.write_text("name: shared\nbase: a2-highgpu-1g\nfeatureGates: {ConsumableShares: true}\nconsumableShares: '4'\n")
+    cluster = Cluster(tmp_path, "--node", "s=shared", "--profile", str(own))
+    cluster.start()
+    try:
+        names = [f"p{number}" for number in range(5)]
+        cluster.apply("".join(claim(name, f"[{request()}]") + pod(name, name) for name in names))
+        cluster.until(lambda: [cluster.phase(name) for name in names].count("Running") == 4, "four pods to run")
+        waiting = [name for name in names if cluster.phase(name) == "Pending"]
+        assert len(waiting) == 1
+        cluster.kubectl("delete", "pod", next(name for name in names if name not in waiting))
+        cluster.running(*waiting)
+    finally:
+        cluster.stop()
+
+
 def test_dynamic_mig_makes_and_removes_instances(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "--node", "d=dgx-h100-dynamic")
     cluster.start()
@@ -182,7 +211,7 @@ def test_dynamic_mig_makes_and_removes_instances(tmp_path: Path) -> None:
         cluster.running("p")
         (device,) = cluster.devices("one")
         assert device.startswith("gpu-0-mig-3g40gb-9-")
-        slices = cluster.get("resourceslices")["items"]
+        slices = cluster.get("resourceslices", "--field-selector", f"spec.driver={GPU}")["items"]
         assert {item["spec"]["pool"]["resourceSliceCount"] for item in slices} == {9}
         # The full GPU 0 is blocked by its partition: seven are left.
         cluster.apply(claim("all", f"[{request(count=8)}]") + pod("q", "all"))

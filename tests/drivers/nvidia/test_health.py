@@ -145,6 +145,20 @@ def test_if_nobody_knows_which_gpu_is_lost_all_are_suspect(tmp_path: Path) -> No
     asyncio.run(body())
 
 
+def test_a_gpu_that_is_lost_when_the_driver_starts_is_tainted(tmp_path: Path) -> None:
+    async def body() -> None:
+        bench = Bench(tmp_path, "t4-4", GATE)
+        bench.hardware.lose(2)
+        bench.start()
+        watch = Watch(bench)
+        await watch.next()
+        assert (await watch.next())["gpu-2"].health == "Unhealthy"
+        assert list(await taints(bench)) == ["gpu-2"]
+        await watch.stream.aclose()
+
+    asyncio.run(body())
+
+
 def test_mig_devices_of_a_lost_gpu_stay_published(tmp_path: Path) -> None:
     async def body() -> None:
         bench = Bench(tmp_path, "a100-40-mig", GATE)

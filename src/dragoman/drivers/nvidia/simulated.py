@@ -102,6 +102,7 @@ class SimulatedHardware:
         self.durable = durable
         self._file: _File | None = None
         self._events: deque[Event] = deque()
+        self._watched = False
         self._happened = asyncio.Event()
 
     # ---- state
@@ -403,7 +404,11 @@ class SimulatedHardware:
     # ---- events and faults
 
     async def next_event(self) -> Event:
-        """Faults as they are injected, oldest first."""
+        """Faults as they are injected, oldest first; a GPU that was lost before is told at the start."""
+        if not self._watched:
+            self._watched = True
+            lost = [Lost(self._uuid(index)) for index, state in enumerate(self._state.gpus) if state.lost]
+            self._events.extend(event for event in lost if event not in self._events)
         while not self._events:
             self._happened.clear()
             await self._happened.wait()

@@ -1,31 +1,55 @@
-"""The list of refusal codes is closed and documented, facts included."""
+"""The refusal codes are a closed set: each has a situation that provokes it, and stands documented with that example."""
 
 from __future__ import annotations
 
 import re
+import sys
 import typing
 from pathlib import Path
 
-from dragoman.allocate.refusal import Refusal
-from dragoman.explain.text import as_json
-from dragoman.schedule.refusal import ScheduleReason
+import pytest
 
-from .test_text import EVERY
+from dragoman.allocate import refusal as device
+from dragoman.explain import state, text
+from dragoman.explain.candidates import KINDS
+from dragoman.schedule import refusal as pod
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "refusals.md"
-ROW = re.compile(r"^\| `(\w+)` \| .+ \| ([\w, ]+) \|$", re.MULTILINE)
+sys.path.insert(0, str(Path(__file__).parent))
+from codes import CODES, example
 
-
-def test_every_code_is_on_the_page_with_the_facts_that_json_has() -> None:
-    documented = {
-        code: set(facts.replace("none", "").split(", ")) - {""} for code, facts in ROW.findall(PAGE.read_text())
-    }
-    codes = {kind.__name__ for kind in (*typing.get_args(Refusal), *typing.get_args(ScheduleReason))}
-    assert set(documented) == codes
-    for code, reason in EVERY.items():
-        assert documented[code] == set(as_json(reason)) - {"code", "message"}, code
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "refusals.md"
+EVERY = {
+    kind.__name__
+    for union in (pod.ScheduleReason, device.Refusal, state.StateReason)
+    for kind in typing.get_args(union)
+}
 
 
-def test_no_code_means_two_things() -> None:
-    kinds = [kind.__name__ for kind in (*typing.get_args(Refusal), *typing.get_args(ScheduleReason))]
-    assert len(kinds) == len(set(kinds))
+SPLIT = "`dropped` of"
+
+
+def rows() -> dict[str, str]:
+    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", DOCUMENT.read_text().partition(SPLIT)[0], re.MULTILINE))
+
+
+def test_every_hint_is_documented() -> None:
+    table = re.findall(r"^\| (`.*) \| .* \|$", DOCUMENT.read_text().partition(SPLIT)[2], re.MULTILINE)
+    assert {name for row in table for name in re.findall(r"`(\w+)`", row)} == KINDS
+
+
+def test_every_code_has_a_situation_and_a_row() -> None:
+    assert set(CODES) == EVERY
+    assert set(rows()) == EVERY
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_situation_provokes_the_code_as_documented(code: str) -> None:
+    assert example(code) == rows()[code]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_its_facts_are_plain_json(code: str) -> None:
+    reason = next(reason for reason in CODES[code]() if text.code(reason) == code)
+    told = text.as_json(reason)
+    assert told["code"] == code
+    assert not [name for name in told if "_" in name]

@@ -42,6 +42,16 @@ from dragoman.snapshot.change import Change, Gone, Key, Put, Snapshot, apply_all
 from dragoman.snapshot.usage import DeviceId, Holder, is_finished
 
 WAIT, OWN, TOLERATE, OTHER_CLASS, MOVE, REMOVE, ADD = range(7)
+KINDS = frozenset(
+    {
+        *("WaitForPool", "CorrectSliceCount", "WaitForPods", "RemoveGates", "Uncordon", "DropNodeSelector"),
+        *("ChangeSelector", "ChangeCount", "ChangeCapacity", "DropRequest", "DropConstraint"),
+        *("TolerateDeviceTaint", "TolerateNodeTaint", "OtherClass", "ChangeClassSelector"),
+        *("MoveDevices", "MovePod", "RemovePods", "RemoveClaim", "AddNode"),
+    }
+)
+"""The closed list of hints (docs/reference/refusals.md)."""
+
 MOVE_ONLY = "MovePod"
 """A pod that may make room only if it has another place: it is more important than the one that asks."""
 HOLDERS_MAX = 12

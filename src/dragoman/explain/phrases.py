@@ -6,7 +6,6 @@ Never decides and never looks anything up.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -41,7 +40,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Reason | device.Fact):
         return text.as_json(value)  # type: ignore[arg-type]
     if isinstance(value, msgspec.Struct) and type(value).__module__.startswith("dragoman.explain"):
-        return {_camel(name): plain(getattr(value, name)) for name in type(value).__struct_fields__}
+        return {text.camel(name): plain(getattr(value, name)) for name in type(value).__struct_fields__}
     if isinstance(value, Holder):
         return {"namespace": value.namespace, "claim": value.claim, "request": value.request}
     if isinstance(value, list | tuple):
@@ -49,10 +48,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     return codec.to_json(value)
-
-
-def _camel(name: str) -> str:
-    return {"class_name": "deviceClass"}.get(name) or re.sub(r"_(.)", lambda found: found[1].upper(), name)
 
 
 def conflict_json(conflict: Conflict) -> dict[str, Any]:

@@ -46,9 +46,15 @@ def as_json(reason: AnyReason | StateReason, reader: str | None = None) -> dict[
         value = getattr(reason, field)
         if field == "holders" and reader is not None:
             value = tuple(holder for holder in value if holder.namespace == reader)
-        name = re.sub(r"_(.)", lambda found: found[1].upper(), field)
-        facts["deviceClass" if name == "className" else name] = _fact(value)
+        facts[camel(field)] = _fact(value)
     return {"code": code(reason), "message": sentence(reason, reader), **facts}
+
+
+def camel(field: str) -> str:
+    """A field's name in JSON."""
+    if field == "class_name":
+        return "deviceClass"
+    return re.sub(r"_(.)", lambda found: found[1].upper(), field)
 
 
 def _fact(value: Any) -> Any:
@@ -57,7 +63,7 @@ def _fact(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_fact(item) for item in value]
     if isinstance(value, msgspec.Struct):
-        return {field: _fact(getattr(value, field)) for field in type(value).__struct_fields__}
+        return {camel(field): _fact(getattr(value, field)) for field in type(value).__struct_fields__}
     return codec.to_json(value)
 
 

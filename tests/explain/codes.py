@@ -1,0 +1,389 @@
+"""A situation for every refusal code: objects, and how to ask. Tests and docs/reference/refusals.md use it.
+
+python tests/explain/codes.py        prints the table of docs/reference/refusals.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from dragoman.allocate.allocator import Ask, Limits, Options, allocate
+from dragoman.allocate.refusal import Refusals
+from dragoman.api.gates import gates_with
+from dragoman.explain import text
+from dragoman.explain.state import deletion, events_of, stuck
+from dragoman.explain.why import answer_for
+from dragoman.schedule.cycle import decide
+from dragoman.schedule.units import Context, Unit
+from dragoman.schedule.whatif import settled, steps, units
+from dragoman.snapshot.change import Snapshot
+from dragoman.testing.build import (
+    DRIVER,
+    claim,
+    device,
+    device_class,
+    gpus,
+    manifest,
+    node,
+    pod,
+    pool,
+    request,
+    snapshot_of,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ATTRIBUTE = f"device.attributes['{DRIVER}']"
+Reasons = Iterable[Any]
+
+
+def pods(*made: dict[str, Any], gates: dict[str, bool] | None = None, **context: Any) -> Reasons:
+    """All reasons that the pods of these objects are refused for; a node with two GPUs unless some are given."""
+    kinds = {obj["kind"] for obj in made}
+    base = [node("node-a")] if "Node" not in kinds else []
+    base += [device_class()] if "DeviceClass" not in kinds else []
+    base += [gpus("node-a", 2, model="A")] if "ResourceSlice" not in kinds else []
+    snapshot = settled(snapshot_of(*base, *made))
+    options = Options(gates=gates_with(gates or {})[0])
+    asked = Context(new_id=iter(map(str, range(10_000))).__next__, options=options, **context)
+    order = [("Pod", obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in made if obj["kind"] == "Pod"]
+    found: list[Any] = []
+    for step in steps(snapshot, units(snapshot, order), NOW, asked):
+        for verdict in step.verdicts:
+            answer = answer_for(step, verdict, NOW, asked, lambda: True)
+            found += verdict.refused.reasons if verdict.refused is not None else ()
+            found += [reason for some in answer.nodes for reason in some.reasons]
+    return found
+
+
+def asked(request: dict[str, Any], *more: dict[str, Any], constraints: Any = (), **rest: Any) -> Reasons:
+    """A pod with one claim of this request."""
+    return pods(claim("train", request, constraints=constraints), pod("p", "train"), *more, **rest)
+
+
+def held(name: str, device_name: str, namespace: str = "default", **result: Any) -> dict[str, Any]:
+    given = {"request": "gpu", "driver": DRIVER, "pool": "node-a", "device": device_name, **result}
+    return claim(name, namespace=namespace, status={"allocation": {"devices": {"results": [given]}}})
+
+
+def draws(amount: int, **more: Any) -> dict[str, Any]:
+    return {"consumesCounters": [{"counterSet": "card-0", "counters": {"memory": {"value": str(amount)}}, **more}]}
+
+
+def partitions(*devices: dict[str, Any]) -> list[dict[str, Any]]:
+    """A pool of devices that draw on a counter of 4."""
+    body = {
+        "driver": DRIVER,
+        "nodeName": "node-a",
+        "pool": {"name": "node-a", "generation": 1, "resourceSliceCount": 2},
+    }
+    counters = [{"name": "card-0", "counters": {"memory": {"value": "4"}}}]
+    return [
+        manifest("ResourceSlice", "devices", spec={**body, "devices": list(devices)}),
+        manifest("ResourceSlice", "counters", spec={**body, "sharedCounters": counters}),
+    ]
+
+
+def shareable(**policy: Any) -> dict[str, Any]:
+    capacity = {"memory": {"value": "8Gi", **({"requestPolicy": policy} if policy else {})}}
+    return pool("node-a", [{"name": "gpu-0", "allowMultipleAllocations": True, "capacity": capacity}], node="node-a")
+
+
+def bound(*made: dict[str, Any]) -> Reasons:
+    """What keeps a bound pod `p` from running."""
+    snapshot = snapshot_of(*(obj for obj in made if obj["kind"] != "Event"))
+    raw = [obj for obj in made if obj["kind"] == "Event"]
+    return stuck(snapshot, snapshot.pods["default", "p"], events_of(raw), NOW)
+
+
+def event(message: str) -> dict[str, Any]:
+    about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "uid-p"}
+    times = {"firstTimestamp": "2025-12-31T23:59:10Z", "lastTimestamp": "2025-12-31T23:59:50Z", "count": 4}
+    return manifest(
+        "Event", "p.1", involvedObject=about, reason="FailedPrepareDynamicResources", message=message, **times
+    )
+
+
+def given(name: str = "train", *, reserved: bool = True, device_name: str = "gpu-0", **meta: Any) -> dict[str, Any]:
+    """A claim allocated on node-a, for pod p."""
+    result = {"request": "gpu", "driver": DRIVER, "pool": "node-a", "device": device_name}
+    where = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}]}
+    consumer = {"resource": "pods", "name": "p" if reserved else "other", "uid": "uid-p" if reserved else "uid-other"}
+    status = {"allocation": {"devices": {"results": [result]}, "nodeSelector": where}, "reservedFor": [consumer]}
+    return claim(name, status=status, metadata=meta)
+
+
+def running(*claims: str, **rest: Any) -> dict[str, Any]:
+    return pod("p", *claims, nodeName="node-a", status={"phase": "Pending"}, **rest)
+
+
+def failing_binding() -> Reasons:
+    result = {
+        "request": "gpu",
+        "driver": DRIVER,
+        "pool": "node-a",
+        "device": "gpu-0",
+        "bindingConditions": ["attached"],
+        "bindingFailureConditions": ["broken"],
+    }
+    told = {"type": "broken", "status": "True", "reason": "NoSwitch", "message": "switch is off"}
+    devices = [{"driver": DRIVER, "pool": "node-a", "device": "gpu-0", "conditions": [told]}]
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}],
+        "devices": devices,
+    }
+    snapshot = snapshot_of(
+        node("node-a"), device_class(), gpus("node-a", 1), claim("train", status=status), pod("p", "train")
+    )
+    unit = Unit(("Pod", "default", "p"), (("default", "p"),))
+    (refused,) = decide(snapshot, unit, NOW, Context(new_id=lambda: "")).refused
+    return refused.reasons
+
+
+def group(wanted: int) -> dict[str, Any]:
+    return manifest("PodGroup", "team", spec={"schedulingPolicy": {"gang": {"minCount": wanted}}})
+
+
+def together(snapshot: Snapshot, asks: list[Ask], steps_max: int = 20_000) -> Reasons:
+    answer = allocate(snapshot, asks, Options(limits=Limits(steps_max)), share_id=lambda: "")
+    assert isinstance(answer, Refusals)
+    return answer.reasons
+
+
+def shared_by_two_nodes() -> Reasons:
+    everywhere = pool("fabric", [device("gpu-0", index=0), device("gpu-1", index=1)])
+    wanted = claim("train", count=2, constraints=[{"matchAttribute": f"{DRIVER}/index"}])
+    snapshot = snapshot_of(node("node-a"), node("node-b"), device_class(), everywhere, wanted)
+    one = (snapshot.claims["default", "train"],)
+    return together(snapshot, [Ask(one, "node-a"), Ask(one, "node-b")])
+
+
+def given_up() -> Reasons:
+    devices = [device(f"gpu-{i}", a=i % 3, b=i % 5) for i in range(20)]
+    constraints = [{"distinctAttribute": f"{DRIVER}/b", "requests": ["x"]}, {"matchAttribute": f"{DRIVER}/a"}]
+    wanted = claim("train", request("x", count=2), request("y", count=5), constraints=constraints)
+    snapshot = snapshot_of(node("node-a"), device_class(), pool("node-a", devices, node="node-a"), wanted)
+    return together(snapshot, [Ask((snapshot.claims["default", "train"],), "node-a")], 3)
+
+
+def no_combination() -> Reasons:
+    """Three pairs that each exclude one choice: counting sees nothing, the search comes to an end."""
+    values = [(0, 0, 0), (0, 1, 2), (3, 0, 4), (5, 1, 4)]
+    devices = [device(f"gpu-{i}", a=a, b=b, c=c) for i, (a, b, c) in enumerate(values)]
+    constraints = [
+        {"matchAttribute": f"{DRIVER}/a", "requests": ["x", "y"]},
+        {"matchAttribute": f"{DRIVER}/b", "requests": ["y", "z"]},
+        {"matchAttribute": f"{DRIVER}/c", "requests": ["x", "z"]},
+    ]
+    wanted = claim("train", *(request(name) for name in "xyz"), constraints=constraints)
+    snapshot = snapshot_of(node("node-a"), device_class(), pool("node-a", devices, node="node-a"), wanted)
+    return together(snapshot, [Ask((snapshot.claims["default", "train"],), "node-a")])
+
+
+def two_terms() -> Reasons:
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in ("kubernetes.io/hostname", "rack")]
+    everywhere = manifest(
+        "ResourceSlice",
+        "fabric",
+        spec={
+            "driver": DRIVER,
+            "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
+            "nodeSelector": {"nodeSelectorTerms": terms},
+            "devices": [{"name": "gpu-0"}],
+        },
+    )
+    return asked(request(), everywhere)
+
+
+def deleting() -> Reasons:
+    wanted = given(deletionTimestamp="2025-12-31T22:00:00Z", finalizers=["resource.kubernetes.io/delete-protection"])
+    snapshot = snapshot_of(wanted)
+    found = deletion(snapshot, snapshot.claims["default", "train"], NOW)
+    return () if found is None else (found,)
+
+
+def anti(key: str, **selector: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": key}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+NO_SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "rack",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+TAINTED = [{**device("gpu-0"), "taints": [{"key": "example.com/xid", "value": "79", "effect": "NoExecute"}]}]
+
+CODES: dict[str, Callable[[], Reasons]] = {
+    # the pod
+    "Gated": lambda: pods(pod("p", schedulingGates=[{"name": "quota"}])),
+    "ClaimNotCreated": lambda: pods(pod("p", templates=["one-gpu"])),
+    "ClaimMissing": lambda: pods(pod("p", "train")),
+    "ClaimDeleting": lambda: pods(
+        claim(
+            "train",
+            metadata={"deletionTimestamp": "2025-12-31T22:00:00Z"},
+            status={"reservedFor": [{"resource": "pods", "name": "other"}]},
+        ),
+        pod("p", "train"),
+    ),
+    "ClaimNotOwned": lambda: pods(
+        claim("train"),
+        pod("p", templates=["t"], status={"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "train"}]}),
+    ),
+    "ClaimUnknown": lambda: pods(pod("p", resourceClaims=[{"name": "gpu"}])),
+    "ClaimInFlight": lambda: pods(claim("train"), pod("p", "train"), in_flight={("default", "train")}),
+    "ClaimFull": lambda: pods(
+        claim(
+            "train",
+            status={**given()["status"], "reservedFor": [{"resource": "pods", "name": f"p-{i}"} for i in range(256)]},
+        ),
+        pod("p", "train"),
+    ),
+    "GroupTooSmall": lambda: pods(group(3), pod("p", schedulingGroup={"podGroupName": "team"})),
+    "GroupMissing": lambda: pods(pod("p", schedulingGroup={"podGroupName": "team"})),
+    "GroupDoesNotFit": lambda: pods(
+        claim("a", count=2),
+        claim("b"),
+        pod("p", "a", metadata={"labels": {"gang": "team"}}),
+        pod("q", "b", metadata={"labels": {"gang": "team"}}),
+    ),
+    "NoNodes": lambda: list(pods_without_nodes()),
+    # the node
+    "NodeCordoned": lambda: pods(node("node-a", unschedulable=True), pod("p")),
+    "TaintNotTolerated": lambda: pods(node("node-a", taints=["team=ml:NoSchedule"]), pod("p")),
+    "AffinityMismatch": lambda: pods(pod("p", nodeSelector={"zone": "eu-1"})),
+    "TooLittle": lambda: pods(node("node-a", cpu="4", pods="9"), pod("p", cpu="8")),
+    "TooManyPods": lambda: pods(node("node-a", cpu="4", pods="0"), pod("p")),
+    "ResourceUnknown": lambda: pods(node("node-a", cpu="4", pods="9"), pod("p", extended={"example.com/fpga": "1"})),
+    "PortHeld": lambda: pods(pod("other", containers=PORT, nodeName="node-a"), pod("p", containers=PORT)),
+    "PodsAttract": lambda: pods(pod("p", affinity={"podAffinity": anti("kubernetes.io/hostname", app="web")})),
+    "PodsRepel": lambda: pods(
+        pod("other", nodeName="node-a", metadata={"labels": {"app": "web"}}),
+        pod("p", affinity={"podAntiAffinity": anti("kubernetes.io/hostname", app="web")}),
+    ),
+    "SpreadUneven": lambda: pods(pod("p", topologySpreadConstraints=[NO_SPREAD], metadata={"labels": {"app": "web"}})),
+    "ClaimElsewhere": lambda: pods(
+        node("node-b"), given(reserved=False), pod("p", "train", nodeSelector={"kubernetes.io/hostname": "node-b"})
+    ),
+    "BindingFailed": failing_binding,
+    # the claim
+    "FeatureOff": lambda: asked(
+        {"name": "gpu", "firstAvailable": [{"name": "big", "deviceClassName": DRIVER}]},
+        gates={"DRAPrioritizedList": False},
+    ),
+    "UnsupportedRequest": lambda: asked({"name": "gpu"}),
+    "UnsupportedMode": lambda: asked(request(allocationMode="Some")),
+    "NoClass": lambda: asked(request(device_class="")),
+    "MissingClass": lambda: asked(request(device_class="gpu.example.con")),
+    "UnsupportedSelector": lambda: asked(request(selectors=[{}])),
+    "SelectorInvalid": lambda: asked(request(select="devise.driver == 'x'")),
+    "EmptyConstraint": lambda: asked(request(), constraints=[{"requests": ["gpu"]}]),
+    "TooManyDevices": lambda: asked(request(count=33)),
+    # pools and devices
+    "SelectorError": lambda: asked(request(select=f"{ATTRIBUTE}.type == 'gpu'")),
+    "PoolIncomplete": lambda: asked(
+        request(),
+        pool(
+            "node-a",
+            [device("gpu-0")],
+            node="node-a",
+            pool={"name": "node-a", "generation": 3, "resourceSliceCount": 2},
+        ),
+    ),
+    "PoolInvalid": lambda: asked(request(), pool("node-a", [device("gpu-0"), device("gpu-0")], node="node-a")),
+    "AllConstraint": lambda: asked(request(allocationMode="All"), constraints=[{"matchAttribute": f"{DRIVER}/index"}]),
+    "TooFew": lambda: asked(request(count=3)),
+    "SelectorFalse": lambda: asked(request(select=f"{ATTRIBUTE}.model == 'B'")),
+    "Held": lambda: asked(request(count=2), held("other", "gpu-0")),
+    "Tainted": lambda: asked(request(), pool("node-a", TAINTED, node="node-a")),
+    "CounterShort": lambda: asked(
+        request(), held("other", "half"), *partitions({**device("half"), **draws(3)}, {**device("rest"), **draws(2)})
+    ),
+    "GroupsDiffer": lambda: asked(
+        request(),
+        held("other", "a", compatibilityGroups={"card-0": ["red"]}),
+        *partitions(
+            {**device("a"), **draws(1, compatibilityGroups=["red"])},
+            {**device("b"), **draws(1, compatibilityGroups=["blue"])},
+        ),
+        gates={"DRADeviceCompatibilityGroups": True},
+    ),
+    "CapacityShort": lambda: asked(request(capacity={"requests": {"memory": "9Gi"}}), shareable()),
+    "CapacityUnfit": lambda: asked(
+        request(capacity={"requests": {"memory": "6Gi"}}),
+        shareable(default="1Gi", validRange={"min": "1Gi", "max": "4Gi"}),
+    ),
+    "CapacityMissing": lambda: asked(request(capacity={"requests": {"bandwidth": "1Gi"}}), shareable()),
+    "DeviceGated": lambda: asked(
+        request(),
+        pool(
+            "node-a",
+            [{**device("gpu-0"), "bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}],
+            node="node-a",
+        ),
+        gates={"DRADeviceBindingConditions": False},
+    ),
+    "ConstraintUnmet": lambda: asked(request(count=2), constraints=[{"matchAttribute": f"{DRIVER}/index"}]),
+    "Contended": lambda: pods(claim("train", request("a", count=2), request("b")), pod("p", "train")),
+    "NoCombination": no_combination,
+    "GaveUp": given_up,
+    "Elsewhere": shared_by_two_nodes,
+    "UnknownNode": lambda: together(snapshot_of(node("node-a")), [Ask((), "node-x")]),
+    "SelectorTerms": two_terms,
+    # pods that have their node, deletions
+    "DriverNotRegistered": lambda: bound(
+        node("node-a"),
+        gpus("node-a", 1),
+        given(),
+        running("train"),
+        event(f"Failed to prepare dynamic resources: prepare dynamic resources: DRA driver {DRIVER} is not registered"),
+    ),
+    "NoSlices": lambda: bound(node("node-a"), given(), running("train")),
+    "DeviceGone": lambda: bound(node("node-a"), gpus("node-a", 1), given(device_name="gpu-7"), running("train")),
+    "PrepareFailing": lambda: bound(
+        node("node-a"),
+        gpus("node-a", 1),
+        given(),
+        running("train"),
+        event("Failed to prepare dynamic resources: gpu-0 is still prepared for claim u-old"),
+    ),
+    "ClaimNotAllocated": lambda: bound(node("node-a"), claim("train"), running("train")),
+    "ClaimNotReserved": lambda: bound(node("node-a"), gpus("node-a", 1), given(reserved=False), running("train")),
+    "ClaimAbsent": lambda: bound(node("node-a"), running("train")),
+    "NodeAbsent": lambda: bound(running()),
+    "NodeNotReady": lambda: bound(
+        manifest(
+            "Node",
+            "node-a",
+            status={"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]},
+        ),
+        running(),
+    ),
+    "Starting": lambda: bound(node("node-a"), running()),
+    "DeletionWaits": deleting,
+}
+
+
+def pods_without_nodes() -> Reasons:
+    snapshot = snapshot_of(pod("p"))
+    context = Context(new_id=lambda: "")
+    (step,) = steps(snapshot, units(snapshot, [("Pod", "default", "p")]), NOW, context)
+    refused = step.verdicts[0].refused
+    assert refused is not None
+    return refused.reasons
+
+
+def example(code: str) -> str:
+    """The sentence of the situation's reason with that code, first line."""
+    return text.sentence(next(reason for reason in CODES[code]() if text.code(reason) == code)).partition("\n")[0]
+
+
+if __name__ == "__main__":
+    for name in CODES:
+        sys.stdout.write(f"| `{name}` | {example(name)} |\n")

@@ -85,3 +85,25 @@ def test_bad_usage_is_one_line(argv: list[str], message: str) -> None:
         main(argv)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+CLASS = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {}
+"""
+
+
+def test_a_dump_is_what_the_files_are_judged_against(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, dump = tmp_path / "claim.yaml", tmp_path / "dump.yaml"
+    file.write_text(NESTED.replace("deviceClassName: c", "deviceClassName: gpus"))
+    dump.write_text(f"{CLASS}---\n{FLAT}")
+    assert main(["lint", "-f", str(file), "--against", str(dump)]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        f"{file}:9: warning: there is no DeviceClass gpus in the cluster [UnknownClass] "
+        "(ResourceClaim default/c: spec.devices.requests[0].exactly.deviceClassName)",
+        "  fix: write gpu",
+    ], "nothing is said of the dump's own objects"
+    assert err == "1 document: 1 warning\n"

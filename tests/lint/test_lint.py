@@ -262,7 +262,7 @@ CASES |= {
         selecting(f"{GPU} && device.capacity['gpu.example.com'].memory.compareTo(quantity('80Gi')) >= 0"),
         24,
         SELECTOR,
-        "is false for all 3 devices; gpu.example.com/memory is 40Gi, 79Gi",
+        "matches 0 of 2 devices; gpu.example.com/memory is 40Gi, 79Gi",
     ),
     "an attribute that one of two drivers publishes": (
         "ConstraintNotShared",
@@ -348,6 +348,93 @@ CASES |= {
         29,
         "status.allocatable",
         "gpu.example.com publishes 2 devices of this node and a device plugin advertises 2 example.com/gpu",
+    ),
+}
+
+
+GPU_VIEW = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com']"
+
+
+def rack(pool: str = "tray") -> str:
+    """A tray with two GPUs and a NIC: none shares a PCIe root with another, a GPU and the NIC share a NUMA node."""
+    gpus = "".join(
+        f"  - {{name: gpu-{i}, attributes: {{resource.kubernetes.io/pcieRoot: {{string: pci000{i}:00}}, "
+        f"resource.kubernetes.io/numaNode: {{int: {i}}}}}, capacity: {{memory: {{value: 81559Mi}}}}}}\n"
+        for i in range(2)
+    )
+    head = f"{G}/v1\nkind: ResourceSlice\nmetadata: {{name: %s}}\nspec:\n  driver: %s\n  nodeName: tray\n"
+    head += f"  pool: {{name: {pool}, generation: 1, resourceSliceCount: 1}}\n  devices:\n"
+    nic = (
+        "  - {name: nic, attributes: {resource.kubernetes.io/pcieRoot: {string: pci0010:00}, "
+        "resource.kubernetes.io/numaNode: {int: 1}}}\n---\n"
+    )
+    return head % ("g", "gpu.nvidia.com") + gpus + "---\n" + head % ("nics", "nic.example.com") + nic
+
+
+NIC_CLASS = f"{G}/v1\nkind: DeviceClass\nmetadata: {{name: nic}}\nspec: {{selectors: [{{cel: {{expression: \"device.driver == 'nic.example.com'\"}}}}]}}\n---\n"
+NVIDIA_CLASS = f"{G}/v1\nkind: DeviceClass\nmetadata: {{name: gpu}}\nspec: {{selectors: [{{cel: {{expression: \"device.driver == 'gpu.nvidia.com'\"}}}}]}}\n---\n"
+CASES |= {
+    "a class that the files do not have": (
+        "UnknownClass",
+        GPU_CLASS + claim("{name: r, exactly: {deviceClassName: gpus}}"),
+        12,
+        "spec.devices.requests[0].exactly.deviceClassName",
+        "there is no DeviceClass gpus in these files",
+    ),
+    "a claim of another namespace": (
+        "UnknownClaim",
+        claim(EXACT).replace("name: c}", "name: c, namespace: team}")
+        + "---\n"
+        + POD
+        + "  containers: [{name: c, image: i, resources: {claims: [{name: g}]}}]\n"
+        + "  resourceClaims: [{name: g, resourceClaimName: c}]\n",
+        14,
+        "spec.resourceClaims[0].resourceClaimName",
+        "there is no ResourceClaim c in namespace default",
+    ),
+    "a pool that is not named after its node": (
+        "ForeignPool",
+        rack("nvidia-gpu").replace("nic.example.com", "other.example.com"),
+        7,
+        "spec.pool.name",
+        "gpu.nvidia.com names its pools after nodes",
+    ),
+    "more pods than devices": (
+        "MoreThanExist",
+        asking(1) + deployment(3),
+        38,
+        "spec.replicas",
+        "3 pods ask for 3 devices, and only 2 exist",
+    ),
+    "a threshold just above what a card has": (
+        "JustMissed",
+        selecting("device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('80Gi')) >= 0").removeprefix(DEVICES),
+        4,
+        SELECTOR,
+        "leaves out NVIDIA H100 80GB HBM3, NVIDIA H100 PCIe by little: gpu.nvidia.com/memory is up to 79.64Gi",
+    ),
+    "a profile that the card cannot have": (
+        "WrongMigProfile",
+        selecting(
+            f"{GPU_VIEW}.productName == 'NVIDIA A100 80GB PCIe' && {GPU_VIEW[36:]}.profile == '3g.20gb'"
+        ).removeprefix(DEVICES),
+        4,
+        SELECTOR,
+        "NVIDIA A100 80GB PCIe cannot have the MIG profile 3g.20gb",
+    ),
+    "a GPU and a NIC that never share a root": (
+        "ConstraintUnmeetable",
+        rack()
+        + NIC_CLASS
+        + NVIDIA_CLASS
+        + claim(
+            "{name: gpu, exactly: {deviceClassName: gpu}}\n    - {name: nic, exactly: {deviceClassName: nic}}",
+            more="    constraints: [{matchAttribute: resource.kubernetes.io/pcieRoot}]\n",
+        ),
+        40,
+        "spec.devices.constraints[0].matchAttribute",
+        "no node has devices (1 for gpu and 1 for nic) with one value of resource.kubernetes.io/pcieRoot: on tray gpu "
+        "has pci0000:00, pci0001:00; nic has pci0010:00",
     ),
 }
 

@@ -1,8 +1,13 @@
-"""`dragoman lint`: what is wrong with these manifests, for the API, the drivers and each other? No cluster needed."""
+"""`dragoman lint`: what is wrong with these manifests, for the API, the drivers and each other? No cluster needed.
+
+With a cluster (--live, --kubeconfig, --context) or its dump (--against) the manifests are judged against its slices,
+classes and claims too; the cluster's own objects are not judged.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import re
 import sys
@@ -11,7 +16,8 @@ from typing import TextIO
 
 from dragoman import __version__
 from dragoman.api import files
-from dragoman.cli import manifests, output, source
+from dragoman.api.files import Document
+from dragoman.cli import connect, manifests, output, record, source
 from dragoman.errors import Denied, Invalid
 from dragoman.lint import report
 from dragoman.lint.finding import ERROR, Finding
@@ -24,9 +30,15 @@ _STDIN = "<stdin>"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of lint."""
-    source.arguments(parser, live=False)
+    source.arguments(parser)
+    parser.add_argument(
+        "--against", action="append", default=[], metavar="FILE", help="a dump of the cluster that the files are for"
+    )
+    parser.add_argument("--live", action="store_true", help="the same of a live cluster: the usual kubeconfig's")
     parser.add_argument("-o", "--output", choices=["text", "json", "sarif"], default="text")
-    parser.add_argument("--kubernetes", default=f"1.{NEWEST}", metavar="1.NN", help="the version to judge for")
+    parser.add_argument(
+        "--kubernetes", metavar="1.NN", help=f"the version to judge for; default: the live cluster's, else 1.{NEWEST}"
+    )
     parser.add_argument(
         "--fix", action="store_true", help="write what can be fixed, comments kept; stdin goes to stdout"
     )
@@ -36,16 +48,41 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings (with --fix those that are left); 1 if there are errors."""
     if not args.filename:
         raise Invalid("-f", "name the files to lint; - reads standard input")
-    target = Target(minor=_minor(args.kubernetes), gates=source.gates(args))
+    gates = source.gates(args)
+    background, minor = _background(args)
+    target = Target(minor=_minor(args.kubernetes) if args.kubernetes else minor, gates=gates)
     texts = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.filename)]
     scan = files.scan(texts)
-    findings = lint(scan, target)
+    findings = lint(scan, target, background)
     if args.fix:
         texts = _fix(texts, findings)
         scan = files.scan(texts)
-        findings = lint(scan, target)
+        findings = lint(scan, target, background)
     _print(args.output, findings, len(scan.documents) + len(scan.broken), sys.stderr if _piped(args) else sys.stdout)
     return 1 if any(finding.severity == ERROR for finding in findings) else 0
+
+
+def _background(args: argparse.Namespace) -> tuple[list[Document], int]:
+    """The cluster's objects, and the minor version to judge for."""
+    against = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.against)]
+    documents, minor = files.scan(against).documents, NEWEST
+    if args.live or args.kubeconfig or args.context:
+        recorded, minor = asyncio.run(_live(args))
+        documents += files.scan([("the cluster", recorded)]).documents
+    if (against or args.live) and not documents:
+        output.say("note: the cluster has no objects to judge against")
+    return documents, minor
+
+
+async def _live(args: argparse.Namespace) -> tuple[str, int]:
+    async with connect.client(args) as client:
+        items, denied = await record.recorded(client)
+        version = await client.server_version()
+    for kind in denied:
+        output.say(f"note: no right to list {kind}: references to them may be reported missing")
+    digits = re.match(r"\d+", str(version.get("minor", "")))
+    minor = min(max(int(digits[0]), OLDEST), NEWEST) if digits else NEWEST
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), minor
 
 
 def _piped(args: argparse.Namespace) -> bool:

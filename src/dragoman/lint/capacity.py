@@ -6,6 +6,7 @@ Counts, and so speaks only of what no arrangement could change; whether things f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from math import floor
@@ -15,8 +16,9 @@ from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, objects, text
 from dragoman.lint.catalogue import CATALOGUE
-from dragoman.lint.finding import Finding, found
-from dragoman.lint.selectors import candidates, claims_of
+from dragoman.lint.chains import candidates, claims_of
+from dragoman.lint.finding import Finding, Steps, found
+from dragoman.lint.shape import pod_specs
 from dragoman.lint.world import World
 from dragoman.values.quantity import Quantity
 
@@ -27,6 +29,7 @@ def check(document: Document, world: World) -> Iterator[Finding]:
         return
     for _path, devices in claims_of(document):
         yield from _too_large(document, devices, world)
+    yield from _more_than_exist(document, world)
     if document.kind_name == "Deployment":
         yield from _stuck_rollout(document, world)
     elif document.kind_name == "Node":
@@ -90,6 +93,37 @@ def _first_count(document: Document) -> str:
     return f"{path}.devices.requests"
 
 
+# ---- workloads
+
+
+def _templates(document: Document, world: World) -> Iterator[tuple[Steps, Document]]:
+    """The claim templates of a workload's pods that are at hand, each with the path of its entry."""
+    for path, spec in pod_specs(document):
+        for index, entry in enumerate(objects(spec, "resourceClaims")):
+            name = text(entry, "resourceClaimTemplateName")
+            template = world.find("ResourceClaimTemplate", document.namespace, name)
+            if template is not None:
+                yield (*path, "resourceClaims", index), template
+
+
+def _more_than_exist(document: Document, world: World) -> Iterator[Finding]:
+    field = _COUNTS.get(document.kind_name, "")
+    pods = dig(document.object, "spec").get(field, 1) if field else 1
+    if not isinstance(pods, int) or pods < 2:
+        return
+    for _path, template in _templates(document, world):
+        want = _Want(dig(template.object, "spec", "spec", "devices"), world)
+        have = len({id(view) for _, _, views in want.wanted for view in views})
+        if want.known and want.wanted and want.total <= have < want.total * pods:
+            each = f" of {want.total} devices" if want.total > 1 else ""
+            message = f"{pods} pods{each} ask for {pods * want.total} devices, and only {have} exist"
+            yield found(document, "MoreThanExist", f"spec.{field}", message, f"run at most {have // want.total} pods")
+            return
+
+
+_COUNTS = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
+
+
 # ---- rollouts
 
 
@@ -102,11 +136,7 @@ def _stuck_rollout(document: Document, world: World) -> Iterator[Finding]:
     rolling = dig(strategy, "rollingUpdate")
     if _unavailable(rolling.get("maxUnavailable", "25%"), replicas) > 0:
         return
-    for entry in objects(dig(spec, "template", "spec"), "resourceClaims"):
-        name = text(entry, "resourceClaimTemplateName")
-        template = world.find("ResourceClaimTemplate", document.namespace, name)
-        if template is None:
-            continue
+    for _path, template in _templates(document, world):
         want = _Want(dig(template.object, "spec", "spec", "devices"), world)
         if not want.known or not want.wanted:
             continue
@@ -135,7 +165,8 @@ def _advertised_twice(document: Document, world: World) -> Iterator[Finding]:
     here = [view for view in world.published.views if world.published.place_of(view) == document.name]
     if not here:
         return
-    for resource, raw in dig(document.object, "status", "allocatable").items():
+    status = dig(document.object, "status")
+    for resource, raw in (dig(status, "allocatable") or dig(status, "capacity")).items():
         if _is_none(raw):
             continue
         driver = _served_by(resource, here, world)
@@ -161,7 +192,7 @@ def _served_by(resource: str, here: list[DeviceView], world: World) -> str:
     drivers = sorted({view.driver for view in here})
     for driver in drivers:
         known = CATALOGUE.get(driver)
-        if known is not None and resource in known.plugin_resources:
+        if known is not None and re.fullmatch(known.plugin_resource, resource):
             return driver
     for owner in world.documents:
         if owner.kind_name == "DeviceClass" and dig(owner.object, "spec").get("extendedResourceName") == resource:

@@ -53,7 +53,15 @@ class Lift(msgspec.Struct, frozen=True):
     child: str
 
 
-Edit: TypeAlias = SetValue | Remove | Rename | Nest | Lift
+class ReplaceText(msgspec.Struct, frozen=True):
+    """Replaces a part of the text at a path, wherever it stands in it."""
+
+    path: Steps
+    old: str
+    new: str
+
+
+Edit: TypeAlias = SetValue | Remove | Rename | Nest | Lift | ReplaceText
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -104,6 +112,9 @@ CODES: dict[str, Code] = {
     "RequestsWithoutLimits": Code(ERROR, "An extended resource stands only in requests; it must be in limits."),
     "TaintsEverything": Code(WARNING, "An empty device selector taints all devices of all drivers."),
     "TaintsNothing": Code(WARNING, "A taint rule without device selector taints nothing."),
+    "UnknownClass": Code(WARNING, "A request names a DeviceClass that is not there."),
+    "UnknownClaim": Code(WARNING, "A pod names a claim or a template that is not there."),
+    "ForeignPool": Code(WARNING, "A slice of a driver that names pools after nodes has a pool of another name."),
     "UnusedClaim": Code(NOTE, "No container names the claim: its devices are allocated and nobody sees them."),
     "UnknownRequest": Code(ERROR, "A container names a request that its claim does not have."),
     "AttributeIsCapacity": Code(ERROR, "A selector reads as attribute what drivers publish as capacity."),
@@ -115,9 +126,13 @@ CODES: dict[str, Code] = {
     "LargerThanAnyNode": Code(WARNING, "A claim asks for more devices than any one node has."),
     "RolloutStuck": Code(WARNING, "A rollout needs more devices at once than there are, so it never finishes."),
     "AdvertisedTwice": Code(WARNING, "A device plugin and a DRA driver offer the same devices of a node."),
+    "MoreThanExist": Code(WARNING, "The pods of a workload together ask for more devices than exist."),
     "UnguardedAttribute": Code(WARNING, "A selector reads what some devices lack, and fails on them."),
     "SelectorFails": Code(WARNING, "A selector fails on some devices when it is evaluated."),
     "NeverTrue": Code(WARNING, "A selector is false for every device."),
+    "JustMissed": Code(WARNING, "A threshold lies just above what devices of that size really have."),
+    "WrongMigProfile": Code(ERROR, "A selector asks for a MIG profile that the card cannot have."),
+    "ConstraintUnmeetable": Code(WARNING, "No node has enough devices that meet the constraint together."),
     "ConstraintNotShared": Code(WARNING, "Not every driver whose devices must match publishes the attribute."),
     "TooManyConsumers": Code(ERROR, "More pods share a claim than may reserve it."),
 }

@@ -13,10 +13,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, FoldedScalarString, ScalarString
 
 from dragoman.api.yamltext import parse_exact
-from dragoman.lint.finding import Edit, Finding, Lift, Nest, Remove, Rename, SetValue, Steps
+from dragoman.lint.finding import Edit, Finding, Lift, Nest, Remove, Rename, ReplaceText, SetValue, Steps
 
 _SEQUENCE = re.compile(r"^( *)\S[^\n]*:[ \t]*\n( *)- ", re.MULTILINE)
 _WIDTH = 4096
@@ -121,6 +121,9 @@ def _apply(root: Any, base: Steps, edit: Edit) -> None:
             case Rename(path, name):
                 holder, key = _holder(root, base, path)
                 _replace(holder, str(key), {name: holder[key]})
+            case ReplaceText(path, old, new):
+                holder, key = _holder(root, base, path)
+                holder[key] = _replaced(holder[key], old, new)
             case Nest(path, fields, into):
                 _nest(_at(root, (*base, *path)), fields, into)
             case Lift(path, child):
@@ -135,6 +138,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str) and not isinstance(parse_exact(f"x: {value}", "")["x"], str):
         return DoubleQuotedScalarString(value)
     return value
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    """The text with another part, in the style it was written in; a folded one keeps its folds."""
+    if not isinstance(text, ScalarString):
+        return str(text).replace(old, new)
+    made: ScalarString = type(text)(text.replace(old, new))
+    if isinstance(text, FoldedScalarString):
+        folds = getattr(text, "fold_pos", ())
+        made.fold_pos = [at + text.count(old, 0, at) * (len(new) - len(old)) for at in folds]
+    if (comment := getattr(text, "comment", None)) is not None:
+        made.comment = comment
+    assert isinstance(made, str)
+    return made
 
 
 def _at(root: Any, path: Steps) -> Any:

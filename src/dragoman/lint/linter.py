@@ -6,7 +6,7 @@ Never changes anything: `lint.fix` does, when asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from dragoman.api.validate.field import split_path
 from dragoman.api.yamltext import Broken, scalar_text
 from dragoman.lint.capacity import check as check_capacity
 from dragoman.lint.configs import check as check_configs
+from dragoman.lint.constraints import check as check_constraints
 from dragoman.lint.finding import CODES, Finding, SetValue, found
 from dragoman.lint.references import check as check_references
 from dragoman.lint.selectors import check as check_selectors
@@ -37,14 +38,22 @@ FAMILIES: tuple[Family, ...] = (
     check_shape,
     check_references,
     check_selectors,
+    check_constraints,
     check_configs,
     check_capacity,
 )
 
 
-def lint(scan: Scan, target: Target = Target()) -> list[Finding]:  # noqa: B008 - frozen
-    """All findings, by file, document and line."""
-    world = World.of(scan.documents, minor=target.minor, gates=target.gates)
+def lint(
+    scan: Scan,
+    target: Target = Target(),  # noqa: B008 - frozen
+    background: Sequence[Document] = (),
+) -> list[Finding]:
+    """All findings on the scanned documents, by file, document and line.
+
+    background: a whole cluster's objects, which are looked up, and not judged.
+    """
+    world = World.of(scan.documents, background, minor=target.minor, gates=target.gates)
     findings = [_of_broken(error) for error in scan.broken]
     findings += [_of_invalid(error, scan.documents) for error in scan.invalid]
     for document in scan.documents:

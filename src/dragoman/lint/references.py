@@ -1,19 +1,23 @@
-"""Do the claims that a pod, its containers and a workload name fit together?
+"""Do the classes, claims and templates that are named exist, and do pods, containers and claims fit together?
 
-Follows references among the documents at hand; what is not there is not reported missing, it may be in the cluster.
+Follows references among the documents at hand. What is not there is reported missing only where a whole cluster is
+known, or where the files themselves bring objects of that kind; else it may be in the cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.shape import dig, objects, text
 from dragoman.api.validate.claims import RESERVED_FOR_MAX
+from dragoman.lint.chains import claims_of, class_selectors
 from dragoman.lint.finding import Finding, Steps, found
 from dragoman.lint.rewrite import path_text
 from dragoman.lint.shape import containers, pod_specs
+from dragoman.lint.unknown import as_written
 from dragoman.lint.world import World
 
 
@@ -21,7 +25,9 @@ def check(document: Document, world: World) -> Iterator[Finding]:
     """Findings on claims of pods and workloads."""
     if document.kind is None:
         return
+    yield from _classes(document, world)
     for path, spec in pod_specs(document):
+        yield from _claims(document, spec, path, world)
         used = {text(claim, "name") for _, c in containers(spec) for claim in objects(dig(c, "resources"), "claims")}
         for index, entry in enumerate(objects(spec, "resourceClaims")):
             at: Steps = (*path, "resourceClaims", index)
@@ -29,18 +35,82 @@ def check(document: Document, world: World) -> Iterator[Finding]:
                 message = "no container names this claim: its devices are allocated and no container sees them"
                 fix = "name it in resources.claims of a container"
                 yield found(document, "UnusedClaim", path_text(at), message, fix)
-            yield from _consumers(document, entry, at)
+            yield from _consumers(document, entry, at, world)
         yield from _requests(document, spec, path, world)
 
 
-def _consumers(document: Document, entry: dict[str, Any], at: Steps) -> Iterator[Finding]:
-    spec = dig(document.raw, "spec")
-    pods = spec.get("replicas", spec.get("parallelism"))
+def _classes(document: Document, world: World) -> Iterator[Finding]:
+    if not (world.knows_cluster or world.names("DeviceClass")):
+        return
+    for path, devices in claims_of(document):
+        for index, request in enumerate(objects(devices, "requests")):
+            at: Steps = (*path, "requests", index)
+            wishes: list[tuple[Steps, dict[str, Any]]] = [((*at, "exactly"), dig(request, "exactly"))]
+            wishes += [((*at, "firstAvailable", n), wish) for n, wish in enumerate(objects(request, "firstAvailable"))]
+            for place, wish in wishes:
+                name = text(wish, "deviceClassName")
+                if name and class_selectors(name, world) is None:
+                    field = path_text(as_written(document, (*place, "deviceClassName")))
+                    yield _missing(document, "UnknownClass", field, "DeviceClass", "", name, world)
+
+
+_SOURCES = {"resourceClaimName": "ResourceClaim", "resourceClaimTemplateName": "ResourceClaimTemplate"}
+
+
+def _claims(document: Document, spec: dict[str, Any], path: Steps, world: World) -> Iterator[Finding]:
+    for index, entry in enumerate(objects(spec, "resourceClaims")):
+        for field, kind in _SOURCES.items():
+            name = text(entry, field)
+            if not name or world.find(kind, document.namespace, name) is not None:
+                continue
+            if world.knows_cluster or _is_elsewhere(kind, document.namespace, name, world):
+                at = path_text((*path, "resourceClaims", index, field))
+                yield _missing(document, "UnknownClaim", at, kind, document.namespace, name, world)
+
+
+def _is_elsewhere(kind: str, namespace: str, name: str, world: World) -> bool:
+    """The files have an object of that name in another namespace, or one of nearly that name in this one."""
+    elsewhere = any(d.name == name and d.namespace != namespace for d in world.of_kind(kind))
+    near = world.near(kind, namespace, name)
+    return elsewhere or SequenceMatcher(None, near, name).ratio() > _ALIKE
+
+
+_ALIKE = 0.85
+
+
+def _missing(document: Document, code: str, field: str, kind: str, namespace: str, name: str, world: World) -> Finding:
+    where = "in the cluster" if world.knows_cluster else "in these files"
+    place = f" in namespace {namespace}" if namespace else ""
+    near = world.near(kind, namespace, name)
+    elsewhere = next((d.namespace for d in world.of_kind(kind) if d.name == name), "")
+    fix = f"write {near}" if near else f"create the {kind}, or name one that exists"
+    if elsewhere and namespace:
+        fix = f"namespace {elsewhere} has it; pods use claims and templates of their own namespace"
+    return found(document, code, field, f"there is no {kind} {name}{place} {where}", fix)
+
+
+def _consumers(document: Document, entry: dict[str, Any], at: Steps, world: World) -> Iterator[Finding]:
     claim = text(entry, "resourceClaimName")
-    if claim and isinstance(pods, int) and pods > RESERVED_FOR_MAX:
-        message = f"{pods} pods share claim {claim}, at most {RESERVED_FOR_MAX} can reserve it"
-        fix = "use a resourceClaimTemplateName, or several claims"
-        yield found(document, "TooManyConsumers", path_text((*at, "resourceClaimName")), message, fix)
+    counts = {id(d): n for d in world.documents if (n := _pods_on(d, document.namespace, claim))} if claim else {}
+    pods = counts.get(id(document), 0)
+    total = sum(counts.values())
+    if total <= RESERVED_FOR_MAX or (pods <= RESERVED_FOR_MAX and next(iter(counts)) != id(document)):
+        return
+    message = f"{max(pods, total)} pods share claim {claim}, at most {RESERVED_FOR_MAX} can reserve it"
+    fix = "use a resourceClaimTemplateName, or several claims"
+    yield found(document, "TooManyConsumers", path_text((*at, "resourceClaimName")), message, fix)
+
+
+def _pods_on(document: Document, namespace: str, claim: str) -> int:
+    """How many pods of a document use the claim at a time; pods of a workload that is there too count with it."""
+    if document.namespace != namespace or dig(document.raw, "metadata").get("ownerReferences"):
+        return 0
+    spec = dig(document.raw, "spec")
+    pods = spec.get("replicas", spec.get("parallelism", 1))
+    uses = any(
+        text(e, "resourceClaimName") == claim for _, s in pod_specs(document) for e in objects(s, "resourceClaims")
+    )
+    return pods if uses and isinstance(pods, int) else 0
 
 
 def _requests(document: Document, spec: dict[str, Any], path: Steps, world: World) -> Iterator[Finding]:

@@ -1,136 +1,132 @@
-"""Do the selectors and constraints of classes and claims fit what drivers publish?
+"""Do the selectors of classes and claims fit what drivers publish?
 
-Judges against the slices at hand and says nothing where there are none: an expression may be meant for devices that
-are somewhere else.
+Judges against the slices at hand; of well-known drivers without slices by the catalogue, and of others it says
+nothing: an expression may be meant for devices that are somewhere else. Reading what only some devices have is
+judged with slices only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, compile_selector
-from dragoman.api.shape import Object, dig, items, objects, text
-from dragoman.lint.catalogue import CATALOGUE, KnownDriver
-from dragoman.lint.finding import Finding, Steps, found
-from dragoman.lint.published import Outcome, Published
+from dragoman.lint import models, names, thresholds
+from dragoman.lint.chains import Chain, chains, taken
+from dragoman.lint.finding import Finding, ReplaceText, Steps, found
+from dragoman.lint.migs import misfit
+from dragoman.lint.names import Read
+from dragoman.lint.published import Published
 from dragoman.lint.rewrite import path_text
 from dragoman.lint.unknown import as_written
 from dragoman.lint.world import World
 
 _SHOWN = 5
+_TEXTS = re.compile(r"[\"']([^\"']{4,})[\"']")
 
 
 def check(document: Document, world: World) -> Iterator[Finding]:
-    """Findings on the expressions and constraints of one document."""
+    """Findings on the expressions of one document."""
     if document.value is None:
         return
-    for path, expression in expressions(document):
-        selector = compile_selector(expression)
-        if isinstance(selector, Selector):
-            field = path_text(as_written(document, path))
-            catalogued = [_unknown(document, field, *read, world.published) for read in _uncatalogued(selector, world)]
-            yield from catalogued
-            if world.published.views and not catalogued:
-                yield from _judged(document, field, selector, world.published)
-    for path, devices in claims_of(document):
-        for index, constraint in enumerate(objects(devices, "constraints")):
-            at: Steps = (*path, "constraints", index)
-            for kind in ("matchAttribute", "distinctAttribute"):
-                yield from _attribute(document, path_text((*at, kind)), text(constraint, kind), world)
-            place = path_text((*at, "matchAttribute"))
-            yield from _constraint(document, place, devices, constraint, world)
+    for chain in chains(document, world):
+        yield from _chain(document, chain, world)
 
 
-def claims_of(document: Document) -> Iterator[tuple[Steps, Object]]:
-    """Path and value of spec.devices of a claim or a template, in the stored version."""
-    if document.kind_name == "ResourceClaim":
-        yield ("spec", "devices"), dig(document.object, "spec", "devices")
-    elif document.kind_name == "ResourceClaimTemplate":
-        yield ("spec", "spec", "devices"), dig(document.object, "spec", "spec", "devices")
+def _chain(document: Document, chain: Chain, world: World) -> Iterator[Finding]:
+    views = list(world.published.views)
+    if chain.before is not None:
+        views = taken(chain.before, views, world)
+    passed = list(chain.before or ())
+    for place, expression in chain.own:
+        path = as_written(document, place)
+        wrong = [
+            names.finding(document, path, read, world.published, expression)
+            for read in _unheard(expression, world.published)
+        ]
+        yield from wrong
+        selector = compile_selector(_corrected(expression, wrong))
+        if not isinstance(selector, Selector) or any(not finding.edits for finding in wrong):
+            return
+        bad = misfit(selector.expression, passed)
+        if bad is not None:
+            edits = (ReplaceText(path, bad.profile, bad.instead),) if bad.instead else ()
+            yield found(document, "WrongMigProfile", path_text(path), bad.message, bad.fix, *edits)
+            return
+        if not wrong and views:
+            yield from _judged(document, path, selector, _meant(selector, views, chain), world, chain)
+        if names.catalogued(models.DRIVER, world.published) is not None:
+            yield from _just_missed_models(document, path, selector, passed, world)
+        views = world.published.run(selector, views).matched
+        passed.append(selector.expression)
 
 
-def expressions(document: Document) -> Iterator[tuple[Steps, str]]:
-    """Path in the stored version and text of each selector of a class, claim or template."""
-    if document.kind_name == "DeviceClass":
-        yield from _selectors(dig(document.object, "spec"), ("spec",))
-    for path, devices in claims_of(document):
-        for index, request in enumerate(objects(devices, "requests")):
-            at: Steps = (*path, "requests", index)
-            yield from _selectors(dig(request, "exactly"), (*at, "exactly"))
-            for number, subrequest in enumerate(objects(request, "firstAvailable")):
-                yield from _selectors(subrequest, (*at, "firstAvailable", number))
+def _unheard(expression: str, published: Published) -> list[Read]:
+    """What an expression reads of a well-known driver without slices at hand, and that driver never publishes."""
+    selector = compile_selector(expression)
+    if not isinstance(selector, Selector):
+        return []
+    return [
+        read for read in names.unpublished(selector, published) if names.catalogued(read.domain, published) is not None
+    ]
 
 
-def _selectors(holder: Object, path: Steps) -> Iterator[tuple[Steps, str]]:
-    for index, selector in enumerate(objects(holder, "selectors")):
-        if expression := text(dig(selector, "cel"), "expression"):
-            yield (*path, "selectors", index, "cel", "expression"), expression
+def _corrected(expression: str, findings: Iterable[Finding]) -> str:
+    for finding in findings:
+        for edit in finding.edits:
+            if isinstance(edit, ReplaceText):
+                expression = expression.replace(edit.old, edit.new)
+    return expression
 
 
-# ---- one expression
+def _meant(selector: Selector, views: list[DeviceView], chain: Chain) -> list[DeviceView]:
+    """The devices to judge by: of a class that nobody knows, those of the drivers that the selector reads."""
+    return views if chain.before is not None else _concerned(selector, views)
 
 
-def _uncatalogued(selector: Selector, world: World) -> Iterator[tuple[str, str, str]]:
-    """What the selector reads of a well-known driver without slices at hand, and that driver never publishes."""
-    for kind, read in (("attributes", selector.reads.attributes), ("capacity", selector.reads.capacity)):
-        for domain, name in sorted(read or (), key=str):
-            known = _catalogued(domain, world.published)
-            if known is not None and name is not None and not known.has(kind, name):
-                yield kind, domain, name
+def _concerned(selector: Selector, views: list[DeviceView]) -> list[DeviceView]:
+    """Devices of the drivers whose domains are read; all, if none is."""
+    domains = {domain for read in (selector.reads.attributes, selector.reads.capacity) for domain, _ in read or ()}
+    return [view for view in views if view.driver in domains] or views
 
 
-def _catalogued(domain: str, published: Published) -> KnownDriver | None:
-    if domain in published.attributes or domain in published.capacity:
-        return None
-    return CATALOGUE.get(domain)
+# ---- by the devices at hand
 
 
-def _judged(document: Document, field: str, selector: Selector, published: Published) -> Iterator[Finding]:
-    outcome = published.run(selector)
+def _judged(
+    document: Document, path: Steps, selector: Selector, views: list[DeviceView], world: World, chain: Chain
+) -> Iterator[Finding]:
+    published = world.published
+    outcome = published.run(selector, views)
+    misread = list(names.unpublished(selector, published))
     for attribute, (count, failure) in sorted(outcome.failed.items()):
-        yield _failure(document, field, attribute, count, failure, outcome, published)
-    if not outcome.failed and not outcome.matched:
-        misread = list(_misread(selector, published))
-        message = f"is false for all {len(published.views)} devices" + _values(selector, published)
-        if misread:
-            kind, domain, name = misread[0]
-            yield _unknown(document, field, kind, domain, name, published)
-        else:
-            yield found(document, "NeverTrue", field, message, "compare with values that are published")
-
-
-def _misread(selector: Selector, published: Published) -> Iterator[tuple[str, str, str]]:
-    """What the selector reads and nobody publishes: kind (attributes, capacity), domain, name."""
-    for kind, read, known in (
-        ("attributes", selector.reads.attributes, published.attributes),
-        ("capacity", selector.reads.capacity, published.capacity),
-    ):
-        for domain, name in sorted(read or (), key=str):
-            if name is not None and name not in known.get(domain, ()):
-                yield kind, domain, name
+        lacking = next((read for read in misread if f"{read.domain}/{read.name}" == attribute), None)
+        if lacking is not None:
+            yield names.finding(document, path, lacking, published, selector.expression)
+        elif chain.before is not None:
+            yield _failure(document, path, attribute, count, len(views), failure)
+    if outcome.failed:
+        return
+    if outcome.matched:
+        yield from _just_missed(document, path, selector, views, published)
+    elif misread:
+        yield names.finding(document, path, misread[0], published, selector.expression)
+    else:
+        yield _never(document, path, selector, views, published)
 
 
 def _failure(
-    document: Document,
-    field: str,
-    attribute: str,
-    count: int,
-    failure: SelectorFailed,
-    outcome: Outcome,
-    published: Published,
+    document: Document, path: Steps, attribute: str, count: int, total: int, failure: SelectorFailed
 ) -> Finding:
     domain, slash, name = attribute.rpartition("/")
-    total = len(published.views)
+    field = path_text(path)
     if not slash:
         message = f"fails on {count} of {total} devices: {failure.message}"
         return found(document, "SelectorFails", field, message, "guard what may be missing or of another type")
     kind = "capacity" if _reads_capacity(failure.expression, domain, name) else "attributes"
-    known = published.attributes if kind == "attributes" else published.capacity
-    if name not in known.get(domain, ()):
-        return _unknown(document, field, kind, domain, name, published)
     message = f"fails on {count} of {total} devices, which have no {attribute}; one failing device can refuse a node"
     fix = f"check device.driver first, or read it as device.{kind}['{domain}'].?{name}"
     return found(document, "UnguardedAttribute", field, message, fix)
@@ -144,43 +140,42 @@ def _reads_capacity(expression: str, domain: str, name: str) -> bool:
     return read in (selector.reads.capacity or ()) and read not in (selector.reads.attributes or ())
 
 
-def _unknown(document: Document, field: str, kind: str, domain: str, name: str, published: Published) -> Finding:
-    """Something that nobody publishes, at least not there."""
-    is_attribute = kind == "attributes"
-    catalogued = _catalogued(domain, published)
-    attributes = published.attributes.get(domain, set()) if catalogued is None else catalogued.attributes
-    capacity = published.capacity.get(domain, set()) if catalogued is None else catalogued.capacity
-    here, there = (attributes, capacity) if is_attribute else (capacity, attributes)
-    if name in there:
-        code = "AttributeIsCapacity" if is_attribute else "CapacityIsAttribute"
-        words = (
-            ("a capacity, not an attribute", "capacity")
-            if is_attribute
-            else ("an attribute, not a capacity", "attributes")
-        )
-        message = f"{name!r} is published as {words[0]}"
-        return found(document, code, field, message, f"use device.{words[1]}['{domain}'].{name}")
-    known = sorted(here)
-    word = "attribute" if is_attribute else "capacity"
-    if not known:
-        domains = sorted({*published.attributes, *published.capacity, *published.drivers()})
-        near = get_close_matches(domain, domains, n=1)
-        message = f"no driver here publishes {'attributes' if is_attribute else 'capacity'} of {domain!r}"
-        fix = f"write {near[0]!r}" if near else f"published here: {', '.join(domains[:_SHOWN])}"
-        return found(document, "UnknownDomain", field, message, fix)
-    near = get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
-    meant = next((k for k in known if near and k.lower() == near[0]), None)
-    message = f"no device of {domain!r} has the {word} {name!r}"
-    fix = f"write {meant}" if meant else f"it has {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"
-    return found(document, "UnknownAttribute", field, message, fix)
+def _never(
+    document: Document, path: Steps, selector: Selector, views: list[DeviceView], published: Published
+) -> Finding:
+    concerned = _concerned(selector, views)
+    message = f"matches 0 of {len(concerned)} devices" + _values(selector, concerned)
+    fix = "compare with values that are published"
+    near = _near_value(selector, concerned)
+    short = next(thresholds.missed(selector, concerned, published), None)
+    if short is not None:
+        fix = f"{short.capacity} of {len(short.views)} is up to {thresholds.shown(short.has)}, just under "
+        fix += f"{short.threshold}: write {short.instead}"
+    elif near:
+        fix = f"write {near!r}"
+    return found(document, "NeverTrue", path_text(path), message, fix)
 
 
-def _values(selector: Selector, published: Published) -> str:
+def _near_value(selector: Selector, views: list[DeviceView]) -> str:
+    """A text that devices have and that looks like one of the expression's, which none has."""
+    values = (view.attributes[domain].get(name) for domain, name in _attributes(selector) for view in views)
+    seen = {value for value in values if isinstance(value, str)}
+    for written in _TEXTS.findall(selector.expression):
+        if written not in seen and (near := get_close_matches(written, sorted(seen), n=1, cutoff=0.6)):
+            return str(near[0])
+    return ""
+
+
+def _attributes(selector: Selector) -> list[tuple[str, str]]:
+    return sorted((domain, name) for domain, name in selector.reads.attributes or () if name is not None)
+
+
+def _values(selector: Selector, views: list[DeviceView]) -> str:
     """The values of what the selector reads, as far as they are few."""
     parts = []
     for kind, read in (("attributes", selector.reads.attributes), ("capacity", selector.reads.capacity)):
         for domain, name in sorted(read or (), key=str):
-            seen = {str(v) for view in published.views if (v := _value(view, kind, domain, name)) is not None}
+            seen = {str(v) for view in views if (v := _value(view, kind, domain, name)) is not None}
             if seen:
                 shown = sorted(seen)
                 more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
@@ -193,58 +188,29 @@ def _value(view: DeviceView, kind: str, domain: str, name: str | None) -> Any:
     return domains[domain].get(name) if name is not None else None
 
 
-# ---- constraints
+# ---- thresholds
 
 
-def _attribute(document: Document, place: str, attribute: str, world: World) -> Iterator[Finding]:
-    """An attribute of a well-known driver without slices at hand."""
-    domain, slash, name = attribute.partition("/")
-    known = _catalogued(domain, world.published) if slash else None
-    if known is not None and not known.has("attributes", name):
-        yield _unknown(document, place, "attributes", domain, name, world.published)
+def _just_missed(
+    document: Document, path: Steps, selector: Selector, views: list[DeviceView], published: Published
+) -> Iterator[Finding]:
+    total = len(_concerned(selector, views))
+    for short in thresholds.missed(selector, views, published):
+        message = (
+            f"leaves out {len(short.views)} of {total} devices by little: their {short.capacity} is up to "
+            f"{thresholds.shown(short.has)}, just under {short.threshold}"
+        )
+        yield found(document, "JustMissed", path_text(path), message, f"write {short.instead} to take them too")
 
 
-def _constraint(document: Document, place: str, devices: Object, constraint: Object, world: World) -> Iterator[Finding]:
-    attribute = text(constraint, "matchAttribute")
-    if "/" not in attribute:
-        return
-    domain, name = attribute.split("/", 1)
-    covered = {str(request).partition("/")[0] for request in items(constraint, "requests")}
-    having: set[str] = set()
-    lacking: set[str] = set()
-    for request in objects(devices, "requests"):
-        if covered and text(request, "name") not in covered:
-            continue
-        for view in candidates(request, world):
-            (having if name in view.attributes[domain] else lacking).add(view.driver)
-    lacking -= having
-    if not lacking:
-        return
-    involved = len(having | lacking)
-    drivers = f"{involved} driver{'s' if involved != 1 else ''} involved"
-    message = f"{attribute} is published by {len(having)} of the {drivers}, not by {', '.join(sorted(lacking))}"
-    near = _alternatives(lacking, name, world.published)
-    fix = "match an attribute that all of them publish" + (f"; there is {near}" if near else "")
-    yield found(document, "ConstraintNotShared", place, message, fix)
-
-
-def _alternatives(drivers: set[str], name: str, published: Published) -> str:
-    """Attributes of these drivers that look alike."""
-    known = {f"{domain}/{n}": n for domain in drivers for n in published.attributes.get(domain, ())}
-    near = [full for full, n in sorted(known.items()) if n.lower() in name.lower() or name.lower() in n.lower()]
-    return ", ".join(near[:_SHOWN])
-
-
-def candidates(request: Object, world: World) -> list[DeviceView]:
-    """Devices that the request's class and selectors take; none if the class is not at hand."""
-    views: list[DeviceView] = []
-    for wish in (dig(request, "exactly"), *objects(request, "firstAvailable")):
-        owner = world.find("DeviceClass", "", text(wish, "deviceClassName"))
-        if owner is None:
-            continue
-        taken = list(world.published.views)
-        for _, expression in (*_selectors(dig(owner.object, "spec"), ()), *_selectors(wish, ())):
-            selector = compile_selector(expression)
-            taken = world.published.run(selector, taken).matched if isinstance(selector, Selector) else []
-        views += taken
-    return views
+def _just_missed_models(
+    document: Document, path: Steps, selector: Selector, passed: list[str], world: World
+) -> Iterator[Finding]:
+    cards = taken(tuple(passed), list(models.gpus()), world)
+    for short in thresholds.missed(selector, cards, world.published):
+        titles = [str(view.attributes[models.DRIVER]["productName"]) for view in short.views]
+        message = (
+            f"leaves out {', '.join(titles[:_SHOWN])} by little: {short.capacity} is up to "
+            f"{thresholds.shown(short.has)}, just under {short.threshold}"
+        )
+        yield found(document, "JustMissed", path_text(path), message, f"write {short.instead} to take them too")

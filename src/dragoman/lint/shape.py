@@ -13,6 +13,7 @@ from dragoman.api.files import DEFAULT_NAMESPACE, Document
 from dragoman.api.gated import unused_fields
 from dragoman.api.shape import dig, items, objects, sub
 from dragoman.api.validate.field import FieldError
+from dragoman.lint.catalogue import CATALOGUE
 from dragoman.lint.finding import Edit, Finding, Lift, Nest, Rename, SetValue, Steps, found
 from dragoman.lint.rewrite import devices_at, flat_fields, path_text, requests_at
 from dragoman.lint.unknown import unknown_fields
@@ -42,6 +43,7 @@ def check(document: Document, world: World) -> Iterator[Finding]:
         consequences = _consequences([*inline, *unknown])
         yield from (f for f in _invalid(document, world) if not f.field.startswith(consequences))
     yield from _taint_rule(document)
+    yield from _pool(document)
 
 
 def _consequences(causes: list[Finding]) -> tuple[str, ...]:
@@ -131,9 +133,24 @@ def _unknown(document: Document) -> Iterator[Finding]:
         name = str(steps[-1])
         if name in ("exactly", "basic", "source") or _is_misplaced(document, steps):
             continue
-        fix = f"write {near}" if near else "remove it"
+        fix = _nested_attribute(document, steps) or (f"write {near}" if near else "remove it")
         edits = (Rename(steps, near),) if near else ()
         yield found(document, "UnknownField", path_text(steps), f"the API has no field {name!r} here", fix, *edits)
+
+
+_VALUE_FIELDS = {"stringValue": "string", "intValue": "int", "boolValue": "bool", "versionValue": "version"}
+
+
+def _nested_attribute(document: Document, steps: Steps) -> str:
+    """What to do about an attribute under a map of its domain, or with a value field of somebody's own; "" else."""
+    if document.kind_name != "ResourceSlice" or "attributes" not in steps or len(steps) < steps.index("attributes") + 3:
+        return ""
+    domain, name = (str(step) for step in steps[steps.index("attributes") + 1 :][:2])
+    if name in _VALUE_FIELDS:
+        return f"write {_VALUE_FIELDS[name]}"
+    if name == "quantityValue":
+        return f"quantities are capacity: write it under capacity, {domain}: {{value: ...}}"
+    return f"keys are flat: write {domain}/{name}, or {name} in the driver's own domain" if "." in domain else ""
 
 
 def _is_misplaced(document: Document, steps: Steps) -> bool:
@@ -238,6 +255,23 @@ def _taint_rule(document: Document) -> Iterator[Finding]:
         message = "an empty device selector taints every device of every driver"
         message += " and evicts the pods that use them" if effect == "NoExecute" else ""
         yield found(document, "TaintsEverything", field, message, "name a driver, a pool or a device")
+
+
+def _pool(document: Document) -> Iterator[Finding]:
+    """Hand-written slices of drivers that name their pools after nodes."""
+    spec = dig(document.raw, "spec")
+    known = CATALOGUE.get(str(spec.get("driver")))
+    pool, node = dig(spec, "pool").get("name"), spec.get("nodeName")
+    if document.kind_name == "ResourceSlice" and known is not None and known.pools_are_nodes and node and pool != node:
+        message = f"{spec.get('driver')} names its pools after nodes; devices of pool {pool} are not its own"
+        yield found(
+            document,
+            "ForeignPool",
+            "spec.pool.name",
+            message,
+            f"write {node}",
+            SetValue(("spec", "pool", "name"), node),
+        )
 
 
 def pod_specs(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:

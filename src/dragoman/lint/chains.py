@@ -1,0 +1,82 @@
+"""Which selectors stand one behind the other? A class's are asked first, then those of the request that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from dragoman.api.files import Document
+from dragoman.api.selectors import DeviceView, Selector, compile_selector
+from dragoman.api.shape import Object, dig, objects, text
+from dragoman.lint.catalogue import CLASSES
+from dragoman.lint.finding import Steps
+from dragoman.lint.world import World
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """The selectors of a class, or of one request with those of its class before.
+
+    own: path in the stored version and text of the document's own selectors. before: those of the class, None if
+    nothing is known of the class.
+    """
+
+    own: tuple[tuple[Steps, str], ...]
+    before: tuple[str, ...] | None = ()
+
+
+def chains(document: Document, world: World) -> Iterator[Chain]:
+    """All chains of a class, claim or template."""
+    if document.kind_name == "DeviceClass":
+        yield Chain(tuple(_selectors(dig(document.object, "spec"), ("spec",))))
+    for path, devices in claims_of(document):
+        for index, request in enumerate(objects(devices, "requests")):
+            at: Steps = (*path, "requests", index)
+            wishes = [(dig(request, "exactly"), (*at, "exactly"))]
+            wishes += [
+                (wish, (*at, "firstAvailable", number))
+                for number, wish in enumerate(objects(request, "firstAvailable"))
+            ]
+            for wish, place in wishes:
+                yield Chain(tuple(_selectors(wish, place)), class_selectors(text(wish, "deviceClassName"), world))
+
+
+def claims_of(document: Document) -> Iterator[tuple[Steps, Object]]:
+    """Path and value of spec.devices of a claim or a template, in the stored version."""
+    if document.kind_name == "ResourceClaim":
+        yield ("spec", "devices"), dig(document.object, "spec", "devices")
+    elif document.kind_name == "ResourceClaimTemplate":
+        yield ("spec", "spec", "devices"), dig(document.object, "spec", "spec", "devices")
+
+
+def class_selectors(name: str, world: World) -> tuple[str, ...] | None:
+    """The selectors of a DeviceClass that is at hand, or that a well-known driver brings; None of others."""
+    owner = world.find("DeviceClass", "", name)
+    if owner is not None:
+        return tuple(expression for _, expression in _selectors(dig(owner.object, "spec"), ()))
+    return (CLASSES[name],) if name in CLASSES and not world.knows_cluster else None
+
+
+def _selectors(holder: Object, path: Steps) -> Iterator[tuple[Steps, str]]:
+    for index, selector in enumerate(objects(holder, "selectors")):
+        if expression := text(dig(selector, "cel"), "expression"):
+            yield (*path, "selectors", index, "cel", "expression"), expression
+
+
+def taken(expressions: tuple[str, ...], views: list[DeviceView], world: World) -> list[DeviceView]:
+    """The devices that match all of the selectors; none if one does not compile."""
+    for expression in expressions:
+        selector = compile_selector(expression)
+        views = world.published.run(selector, views).matched if isinstance(selector, Selector) else []
+    return views
+
+
+def candidates(request: Object, world: World) -> list[DeviceView]:
+    """Devices that the request's class and selectors take, of any alternative; none if the class is unknown."""
+    found: dict[int, DeviceView] = {}
+    for wish in (dig(request, "exactly"), *objects(request, "firstAvailable")):
+        before = class_selectors(text(wish, "deviceClassName"), world)
+        if before is not None:
+            own = tuple(expression for _, expression in _selectors(wish, ()))
+            found.update({id(view): view for view in taken((*before, *own), list(world.published.views), world)})
+    return list(found.values())

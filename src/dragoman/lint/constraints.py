@@ -1,0 +1,179 @@
+"""Can the constraints of a claim be met by the devices at hand, on one node?
+
+Looks at each constraint by itself and at what exists, free or held: what it says no arrangement could change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from dragoman.api.files import Document
+from dragoman.api.selectors import DeviceView
+from dragoman.api.shape import Object, dig, items, objects, text
+from dragoman.lint import names
+from dragoman.lint.chains import candidates, claims_of
+from dragoman.lint.finding import Finding, Steps, found
+from dragoman.lint.names import Read
+from dragoman.lint.rewrite import path_text
+from dragoman.lint.world import World
+
+_SHOWN = 5
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """A request under a constraint: so many (0: unknown) of these devices."""
+
+    name: str
+    count: int
+    views: tuple[DeviceView, ...]
+
+    def at(self, place: str, world: World) -> list[DeviceView]:
+        return [view for view in self.views if world.published.is_at(view, place)]
+
+
+def check(document: Document, world: World) -> Iterator[Finding]:
+    """Findings on the constraints of a claim or template."""
+    if document.value is None:
+        return
+    for path, devices in claims_of(document):
+        for index, constraint in enumerate(objects(devices, "constraints")):
+            for kind in ("matchAttribute", "distinctAttribute"):
+                attribute = text(constraint, kind)
+                if "/" in attribute:
+                    at: Steps = (*path, "constraints", index, kind)
+                    yield from _constraint(document, at, attribute, _wanted(devices, constraint, world), world)
+
+
+def _wanted(devices: Object, constraint: Object, world: World) -> list[_Wanted]:
+    covered = {str(request).partition("/")[0] for request in items(constraint, "requests")}
+    return [
+        _Wanted(text(request, "name"), _count(request), tuple(candidates(request, world)))
+        for request in objects(devices, "requests")
+        if not covered or text(request, "name") in covered
+    ]
+
+
+def _count(request: Object) -> int:
+    counts = set()
+    for wish in [dig(request, "exactly")] if "exactly" in request else objects(request, "firstAvailable"):
+        counts.add((wish.get("count") or 1) if text(wish, "allocationMode") in ("", "ExactCount") else 0)
+    return min(counts, default=0)
+
+
+def _constraint(
+    document: Document, path: Steps, attribute: str, wanted: list[_Wanted], world: World
+) -> Iterator[Finding]:
+    read = Read("attributes", *attribute.split("/", 1))
+    domain_is_known = names.catalogued(read.domain, world.published) is not None
+    drivers = {view.driver for want in wanted for view in want.views}
+    if not names.is_published(read, world.published) and (domain_is_known or read.domain in drivers):
+        yield names.finding(document, path, read, world.published)
+    elif path[-1] == "matchAttribute" and (lacking := _lacking(read, wanted)):
+        yield _not_shared(document, path, attribute, lacking, drivers, world)
+    elif (where := _unmeetable(path[-1] == "matchAttribute", read, wanted, world)) is not None:
+        yield _unmet(document, path, attribute, wanted, where, world)
+
+
+def _lacking(read: Read, wanted: list[_Wanted]) -> set[str]:
+    """Drivers none of whose devices has the attribute."""
+    views = [view for want in wanted for view in want.views]
+    having = {view.driver for view in views if read.name in view.attributes[read.domain]}
+    return {view.driver for view in views} - having
+
+
+def _not_shared(
+    document: Document, path: Steps, attribute: str, lacking: set[str], drivers: set[str], world: World
+) -> Finding:
+    involved = f"{len(drivers)} driver{'s' if len(drivers) != 1 else ''} involved"
+    having = len(drivers - lacking)
+    message = f"{attribute} is published by {having} of the {involved}, not by {', '.join(sorted(lacking))}"
+    near = _alternatives(lacking, attribute.rpartition("/")[2], world)
+    fix = "match an attribute that all of them publish" + (f"; there is {near}" if near else "")
+    return found(document, "ConstraintNotShared", path_text(path), message, fix)
+
+
+def _alternatives(drivers: set[str], name: str, world: World) -> str:
+    """Attributes of these drivers that look alike."""
+    known = {f"{domain}/{n}": n for domain in drivers for n in world.published.attributes.get(domain, ())}
+    near = [full for full, n in sorted(known.items()) if n.lower() in name.lower() or name.lower() in n.lower()]
+    return ", ".join(near[:_SHOWN])
+
+
+# ---- counting
+
+
+def _unmeetable(match: bool, read: Read, wanted: list[_Wanted], world: World) -> str | None:
+    """The node that comes nearest, if there is none on which the constraint can be met; else None.
+
+    None too where a node without the constraint would not do: that is another finding.
+    """
+    places = world.published.places() or [""]
+    roomy = [place for place in places if all(0 < want.count <= len(want.at(place, world)) for want in wanted)]
+    if not wanted or not roomy or any(_meets(match, read, wanted, place, world) for place in roomy):
+        return None
+    return roomy[0]
+
+
+def _meets(match: bool, read: Read, wanted: list[_Wanted], place: str, world: World) -> bool:
+    here = [(want.count, want.at(place, world)) for want in wanted]
+    values = {value for _, views in here for view in views for value in _values(view, read)}
+    if not match:
+        return len(values) >= sum(count for count, _ in here) or any(
+            view.allow_multiple_allocations for _, views in here for view in views
+        )
+    return any(_shared(here, read, value) for value in values)
+
+
+def _shared(here: list[tuple[int, list[DeviceView]]], read: Read, value: object) -> bool:
+    """Whether enough devices have the value, those that several requests could take counted once."""
+    having = [(count, [view for view in views if value in _values(view, read)]) for count, views in here]
+    distinct = {id(view) for _, views in having for view in views}
+    enough = len(distinct) >= sum(count for count, _ in having)
+    many = any(view.allow_multiple_allocations for _, views in having for view in views)
+    return (enough or many) and all(len(views) >= (1 if many else count) for count, views in having)
+
+
+def _values(view: DeviceView, read: Read) -> tuple[object, ...]:
+    """The values of a device; of a list each element, for lists match if they overlap."""
+    value = view.attributes[read.domain].get(read.name)
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else ((type(value).__name__, value),)
+
+
+def _unmet(document: Document, path: Steps, attribute: str, wanted: list[_Wanted], place: str, world: World) -> Finding:
+    match = path[-1] == "matchAttribute"
+    read = Read("attributes", *attribute.split("/", 1))
+    asked = " and ".join(f"{want.count} for {want.name}" for want in wanted)
+    kind = "one value" if match else "different values"
+    message = f"no node has devices ({asked}) with {kind} of {attribute}: {_shown(read, wanted, place, world)}"
+    other = _meetable(match, attribute, wanted, world)
+    fix = f"use {other}, which can be met here" if other else "drop the constraint, or ask for fewer devices"
+    return found(document, "ConstraintUnmeetable", path_text(path), message, fix)
+
+
+def _shown(read: Read, wanted: list[_Wanted], place: str, world: World) -> str:
+    parts = []
+    for want in wanted:
+        values = {str(view.attributes[read.domain].get(read.name)) for view in want.at(place, world)}
+        more = ", ..." if len(values) > _SHOWN else ""
+        parts.append(f"{want.name} has {', '.join(sorted(values)[:_SHOWN])}{more}")
+    return (f"on {place} " if place else "") + "; ".join(parts)
+
+
+def _meetable(match: bool, attribute: str, wanted: list[_Wanted], world: World) -> str:
+    """An attribute that all devices in question publish and with which the constraint can be met; standard first."""
+    views = [view for want in wanted for view in want.views]
+    shared = set.intersection(*({f"{d}/{n}" for d, ns in view.attributes.items() for n in ns} for view in views))
+    for name in sorted(shared - {attribute}, key=lambda name: (not name.startswith("resource.kubernetes.io/"), name)):
+        read = Read("attributes", *name.split("/", 1))
+        if _tells_apart(read, views) and _unmeetable(match, read, wanted, world) is None:
+            return name
+    return ""
+
+
+def _tells_apart(read: Read, views: list[DeviceView]) -> bool:
+    """An attribute that is equal everywhere, such as a driver's version, says nothing about where devices sit."""
+    return len({value for view in views for value in _values(view, read)}) > 1

@@ -48,8 +48,7 @@ class _Want:
         for request in objects(devices, "requests"):
             exactly = dig(request, "exactly")
             takes = text(exactly, "allocationMode") in ("", "ExactCount") and not exactly.get("adminAccess")
-            owner = world.find("DeviceClass", "", text(exactly, "deviceClassName"))
-            views = candidates(request, world) if owner is not None else []
+            views = candidates(request, world)
             if not takes or not views or any(view.allow_multiple_allocations for view in views):
                 # Alternatives, All, admin access and shared devices do not add up so simply.
                 self.known = False

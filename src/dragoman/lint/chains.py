@@ -31,13 +31,8 @@ def chains(document: Document, world: World) -> Iterator[Chain]:
         yield Chain(tuple(_selectors(dig(document.object, "spec"), ("spec",))))
     for path, devices in claims_of(document):
         for index, request in enumerate(objects(devices, "requests")):
-            at: Steps = (*path, "requests", index)
-            wishes = [(dig(request, "exactly"), (*at, "exactly"))]
-            wishes += [
-                (wish, (*at, "firstAvailable", number))
-                for number, wish in enumerate(objects(request, "firstAvailable"))
-            ]
-            for wish, place in wishes:
+            for place, wish in wishes(request):
+                place = (*path, "requests", index, *place)
                 yield Chain(tuple(_selectors(wish, place)), class_selectors(text(wish, "deviceClassName"), world))
 
 
@@ -47,6 +42,16 @@ def claims_of(document: Document) -> Iterator[tuple[Steps, Object]]:
         yield ("spec", "devices"), dig(document.object, "spec", "devices")
     elif document.kind_name == "ResourceClaimTemplate":
         yield ("spec", "spec", "devices"), dig(document.object, "spec", "spec", "devices")
+
+
+def wishes(request: Object) -> Iterator[tuple[Steps, Object]]:
+    """What a request asks for, with the path in it: `exactly`, each alternative, or (misplaced) the request itself."""
+    if "exactly" in request:
+        yield ("exactly",), dig(request, "exactly")
+    elif "deviceClassName" in request:
+        yield (), request
+    for number, wish in enumerate(objects(request, "firstAvailable")):
+        yield ("firstAvailable", number), wish
 
 
 def class_selectors(name: str, world: World) -> tuple[str, ...] | None:
@@ -74,7 +79,7 @@ def taken(expressions: tuple[str, ...], views: list[DeviceView], world: World) -
 def candidates(request: Object, world: World) -> list[DeviceView]:
     """Devices that the request's class and selectors take, of any alternative; none if the class is unknown."""
     found: dict[int, DeviceView] = {}
-    for wish in (dig(request, "exactly"), *objects(request, "firstAvailable")):
+    for _, wish in wishes(request):
         before = class_selectors(text(wish, "deviceClassName"), world)
         if before is not None:
             own = tuple(expression for _, expression in _selectors(wish, ()))

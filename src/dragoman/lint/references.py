@@ -13,7 +13,7 @@ from typing import Any
 from dragoman.api.files import Document
 from dragoman.api.shape import dig, objects, text
 from dragoman.api.validate.claims import RESERVED_FOR_MAX
-from dragoman.lint.chains import claims_of, class_selectors
+from dragoman.lint.chains import claims_of, class_selectors, wishes
 from dragoman.lint.finding import Finding, Steps, found
 from dragoman.lint.rewrite import path_text
 from dragoman.lint.shape import containers, pod_specs
@@ -44,13 +44,10 @@ def _classes(document: Document, world: World) -> Iterator[Finding]:
         return
     for path, devices in claims_of(document):
         for index, request in enumerate(objects(devices, "requests")):
-            at: Steps = (*path, "requests", index)
-            wishes: list[tuple[Steps, dict[str, Any]]] = [((*at, "exactly"), dig(request, "exactly"))]
-            wishes += [((*at, "firstAvailable", n), wish) for n, wish in enumerate(objects(request, "firstAvailable"))]
-            for place, wish in wishes:
+            for place, wish in wishes(request):
                 name = text(wish, "deviceClassName")
                 if name and class_selectors(name, world) is None:
-                    field = path_text(as_written(document, (*place, "deviceClassName")))
+                    field = path_text(as_written(document, (*path, "requests", index, *place, "deviceClassName")))
                     yield _missing(document, "UnknownClass", field, "DeviceClass", "", name, world)
 
 

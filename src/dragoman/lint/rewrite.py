@@ -63,8 +63,9 @@ def to_v1(document: Document) -> tuple[Edit, ...]:
 
 
 def path_text(steps: Steps) -> str:
-    """`spec.devices.requests[0]` of its steps."""
+    """`spec.devices.requests[0]` of its steps; keys with dots stand in brackets."""
     text = ""
     for step in steps:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        is_plain = isinstance(step, str) and "." not in step
+        text += (f".{step}" if text else str(step)) if is_plain else f"[{step}]"
     return text

@@ -55,7 +55,14 @@ def _consequences(causes: list[Finding]) -> tuple[str, ...]:
         for edit in finding.edits
         if isinstance(edit, Rename)
     ]
-    return (*fields, *renamed)
+    # An attribute with a field of nobody's has no value either.
+    valueless = [
+        _ATTRIBUTE.sub(r".attributes[\1]", f.field.rpartition(".")[0]) for f in causes if ".attributes" in f.field
+    ]
+    return (*fields, *renamed, *valueless)
+
+
+_ATTRIBUTE = re.compile(r"\.attributes\.(\w+)$")
 
 
 def _version(document: Document) -> str:
@@ -134,6 +141,7 @@ def _unknown(document: Document) -> Iterator[Finding]:
         if name in ("exactly", "basic", "source") or _is_misplaced(document, steps):
             continue
         fix = _nested_attribute(document, steps) or (f"write {near}" if near else "remove it")
+        near = _VALUE_FIELDS.get(name, near) if "attributes" in steps else near
         edits = (Rename(steps, near),) if near else ()
         yield found(document, "UnknownField", path_text(steps), f"the API has no field {name!r} here", fix, *edits)
 

@@ -64,24 +64,34 @@ class Pack:
         if task.devices != 1:
             after = self.worth(nodes, cpu, memory, serve - task.devices, hold - task.demand, total)
             return before - after + tie, np.zeros(len(nodes), np.int64)
-        loss = np.full(gpu.shape, np.inf)
+        chosen = self.device(nodes, task, gpu, serves, holds, serve, hold)
+        each = np.arange(len(nodes))
+        left = gpu[each, chosen] - task.share
+        keeps = left[:, None] >= self.steps
+        after = self.worth(
+            nodes,
+            cpu,
+            memory,
+            serve - serves[each, chosen] + keeps,
+            hold - holds[each, chosen] + left[:, None] * keeps,
+            total,
+        )
+        return before - after + tie, chosen
+
+    def device(self, nodes: Ints, task: Task, gpu: Ints, serves: Ints, holds: Ints, serve: Ints, hold: Ints) -> Ints:
+        """Which GPU of each node `rank.pack` weighs least: it sees devices only, neither cpu nor memory."""
+        kept = np.full(gpu.shape, -1.0)
         fitting = gpu >= task.share
         for index in range(1, gpu.shape[1]):  # of equal GPUs the first
             fitting[:, index] &= ~(gpu[:, :index] == gpu[:, index : index + 1]).any(1)
         row, index = np.nonzero(fitting)
         left = gpu[row, index] - task.share
         keeps = left[:, None] >= self.steps
-        after = self.worth(
-            nodes[row],
-            cpu[row],
-            memory[row],
-            serve[row] - serves[row, index] + keeps,
-            hold[row] - holds[row, index] + left[:, None] * keeps,
-            total[row],
-        )
-        loss[row, index] = before[row] - after
-        chosen = (loss * 2 * WHOLE + gpu).argmin(1)
-        return loss[np.arange(len(nodes)), chosen] + tie, chosen
+        serve = serve[row] - serves[row, index] + keeps
+        hold = hold[row] - holds[row, index] + left[:, None] * keeps
+        fits = (serve[:, self.step] >= self.devices) & self.allowed[nodes[row]]
+        kept[row, index] = np.where(fits, hold[:, self.step], 0) @ self.counts
+        return np.asarray((kept * 2 * WHOLE - gpu).argmax(1))
 
     def worth(self, nodes: Ints, cpu: Ints, memory: Ints, serve: Ints, hold: Ints, total: Ints) -> Floats:
         """`worth.worth` of each node. Last axis of serve and hold: steps of shares."""
@@ -120,6 +130,6 @@ class PackLearning(Pack):
         self.recent = Recent()
 
     def placed(self, task: Task) -> None:
-        if self.recent.add(kind_of(task)):
+        if task.devices and self.recent.add(kind_of(task)):
             self.expect(self.recent.demand)
             self.age += 1

@@ -25,6 +25,7 @@ from dragoman.allocate.left import Pick, Taken, taken
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.offers import Offer
 from dragoman.allocate.rank import Move, Policy, Weight, policy_of
+from dragoman.allocate.recent import Recent
 from dragoman.allocate.refusal import Refusals, renamed_in
 from dragoman.allocate.slots import ClaimPlan, Want, key_of, plan_claims, rules_of
 from dragoman.allocate.values import Allocation, Ask, Chosen
@@ -44,6 +45,7 @@ __all__ = [
     "Ask",
     "Chosen",
     "Demand",
+    "Kind",
     "Limits",
     "Look",
     "Looked",
@@ -51,10 +53,13 @@ __all__ = [
     "NodeClass",
     "Options",
     "Policy",
+    "Recent",
     "Supply",
     "Survey",
+    "Weight",
     "allocate",
     "look",
+    "policy_of",
     "story",
     "survey",
 ]

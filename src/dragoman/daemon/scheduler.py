@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from dragoman.allocate.allocator import OPTIONS, Options
+from dragoman.allocate.allocator import OPTIONS, Options, Recent
 from dragoman.api.core import Pod
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref
@@ -108,6 +108,7 @@ class Scheduler:
             in_flight=set(),
             binding_timeout_s=self.settings.binding_timeout_s,
         )
+        self._recent = Recent()
         self._in_flight: set[Key] = set()
         self._context.in_flight = self._in_flight
         self._placed: dict[UnitKey, tuple[tuple[Key, str], ...]] = {}
@@ -245,10 +246,11 @@ class Scheduler:
 
     async def _think(self, unit: Unit, steps: int) -> None:
         """A search that gave up before, with more steps and in a thread, so that the others go on meanwhile."""
-        limits = msgspec.structs.replace(self.settings.options.limits, search_steps=steps)
+        options = self._context.options
+        limits = msgspec.structs.replace(options.limits, search_steps=steps)
         context = msgspec.structs.replace(
             self._context,
-            options=msgspec.structs.replace(self.settings.options, limits=limits),
+            options=msgspec.structs.replace(options, limits=limits),
             in_flight=frozenset(self._in_flight),
             memory=Memory(),
         )
@@ -268,6 +270,7 @@ class Scheduler:
         """What follows from a decision; True if a commit was started, which then owns the slot."""
         key, now = decision.unit, self._clock.monotonic()
         self._count(decision)
+        self._context.learn(decision.placements, self._recent)
         self._tell(decision.refused)
         if decision.lost:
             self._let_go(key)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from dragoman.allocate.allocator import Kind
 from dragoman.allocate.refusal import Refusal
 from dragoman.api import codec
 from dragoman.api.core import Pod, PodExtendedResourceClaimStatus
@@ -53,12 +54,16 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where a pod goes and what its claims get. allocations: (claim key, result) of those allocated now."""
+    """Where a pod goes and what its claims get. allocations: (claim key, result) of those allocated now.
+
+    kind: the pod as one to expect again, for policies that learn.
+    """
 
     pod: Key
     uid: str
     node: str
     allocations: tuple[tuple[Key, AllocationResult], ...] = ()
+    kind: Kind | None = None
 
 
 class Wait(msgspec.Struct, frozen=True):

@@ -1,5 +1,7 @@
 """Where can one pod go, and with which devices? Node checks, devices and scores brought together.
 
+Under a policy that ranks places its say replaces the scores for room on nodes; what the pod prefers still comes first.
+
 Uses `schedule.alike` for what nodes are and `allocate.survey` for devices, each handling alike nodes once. Gives the
 best place or the reasons node by node. Never writes and never looks at the clock.
 """
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dragoman.allocate.allocator import OPTIONS, NodeClass, Options, survey
+from dragoman.allocate.allocator import OPTIONS, Kind, NodeClass, Options, Supply, Weight, policy_of, survey
 from dragoman.allocate.allocator import Memory as DeviceMemory
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.core import Node
@@ -21,6 +23,7 @@ from dragoman.schedule.alike import Alike, NodeGroup, lone
 from dragoman.schedule.decision import AnyReason, NodesRefused
 from dragoman.schedule.extended import Special, served_by_devices, special_claim, special_requests
 from dragoman.schedule.filter import room_reasons, static_reason
+from dragoman.schedule.needs import Amounts
 from dragoman.schedule.refusal import AffinityMismatch, ClaimElsewhere, NodeReason, NoNodes
 from dragoman.schedule.score import Raw, alternative_score, room_score, static_scores, totals
 from dragoman.schedule.wish import Wish
@@ -31,11 +34,15 @@ MAX_SHAPES = 256
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A yes: the node, results for the claims to allocate (the special one last), and what the special one asks."""
+    """A yes: the node, results for the claims to allocate (the special one last), and what the special one asks.
+
+    kind: the pod as one to expect again, for policies that learn.
+    """
 
     node: str
     results: tuple[AllocationResult, ...] = ()
     special: Special | None = None
+    kind: Kind | None = None
 
 
 class NoPlace(msgspec.Struct, frozen=True):
@@ -81,14 +88,23 @@ class _Search(NamedTuple):
     options: Options
     by_resource: dict[str, str]
 
+    @property
+    def ranks(self) -> bool:
+        """Whether the policy has a say about nodes."""
+        return policy_of(self.options.policy).rank is not None
+
 
 class _Option(NamedTuple):
-    """Nodes that can take the pod and are alike in every score; name is the smallest of them."""
+    """Nodes that can take the pod and are alike in every score; name is the smallest of them.
+
+    rank: of the policy, least is best, where it has a say.
+    """
 
     raw: Raw
     name: str
     devices: NodeClass | None
     special: Special | None
+    rank: Weight = ()
 
 
 class _Seen(NamedTuple):
@@ -107,7 +123,7 @@ def find_place(
     memory: Memory,
     share_id: Callable[[], str],
 ) -> Place | NoPlace:
-    """The best node for a pod by upstream's scores, ties by name."""
+    """The best node for a pod by upstream's scores or the policy's rank, ties by name."""
     seen = _see(_Search(snapshot, wish, options, by_resource), memory, whole=False)
     if isinstance(seen, NoPlace):
         return seen
@@ -117,7 +133,7 @@ def find_place(
         return NoPlace((), tuple(seen.refused), seen.gave_up)
     best = _best(seen.options)
     results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
-    return Place(best.name, results, best.special)
+    return Place(best.name, results, best.special, _kind(best, wish) if results else None)
 
 
 def all_refusals(
@@ -165,7 +181,12 @@ def _best(found: list[_Option]) -> _Option:
         return found[0]
     scores = totals([option.raw for option in found])
     # Of equal ones first the node that serves extended resources itself: claims need the devices of the others.
-    return min(zip(scores, found, strict=True), key=lambda pair: (-pair[0], _served(pair[1]), pair[1].name))[1]
+    return min(zip(scores, found, strict=True), key=_order)[1]
+
+
+def _order(pair: tuple[int, _Option]) -> tuple[int, Weight, int, str]:
+    score, option = pair
+    return -score, option.rank, _served(option), option.name
 
 
 def _served(option: _Option) -> int:
@@ -260,7 +281,7 @@ def _with_devices(
     if served:
         special = special_requests(wish.pod.spec, served, search.by_resource)
         claims = (*claims, special_claim(wish.pod, special.requests))
-    if not claims:
+    if not claims and not search.ranks:
         return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
     many = sum(len(group.members) for group, _ in some)
     nodes = None
@@ -270,7 +291,7 @@ def _with_devices(
     if isinstance(answer, Refusals):
         return answer
     fitting = [devices for devices in answer.classes if devices.fits]
-    options = _options(fitting, some, special)
+    options = _ranked(search, fitting, some, special) if search.ranks else _options(fitting, some, special)
     if options and not whole:
         return _Seen(options, [], False)
     allowed = frozenset(name for group, _ in some for name in group.members)
@@ -292,6 +313,41 @@ def _options(
             if name is not None:
                 found.append(_Option(verdict.raw._replace(devices=liked), name, devices, special))
     return found
+
+
+def _ranked(
+    search: _Search, classes: list[NodeClass], some: list[tuple[NodeGroup, _Verdict]], special: Special | None
+) -> list[_Option]:
+    """Every way to fit with the policy's rank in place of the scores for room."""
+    of = {name: entry for entry in some for name in entry[0].members}
+    needs = search.wish.needs
+    found = []
+    for devices in classes:
+        liked = alternative_score([chosen.index for chosen in devices.chosen])
+        firsts: dict[NodeGroup, str] = {}
+        for name in devices.nodes:
+            if name in of:
+                firsts.setdefault(of[name][0], name)
+        for group, name in firsts.items():
+            raw = of[name][1].raw._replace(room=0, devices=liked)
+            rank = devices.rank(_supply(group, needs, "cpu"), _supply(group, needs, "memory"))
+            found.append(_Option(raw, name, devices, special, rank))
+    return found
+
+
+def _supply(group: NodeGroup, needs: Amounts, resource: str) -> Supply | None:
+    allocatable = group.allocatable
+    if allocatable is None:
+        return None
+    total = allocatable.get(resource)
+    free = (total.nanos if total is not None else 0) - group.used.get(resource, 0)
+    return Supply(free, needs.get(resource, 0))
+
+
+def _kind(option: _Option, wish: Wish) -> Kind | None:
+    if option.devices is None:
+        return None
+    return option.devices.kind(wish.needs.get("cpu", 0), wish.needs.get("memory", 0))
 
 
 def _only_room(raw: Raw) -> bool:

@@ -114,7 +114,7 @@ def placed(wish: Wish, place: Place, now: datetime, context: Context) -> Outcome
     topics = frozenset(named("ResourceClaim", *claim) for claim in wait.claims) if wait is not None else frozenset()
     return Outcome(
         pod,
-        Placement(key, pod.metadata.uid, place.node, tuple(allocations)),
+        Placement(key, pod.metadata.uid, place.node, tuple(allocations), place.kind),
         wait,
         None,
         tuple(writes),

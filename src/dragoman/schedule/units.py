@@ -5,16 +5,16 @@ Never decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
-from dragoman.allocate.allocator import OPTIONS, Options
+from dragoman.allocate.allocator import OPTIONS, Options, Recent
 from dragoman.api.core import Pod
 from dragoman.api.gates import Gates
 from dragoman.schedule.claims import group_name
 from dragoman.schedule.conditions import TIMEOUT_S
-from dragoman.schedule.decision import NewId
+from dragoman.schedule.decision import NewId, Placement
 from dragoman.schedule.place import Memory
 from dragoman.schedule.queue import UnitKey
 from dragoman.snapshot.change import Key, Snapshot, keys_of
@@ -51,6 +51,12 @@ class Context(msgspec.Struct):
     def gates(self) -> Gates:
         """The feature gates."""
         return self.options.gates
+
+    def learn(self, placements: Iterable[Placement], recent: Recent) -> None:
+        """Counts what was placed; from time to time the policy is told what to expect."""
+        for placement in placements:
+            if placement.kind is not None and recent.add(placement.kind):
+                self.options = msgspec.structs.replace(self.options, demand=recent.demand)
 
 
 def unit_of(snapshot: Snapshot, pod: Pod, gates: Gates) -> Unit:

@@ -15,6 +15,7 @@ from datetime import datetime
 
 import msgspec
 
+from dragoman.allocate.allocator import Recent
 from dragoman.api import codec
 from dragoman.api.core import (
     Affinity,
@@ -86,9 +87,11 @@ def simulate(snapshot: Snapshot, wanted: Iterable[Unit], now: datetime, context:
 
 def steps(snapshot: Snapshot, wanted: Iterable[Unit], now: datetime, context: Context) -> Iterator[Step]:
     """The same unit by unit, with the snapshots between."""
+    context, recent = msgspec.structs.replace(context), Recent()
     for unit in wanted:
         before = snapshot
         decision, snapshot = _decided(snapshot, unit, now, context)
+        context.learn(decision.placements, recent)
         refused = {one.pod: one for one in decision.refused}
         verdicts = tuple(_verdict(before, snapshot, key, refused.get(key), context) for key in unit.pods)
         yield Step(unit, before, snapshot, verdicts)

@@ -39,3 +39,12 @@ def test_quantities_keep_their_texts() -> None:
         body["spec"]["devices"][0]["capacity"]["memory"]["value"] = text
         texts.append(str(codec.decode(ResourceSlice, body).spec.devices[0].capacity["memory"].value))
     assert texts == ["1024", "1Ki"]
+
+
+def test_the_same_version_of_a_slice_is_one_object_and_another_content_is_not() -> None:
+    def decoded(index: int) -> ResourceSlice:
+        return codec.decode(ResourceSlice, {"metadata": {"uid": "u-slice", "resourceVersion": "7"}, **slice_of(index)})
+
+    first, again, other = decoded(1), decoded(1), decoded(2)
+    assert first is again
+    assert other.spec.devices[0].name == "gpu-2"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from dragoman.api import core, resource
-from dragoman.api.interned import intern
+from dragoman.api.interned import interned
 from dragoman.api.meta import Value
 from dragoman.errors import Invalid
 from dragoman.values.quantity import Quantity
@@ -57,9 +57,7 @@ def decode(kind: type[T], source: Any) -> T:
             value: T = _decoder(kind)(source)
             return value
         made = msgspec.convert(source, kind, dec_hook=_dec_hook)
-        if isinstance(made, resource.ResourceSlice):
-            intern(made)
-        return made
+        return cast(T, interned(made)) if isinstance(made, resource.ResourceSlice) else made
     except msgspec.ValidationError:
         pass
     except msgspec.DecodeError as error:

@@ -8,6 +8,7 @@ the SDK's (`plugin.Plugin`). Nothing here does anything.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -247,12 +248,8 @@ def device(
 
 def _attribute(value: Scalar | Sequence[Scalar]) -> DeviceAttribute:
     match value:
-        case bool():
-            return DeviceAttribute(bool_=value)
-        case int():
-            return DeviceAttribute(int_=value)
-        case str():
-            return DeviceAttribute(string=value)
+        case bool() | int() | str():
+            return _plain(value)
         case Semver():
             return DeviceAttribute(version=str(value))
     items = tuple(value)
@@ -264,6 +261,17 @@ def _attribute(value: Scalar | Sequence[Scalar]) -> DeviceAttribute:
         case Semver():
             return DeviceAttribute(versions=tuple(str(item) for item in items))
     return DeviceAttribute(strings=tuple(str(item) for item in items))
+
+
+@lru_cache(maxsize=8192, typed=True)
+def _plain(value: bool | int | str) -> DeviceAttribute:
+    """Kept once, since thousands of simulated devices are alike."""
+    match value:
+        case bool():
+            return DeviceAttribute(bool_=value)
+        case int():
+            return DeviceAttribute(int_=value)
+    return DeviceAttribute(string=value)
 
 
 def _capacity(value: str | int | DeviceCapacity) -> DeviceCapacity:

@@ -14,7 +14,7 @@ from dragoman.allocate.ledger import Ledger
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.offers import offers_of
 from dragoman.allocate.rank import FIRST_FIT
-from dragoman.allocate.search import Found, OutOfSteps, Request, Search
+from dragoman.allocate.search import Found, Halted, OutOfSteps, Request, Search
 from dragoman.allocate.slots import ClaimPlan, plan_claim, rules_of
 from dragoman.allocate.wants import Judge
 from dragoman.allocate.worth import Demand
@@ -100,8 +100,8 @@ def test_the_guided_search_takes_what_the_plain_one_takes(seed: int) -> None:
     plain = Search(requests, Ledger(lists=True), steps_max=20_000).run()
     ledger = Ledger(lists=True)
     guided = Guide(requests, ledger, steps=0, steps_max=200_000).run()
-    if isinstance(plain, OutOfSteps) or isinstance(guided, OutOfSteps):
-        return
+    if isinstance(plain, OutOfSteps | Halted) or isinstance(guided, OutOfSteps):
+        return  # the guide may not come to the device on which a selector fails
     if isinstance(plain, Found):
         assert isinstance(guided, Found)
         assert [p.candidate.offer.id for p in guided.picks] == [p.candidate.offer.id for p in plain.picks]

@@ -59,6 +59,9 @@ def _pool(
     draw: Random, features: set[str], driver: str, pool: str, node: str, count: int
 ) -> tuple[list[tuple[str, Any]], list[dict[str, Any]]]:
     devices = [_device(draw, features, f"d{i}") for i in range(count)]
+    for device in devices:
+        if device["attributes"].get("numa") != {"int": 1} or draw.random() < 0.9:
+            device["attributes"]["uuid"] = {"string": f"UID-{pool}-{device['name']}"}
     split = draw.random() < 0.3
     parts = [devices[: len(devices) // 2], devices[len(devices) // 2 :]] if split else [devices]
     slices_in_all = len(parts) + ("counters" in features) + (draw.random() < 0.05)
@@ -137,6 +140,10 @@ def _asked(draw: Random, features: set[str]) -> dict[str, Any]:
             [
                 "device.attributes[device.driver].model == 'big'",
                 "has(device.attributes[device.driver].numa) && device.attributes[device.driver].numa > 0",
+                "has(device.attributes['a.example'].uuid) && device.attributes['a.example'].uuid != 'UID-pool-0-0-d1'",
+                "device.attributes['a.example'].?uuid.orValue('').endsWith('d0')",
+                "!(has(device.attributes['a.example'].uuid) && device.attributes['a.example'].uuid in ['UID-pool-1-0-d0'])",
+                "device.attributes['a.example'].uuid < 'UID-pool-2'",
             ]
         )
         asked["selectors"] = [{"cel": {"expression": text}}]
@@ -171,7 +178,7 @@ def _claim(draw: Random, features: set[str], number: int, sizes: list[int]) -> d
     constraints = []
     while draw.random() < 0.4:
         kind = draw.choice(["matchAttribute", "matchAttribute", "distinctAttribute"])
-        attribute = draw.choice(["a.example/numa", "a.example/root", "a.example/model"])
+        attribute = draw.choice(["a.example/numa", "a.example/root", "a.example/model", "a.example/uuid"])
         some = draw.sample(names, draw.randint(1, len(names))) if draw.random() < 0.4 else []
         constraints.append({kind: attribute, "requests": some})
     return {

@@ -133,13 +133,15 @@ def test_nodes_with_alike_slices_are_alike() -> None:
     assert not alike(*two(model=("x", "y")))
 
 
-def test_identifiers_do_not_make_a_difference_until_they_are_read() -> None:
+def test_identifiers_are_kept_apart_from_what_nodes_have_in_common() -> None:
     ids = ("GPU-11111111-0000", "GPU-22222222-0000")
     snapshot = grown(node("n1"), node("n2"), *two(uuid=ids))
     one, other = snapshot.views["n1"], snapshot.views["n2"]
     assert one.base is other.base
     assert one.key(frozenset({(DRIVER, "model")})) is other.key(frozenset({(DRIVER, "model")}))
-    assert one.key(frozenset({(DRIVER, "uuid")})) is not other.key(frozenset({(DRIVER, "uuid")}))
+    assert one.key(None) is other.key(None)
+    assert one.rare == {(DRIVER, "uuid")}
+    assert one.shapes[0].columns[DRIVER, "uuid"] is not other.shapes[0].columns[DRIVER, "uuid"]
 
 
 def test_a_held_device_makes_a_difference_and_its_release_takes_it_away() -> None:

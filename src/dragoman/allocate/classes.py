@@ -9,26 +9,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from dragoman.allocate.left import Taken
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.offers import SKIP_OPERATIONS
+from dragoman.allocate.reading import Identities, Reading, reading_of
 from dragoman.allocate.refusal import Refusal, Refusals
 from dragoman.allocate.slots import ClaimPlan, Want
 from dragoman.allocate.values import Chosen
 from dragoman.api.core import Node
 from dragoman.api.resource import DeviceClass, ResourceSlice
-from dragoman.api.selectors import Reads
-from dragoman.cel.reads import paths_read
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.pools import device_targets, slice_targets
 from dragoman.snapshot.views import NOWHERE, Interned, NodeView
 
-Attributes: TypeAlias = "frozenset[tuple[str, str | None]] | None"
-"""(domain, name) pairs, name None for a whole domain; None for everything."""
-
 PARTITIONS_MAX = 32
+BASES_MAX = 16_384
 SHAPES_MAX = 512
 OUTCOMES_MAX = 65_536
 
@@ -38,7 +35,7 @@ class Shape(NamedTuple):
 
     plans: tuple[ClaimPlan, ...]
     classes: tuple[tuple[str, DeviceClass], ...]
-    attributes: Attributes
+    attributes: Reading
 
 
 class Outcome(NamedTuple):
@@ -96,13 +93,13 @@ class Group:
 
 
 class Partition:
-    """All nodes in groups for claims that read these attributes."""
+    """All nodes in groups for claims that read this."""
 
-    def __init__(self, attributes: Attributes) -> None:
-        self.attributes = attributes
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
         self.groups: dict[Any, Group] = {}
         self._of: dict[str, Group] | None = None
-        self._by_base: dict[Interned, Interned] = {}
+        self._by_base: dict[Interned, tuple[Interned, Identities]] = {}
 
     def load(self, snapshot: Snapshot, wide: WideSight) -> None:
         """Places all nodes."""
@@ -116,7 +113,7 @@ class Partition:
                 names.append(name)
         for names in by_base.values():
             view = views[names[0]]
-            if wide.pools or view.skips or self._reads_any(view.rare):
+            if wide.pools or view.skips or self._told(view)[1].any:
                 for name in names:
                     self._group(self._key(nodes[name], views[name], wide)).load(name)
             else:
@@ -160,22 +157,20 @@ class Partition:
             found = self.groups[key] = Group(key, sees_wide=bool(key[1]))
         return found
 
-    def _key(self, node: Node, view: NodeView, wide: WideSight) -> tuple[Interned, Any, bool]:
+    def _key(self, node: Node, view: NodeView, wide: WideSight) -> tuple[Interned, Any, bool, tuple[Any, ...]]:
         seen = wide.of(node, view) if wide.pools else ()
         may_skip = view.skips and _may_skip(node)
-        if self._reads_any(view.rare):
-            return (view.key(self.attributes), seen, may_skip)
-        key = self._by_base.get(view.base)
-        if key is None:
-            key = self._by_base[view.base] = view.key(self.attributes)
-        return (key, seen, may_skip)
+        key, identities = self._told(view)
+        return (key, seen, may_skip, identities.of(view) if identities.any else ())
 
-    def _reads_any(self, rare: frozenset[tuple[str, str]]) -> bool:
-        """Whether one of these attributes is read."""
-        attributes = self.attributes
-        if attributes is None:
-            return bool(rare)
-        return any(name in attributes or (name[0], None) in attributes for name in rare)
+    def _told(self, view: NodeView) -> tuple[Interned, Identities]:
+        """What tells nodes like this from others, and among each other."""
+        found = self._by_base.get(view.base)
+        if found is None:
+            if len(self._by_base) >= BASES_MAX:
+                self._by_base.clear()
+            found = self._by_base[view.base] = (view.key(self.reading.every), Identities(view, self.reading))
+        return found
 
 
 class WideSight:
@@ -221,7 +216,7 @@ class Memory:
         self.matcher = Matcher()
         self._mark: object = None
         self._wide: WideSight | None = None
-        self._partitions: dict[Attributes, Partition] = {}
+        self._partitions: dict[Reading, Partition] = {}
         self._shapes: dict[Any, Shape] = {}
         self._outcomes: dict[Any, Outcome] = {}
 
@@ -251,16 +246,16 @@ class Memory:
             names |= touched.nodes
         return None
 
-    def partition(self, snapshot: Snapshot, attributes: Attributes) -> Partition:
+    def partition(self, snapshot: Snapshot, reading: Reading) -> Partition:
         """The nodes of the snapshot followed last, in groups."""
-        found = self._partitions.pop(attributes, None)
+        found = self._partitions.pop(reading, None)
         if found is None:
             if len(self._partitions) >= PARTITIONS_MAX:
                 self._partitions.pop(next(iter(self._partitions)))
-            found = Partition(attributes)
+            found = Partition(reading)
             assert self._wide is not None
             found.load(snapshot, self._wide)
-        self._partitions[attributes] = found
+        self._partitions[reading] = found
         return found
 
     def shape(self, key: Any, snapshot: Snapshot) -> Shape | None:
@@ -294,30 +289,8 @@ class Memory:
 def shape_of(plans: Sequence[ClaimPlan], read: Iterable[tuple[str, str | None]] = ()) -> Shape:
     """What plans depend on: classes, and the attributes that selectors, constraints and the policy (read) read."""
     classes: dict[str, DeviceClass] = {}
-    attributes: set[tuple[str, str | None]] | None = set(read)
     for plan in plans:
-        for constraint in plan.constraints:
-            domain, _, name = constraint.attribute.partition("/")
-            if attributes is not None:
-                attributes.add((domain, name))
         for wants in plan.requests:
             for want in wants:
                 classes[want.device_class.metadata.name] = want.device_class
-                attributes = _joined(attributes, (selector.compiled.reads for selector in want.selectors))
-                for derived in want.derived:
-                    paths, _ = paths_read(derived.compiled.tree, "device")
-                    if () in paths or ("attributes",) in paths:
-                        attributes = None
-                    elif attributes is not None:
-                        attributes |= {(p[1], p[2] if len(p) > 2 else None) for p in paths if p[0] == "attributes"}
-    return Shape(tuple(plans), tuple(classes.items()), None if attributes is None else frozenset(attributes))
-
-
-def _joined(
-    attributes: set[tuple[str, str | None]] | None, reads: Iterable[Reads]
-) -> set[tuple[str, str | None]] | None:
-    for read in reads:
-        if attributes is None or read.attributes is None:
-            return None
-        attributes |= read.attributes
-    return attributes
+    return Shape(tuple(plans), tuple(classes.items()), reading_of(plans, read))

@@ -21,7 +21,7 @@ from dragoman.cel.estimate import estimate
 from dragoman.cel.expression import Expression, compile_expression
 from dragoman.cel.faults import EvalError, NoSuchKey, Refused
 from dragoman.cel.meter import Meter, Plan
-from dragoman.cel.reads import Path, paths_read
+from dragoman.cel.reads import Path, paths_read, texts_compared
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.quantity import QUANTITY
 from dragoman.cel.stdlib.semver import SEMVER
@@ -318,10 +318,11 @@ def _pairs(field: str, paths: frozenset[Path]) -> frozenset[tuple[str, str | Non
 class Selector:
     """A compiled selector: `reads` says what it can read, `type` its static type, `max_cost` its worst-case cost.
 
-    Cost is counted during an evaluation only where the worst case is over the limit; below, it cannot be exceeded.
+    `compared` holds (domain, name) of attributes that it only compares with constant texts, and these texts. Cost is
+    counted during an evaluation only where the worst case is over the limit; below, it cannot be exceeded.
     """
 
-    __slots__ = ("_places", "_run", "expression", "max_cost", "reads", "type")
+    __slots__ = ("_places", "_run", "compared", "expression", "max_cost", "reads", "type")
 
     def __init__(self, compiled: Expression, within: Environment) -> None:
         self.expression = compiled.text
@@ -332,6 +333,11 @@ class Selector:
             self._run = _metered(compiled, within)
         paths, self._places = paths_read(compiled.tree, "device")
         self.reads = _reads(paths)
+        self.compared = {
+            (path[1], path[2]): texts
+            for path, texts in texts_compared(compiled.tree, "device").items()
+            if len(path) == 3 and path[0] == "attributes"
+        }
 
     def match(self, view: DeviceView) -> Answer:
         """True or false, or why there is no answer."""

@@ -6,7 +6,7 @@ done with a path otherwise reads all that is below it. Names bound by cel.bind()
 
 from __future__ import annotations
 
-from dragoman.cel.ast import Call, Const, Fold, Ident, Node, Select
+from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, Node, Select
 from dragoman.cel.walk import children
 
 Path = tuple[str, ...]
@@ -18,6 +18,21 @@ def paths_read(tree: Node, variable: str) -> tuple[frozenset[Path], dict[int, Pa
     reader.visit(tree, {})
     found = {path for path in reader.found if not any(path[:n] in reader.found for n in range(len(path)))}
     return frozenset(found), reader.places
+
+
+def texts_compared(tree: Node, variable: str) -> dict[Path, frozenset[str]]:
+    """Paths that are only ever compared with constant texts (`==`, `!=`, `in` a list), or tested with has().
+
+    An expression cannot tell apart two texts at such a path that are not among those given here.
+    """
+    reader = _Comparer(variable)
+    reader.visit(tree, {})
+    open_ = reader.found
+    return {
+        path: frozenset(texts)
+        for path, texts in reader.texts.items()
+        if not any(path[: n + 1] in open_ for n in range(-1, len(path)))
+    }
 
 
 class _Reader:
@@ -78,3 +93,46 @@ class _Reader:
             return None
         self.places[node.offset] = (*outer, step)
         return (*outer, step)
+
+
+class _Comparer(_Reader):
+    """texts: what paths are compared with; found: paths that are read otherwise, too."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, variable: str) -> None:
+        super().__init__(variable)
+        self.texts: dict[Path, set[str]] = {}
+
+    def visit(self, node: Node, bound: dict[str, Path | None]) -> None:
+        if isinstance(node, Fold):
+            reader = _Reader(self.variable)
+            reader.visit(node, bound)
+            self.found |= reader.found
+            return
+        compared = self._compared(node, bound)
+        if compared is None:
+            super().visit(node, bound)
+        else:
+            path, texts = compared
+            self.texts.setdefault(path, set()).update(texts)
+
+    def _compared(self, node: Node, bound: dict[str, Path | None]) -> tuple[Path, list[str]] | None:
+        """The path and the texts, if the node compares one with constant texts or tests whether it is there."""
+        if isinstance(node, Select) and node.test_only:
+            path = self.path(node, bound)
+            return None if path is None else (path, [])
+        if not isinstance(node, Call) or len(node.args) != 2:
+            return None
+        left, right = node.args
+        if node.function in ("_==_", "_!=_"):
+            for one, other in ((left, right), (right, left)):
+                path = self.path(one, bound)
+                if path is not None and isinstance(other, Const) and isinstance(other.value, str):
+                    return path, [other.value]
+        if node.function == "@in" and isinstance(right, ListLit) and not right.optional:
+            path = self.path(left, bound)
+            texts = [item.value for item in right.elements if isinstance(item, Const) and isinstance(item.value, str)]
+            if path is not None and len(texts) == len(right.elements):
+                return path, texts
+        return None

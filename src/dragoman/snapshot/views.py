@@ -155,7 +155,8 @@ class NodeView:
         self.base = intern((layout, tuple(shape.common for shape in shapes)))
 
     def key(self, attributes: frozenset[tuple[str, str | None]] | None) -> Interned:
-        """Equal for nodes that nobody can tell apart who reads these attributes (None: all) only."""
+        """Equal for nodes that nobody can tell apart who reads these attributes (None: all) only, and of those that
+        identify devices none."""
         parts: list[Any] = [self.base.value[0]]
         for shape in self.shapes:
             parts.append(shape.structure)
@@ -167,8 +168,13 @@ def _columns(
     shape: SliceShape, attributes: frozenset[tuple[str, str | None]] | None
 ) -> Iterable[tuple[Attribute, Interned]]:
     for name, column in shape.columns.items():
-        if attributes is None or name in attributes or (name[0], None) in attributes:
+        if name not in shape.rare and is_read(name, attributes):
             yield name, column
+
+
+def is_read(name: Attribute, attributes: frozenset[tuple[str, str | None]] | None) -> bool:
+    """Whether an attribute is among those read; (domain, None) stands for the whole domain, None for everything."""
+    return attributes is None or name in attributes or (name[0], None) in attributes
 
 
 NOWHERE = NodeView((), (), None)

@@ -1,0 +1,221 @@
+"""What keeps bound pods and deletions waiting, and what is told of claims, devices and nodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dragoman.explain import describe
+from dragoman.explain.objects import claim_facts, device_facts, node_facts, pod_facts
+from dragoman.explain.scenarios import displaced, focus, node_like, pending_again, without_node, without_pod
+from dragoman.explain.state import consumers_of, deletion, events_of, stuck
+from dragoman.schedule.units import Context
+from dragoman.snapshot.change import Snapshot, apply_all
+from dragoman.snapshot.usage import DeviceId
+from dragoman.testing.build import DRIVER, claim, device, device_class, gpus, manifest, node, pod, pool, snapshot_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CONTEXT = Context(new_id=lambda: "")
+
+
+def given(
+    name: str, index: int = 0, *, by: str = "p", meta: dict[str, Any] | None = None, **result: Any
+) -> dict[str, Any]:
+    allocated = {"request": "gpu", "driver": DRIVER, "pool": "a", "device": f"gpu-{index}", **result}
+    where = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]}
+    consumers = [{"resource": "pods", "name": by, "uid": f"uid-{by}"}] if by else []
+    status = {"allocation": {"devices": {"results": [allocated]}, "nodeSelector": where}, "reservedFor": consumers}
+    return claim(name, status=status, metadata=meta or {})
+
+
+def bound(name: str, *claims: str, phase: str = "Pending", **rest: Any) -> dict[str, Any]:
+    return pod(name, *claims, nodeName="a", status={"phase": phase, **rest})
+
+
+WORLD = [node("a"), device_class(), gpus("a", 3)]
+FATES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "gone": ([], "gone"),
+    "replaced": ([pod("p", metadata={"uid": "another"})], "replaced"),
+    "finished": ([bound("p", phase="Succeeded")], "finished"),
+    "deleting": ([pod("p", nodeName="a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})], "deleting"),
+    "running": ([bound("p", phase="Running")], "running"),
+    "not started": ([bound("p")], "pending"),
+}
+
+
+@pytest.mark.parametrize("name", FATES)
+def test_what_became_of_consumers(name: str) -> None:
+    objects, state = FATES[name]
+    snapshot = snapshot_of(given("c"), *objects)
+    (consumer,) = consumers_of(snapshot, snapshot.claims["default", "c"])
+    assert consumer.state == state
+
+
+def test_a_deletion_says_since_when_it_waits_for_whom() -> None:
+    snapshot = snapshot_of(given("c", meta={"deletionTimestamp": "2025-12-31T23:00:00Z", "finalizers": ["f"]}))
+    waits = deletion(snapshot, snapshot.claims["default", "c"], NOW)
+    assert waits is not None
+    assert (waits.finalizers, waits.since_s, waits.devices) == (("f",), 3600, (f"{DRIVER}/a/gpu-0",))
+    assert deletion(snapshot_of(given("d")), snapshot_of(given("d")).claims["default", "d"], NOW) is None
+
+
+def test_a_pod_that_runs_is_not_stuck() -> None:
+    snapshot = snapshot_of(*WORLD, given("c"), bound("p", "c", phase="Running"))
+    assert stuck(snapshot, snapshot.pods["default", "p"], (), NOW) == ()
+
+
+def test_events_of_other_pods_and_incarnations_do_not_count() -> None:
+    snapshot = snapshot_of(*WORLD, given("c"), bound("p", "c"))
+    about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "older"}
+    event = manifest("Event", "e", involvedObject=about, reason="FailedPrepareDynamicResources", message="x")
+    (reason,) = stuck(snapshot, snapshot.pods["default", "p"], events_of([event]), NOW)
+    assert type(reason).__name__ == "Starting"
+
+
+def test_events_of_both_groups_are_read() -> None:
+    new = {
+        "metadata": {"name": "e", "namespace": "default"},
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "reason": "R",
+        "note": "n",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "series": {"count": 3, "lastObservedTime": "2026-01-01T00:05:00.000000Z"},
+    }
+    (told,) = events_of([new])
+    assert (told.key, told.message, told.count) == (("default", "p"), "n", 3)
+    assert told.last == "2026-01-01T00:05:00.000000Z"
+
+
+# ---- objects
+
+
+def test_why_this_device() -> None:
+    snapshot = snapshot_of(
+        *WORLD, given("other", 0, by="q"), given("c", 1), bound("p", "c", phase="Running"), bound("q", "other")
+    )
+    facts = pod_facts(snapshot, snapshot.pods["default", "p"], (), NOW, CONTEXT)
+    (choice,) = facts.choices
+    assert (facts.state, choice.position, choice.matching, choice.passed) == ("running", 2, 3, (("held", 1),))
+    assert describe.pod_lines(facts)[1].strip() == (
+        f"gpu-1 for request gpu: one of 3 matching of 3 devices on a, class {DRIVER}; before it 1 held (claim c)"
+    )
+
+
+def test_a_claim_and_its_state() -> None:
+    snapshot = snapshot_of(*WORLD, given("c"), bound("p", "c"), claim("d"), given("e", 1, by=""))
+    states = {
+        name: claim_facts(snapshot, snapshot.claims["default", name], NOW, CONTEXT).state for name in ("c", "d", "e")
+    }
+    assert states == {"c": "reserved", "d": "pending", "e": "allocated"}
+
+
+def test_a_device_with_everything_that_is_known() -> None:
+    rule = manifest(
+        "DeviceTaintRule",
+        "r",
+        spec={"deviceSelector": {"device": "gpu-0"}, "taint": {"key": "k", "effect": "NoExecute"}},
+    )
+    other = device_class("other", selectors=[{"cel": {"expression": "device.driver == 'x'"}}])
+    snapshot = snapshot_of(*WORLD, other, rule, given("c"), given("watch", adminAccess=True, by=""), bound("p", "c"))
+    facts = device_facts(snapshot, DeviceId(DRIVER, "a", "gpu-0"), CONTEXT)
+    assert facts is not None
+    assert (facts.state, facts.nodes, facts.pool_state) == ("held", ("a",), "ok")
+    assert [(h.claim, h.pods, h.admin) for h in facts.holders] == [("c", ("p",), False), ("watch", (), True)]
+    assert [(t.key, t.rule) for t in facts.taints] == [("k", "r")]
+    assert {entry.name: entry.matches for entry in facts.classes} == {DRIVER: True, "other": False}
+    told = describe.device_json(facts)
+    assert (told["driver"], told["pool"], told["device"]) == (DRIVER, "a", "gpu-0")
+    assert "  held by claim default/c, request gpu, used by p" in describe.device_lines(facts)
+
+
+def test_a_device_that_is_allocated_but_published_no_longer() -> None:
+    snapshot = snapshot_of(node("a"), given("c", 7))
+    facts = device_facts(snapshot, DeviceId(DRIVER, "a", "gpu-7"), CONTEXT)
+    assert facts is not None
+    assert facts.state == "gone"
+    assert device_facts(snapshot, DeviceId(DRIVER, "a", "gpu-8"), CONTEXT) is None
+
+
+def test_a_node_and_what_is_wrong_with_it() -> None:
+    bad = pool(
+        "b",
+        [device("x")],
+        node="a",
+        driver="nic.example.com",
+        pool={"name": "b", "generation": 1, "resourceSliceCount": 2},
+    )
+    snapshot = snapshot_of(*WORLD, bad, given("c"), bound("p", "c"))
+    facts = node_facts(snapshot, snapshot.nodes["a"], NOW)
+    assert facts.pools == ((DRIVER, "a", "ok", 1, 1, 3, 1), ("nic.example.com", "b", "incomplete", 1, 2, 1, 0))
+    assert facts.pods == (("default", "p", (f"{DRIVER}/a/gpu-0",)),)
+    lines = describe.node_lines(facts)
+    assert f"  class {DRIVER}: 2 of 3 free, 1 held" in lines
+    assert "  pool nic.example.com/b: 1 device, 0 held; incomplete: 1 of 2 slices" in lines
+
+
+# ---- what if
+
+
+def two_pods() -> Snapshot:
+    shared = given("both", 1)
+    shared["status"]["reservedFor"].append({"resource": "pods", "name": "q", "uid": "uid-q"})
+    return snapshot_of(*WORLD, given("c"), shared, bound("p", "c", "both"), bound("q", "both"))
+
+
+def test_without_a_pod_its_devices_are_free_but_not_those_that_others_use() -> None:
+    snapshot = two_pods()
+    after = apply_all(snapshot, without_pod(snapshot, ("default", "p")))
+    assert ("default", "p") not in after.pods
+    assert {device.device for device in after.holders} == {"gpu-1"}
+    assert [entry.name for entry in after.claims["default", "both"].status.reserved_for] == ["q"]
+
+
+def test_a_pod_that_is_pending_again_has_no_node_and_no_devices_of_its_own() -> None:
+    snapshot = two_pods()
+    after = apply_all(snapshot, pending_again(snapshot, ("default", "p")))
+    assert after.pods["default", "p"].spec.node_name == ""
+    assert {device.device for device in after.holders} == {"gpu-1"}
+
+
+def test_without_a_node_its_slices_go_and_its_pods_wait() -> None:
+    snapshot = two_pods()
+    after = apply_all(snapshot, without_node(snapshot, "a"))
+    assert not after.nodes
+    assert not after.slices
+    assert {pod.spec.node_name for pod in after.pods.values()} == {""}
+
+
+def test_one_more_node_has_devices_of_its_own() -> None:
+    snapshot = two_pods()
+    after = apply_all(snapshot, node_like(snapshot, "a", "b"))
+    assert sorted(after.nodes) == ["a", "b"]
+    (piece,) = [s for s in after.slices.values() if s.spec.node_name == "b"]
+    assert (piece.spec.pool.name, len(piece.spec.devices)) == ("b", 3)
+    assert after.nodes["b"].metadata.labels["kubernetes.io/hostname"] == "b"
+
+
+def test_the_part_around_a_node_holds_what_decides_there() -> None:
+    other = [node("b"), gpus("b", 1), claim("elsewhere"), pod("r", "elsewhere", nodeName="b")]
+    snapshot = snapshot_of(*WORLD, *other, given("c"), bound("p", "c"), claim("new"), pod("n", "new"))
+    small = focus(snapshot, ["a"], [("default", "n")])
+    assert set(small.nodes) == {"a"}
+    assert {key[1] for key in small.pods} == {"p", "n"}
+    assert {key[1] for key in small.claims} == {"c", "new"}
+    assert set(small.holders) == set(snapshot.holders)
+
+
+@pytest.mark.parametrize(
+    ("effect", "seconds", "expected"), [("NoExecute", None, []), ("NoExecute", 60, [60]), ("NoSchedule", None, [0])]
+)
+def test_who_is_displaced_by_a_rule(effect: str, seconds: int | None, expected: list[int]) -> None:
+    toleration: dict[str, Any] = {"key": "k", "operator": "Exists", "effect": effect}
+    if seconds is not None:
+        toleration["tolerationSeconds"] = seconds
+    rule = manifest(
+        "DeviceTaintRule", "r", spec={"deviceSelector": {"pool": "a"}, "taint": {"key": "k", "effect": "NoExecute"}}
+    )
+    snapshot = snapshot_of(*WORLD, given("c", tolerations=[toleration]), bound("p", "c"), rule)
+    found = displaced(snapshot, snapshot.taint_rules["r"])
+    assert [entry.after_s for entry in found] == expected

@@ -198,4 +198,50 @@ def test_which_changes_wake_whom(cluster: Any) -> None:
     before = cluster.world
     cluster.remove("DeviceTaintRule", "r")
     gone = taints.keys(Gone("DeviceTaintRule", "", "r"), before, cluster.world)
-    assert gone == [("pod", "default", "other"), ("pod", "default", "p")]
+    assert gone == [("spared", "default", "other"), ("pod", "default", "p")]
+
+    assert keys("ResourceClaim", "c-p") == [("pod", "default", "p")], "its slice still taints"
+
+
+LATER = [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]
+RELIEFS: dict[str, tuple[str, str, Any]] = {
+    "the taint is gone": ("ResourceSlice", "s", lambda c: slices(c)),
+    "the taint has a weaker effect": ("ResourceSlice", "s", lambda c: slices(c, {**TAINT, "effect": "NoSchedule"})),
+    "the claim is not reserved for it any more": (
+        "ResourceClaim",
+        "c-p",
+        lambda c: c.edit("ResourceClaim", "c-p", {"status": {"reservedFor": None}}),
+    ),
+    "the claim is deallocated": (
+        "ResourceClaim",
+        "c-p",
+        lambda c: c.edit("ResourceClaim", "c-p", {"status": {"allocation": None}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RELIEFS)
+def test_a_pod_that_may_stay_after_all_is_told(cluster: Any, case: str) -> None:
+    kind, name, relieve = RELIEFS[case]
+    slices(cluster, TAINT)
+    user(cluster, tolerations=LATER)
+    before = cluster.world
+    assert pod_step(cluster).again_s == 60
+    relieve(cluster)
+    [key] = taints.keys(Put(kind, cluster.typed(kind, name)), before, cluster.world)
+    [event] = taints.sync(cluster.world, key).effects
+    assert (event.type, event.reason) == ("Normal", "DeviceTaintManagerEviction")
+    assert event.message == "Cancelling deletion"
+    slices(cluster, TAINT)
+    cluster.edit("Pod", "p", {"metadata": {"deletionTimestamp": T0}})
+    assert taints.sync(cluster.world, key) == taints.NOTHING, "too late"
+
+
+def test_a_rule_that_spares_a_pod_says_so(cluster: Any) -> None:
+    slices(cluster)
+    user(cluster, tolerations=LATER)
+    rule(cluster)
+    before = cluster.world
+    cluster.edit("DeviceTaintRule", "r", {"spec": {"taint": {"effect": "NoSchedule"}}})
+    change = Put("DeviceTaintRule", cluster.typed("DeviceTaintRule", "r"))
+    assert taints.keys(change, before, cluster.world) == [("rule", "", "r"), ("spared", "default", "p")]

@@ -17,7 +17,7 @@ from dragoman.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from dragoman.effects import Effect, Patch
+from dragoman.effects import Effect, Emit, Patch
 from dragoman.reconcile.claims import GROUPS, PODS, is_owned
 from dragoman.reconcile.nodes import evicted
 from dragoman.reconcile.step import NOTHING, Step, World, ref_of
@@ -32,7 +32,9 @@ STATUS_S = 10.0
 """A rule's status is written at most so often."""
 KINDS = frozenset({"ResourceSlice", "DeviceTaintRule", "ResourceClaim", "Pod"})
 
-Key: TypeAlias = tuple[Literal["pod", "rule"], str, str]
+Key: TypeAlias = tuple[Literal["pod", "spared", "rule"], str, str]
+"""What to look at, namespace and name. "spared" is a pod that was to leave and may stay after all."""
+EVENT = "DeviceTaintManagerEviction"
 Reason: TypeAlias = tuple[float, str]
 """(epoch seconds at which a taint drives out, uid of the rule or "")."""
 
@@ -44,26 +46,46 @@ def keys(change: Change, before: World, after: World) -> list[Key]:
     """Pods and rules to look at after a change."""
     match change.kind:
         case "DeviceTaintRule":
-            return _after_rule(change, before.snapshot, after.snapshot)
+            found = _after_rule(change, before.snapshot, after.snapshot)
         case "ResourceSlice":
-            return _after_slice(change, before.snapshot, after.snapshot)
+            found = _after_slice(change, before.snapshot, after.snapshot)
         case "ResourceClaim":
-            name = _named(change)
-            new = after.snapshot.claims.get(name)
-            if new is None or not _reasons(after, new):
-                return []
-            return [("pod", *key) for key in keys_of(after.snapshot.pods_by_claim, name)]
+            found = _after_claim(change, before, after)
         case "Pod":
-            name = _named(change)
-            pod = after.snapshot.pods.get(name) or before.snapshot.pods.get(name)
-            if pod is None or not pod.spec.resource_claims or not pod.spec.node_name:
-                return []
-            found: list[Key] = []
-            if why := reasons(after, pod):
-                found.append(("pod", *name))
-                found += [("rule", "", rule) for rule in _rule_names(after.snapshot, why)]
-            return found
-    return []
+            return _after_pod(change, before, after)
+        case _:
+            return []
+    return list(dict.fromkeys(key for one in found for key in _or_spared(one, before, after)))
+
+
+def _or_spared(key: Key, before: World, after: World) -> list[Key]:
+    """A pod's key, or if it was to leave and now may stay: that, and the rules that wait for it."""
+    old, new = before.snapshot.pods.get(key[1:]), after.snapshot.pods.get(key[1:])
+    if key[0] != "pod" or old is None or new is None or reasons(after, new):
+        return [key]
+    why = reasons(before, old)
+    if not why:
+        return []
+    return [("spared", *key[1:]), *(("rule", "", rule) for rule in _rule_names(after.snapshot, why))]
+
+
+def _after_claim(change: Change, before: World, after: World) -> list[Key]:
+    name = _named(change)
+    old, new = before.snapshot.claims.get(name), after.snapshot.claims.get(name)
+    if not any(_reasons(world, claim) for world, claim in ((before, old), (after, new)) if claim is not None):
+        return []
+    return [("pod", *key) for key in keys_of(after.snapshot.pods_by_claim, name)]
+
+
+def _after_pod(change: Change, before: World, after: World) -> list[Key]:
+    name = _named(change)
+    pod = after.snapshot.pods.get(name) or before.snapshot.pods.get(name)
+    if pod is None or not pod.spec.resource_claims or not pod.spec.node_name:
+        return []
+    why = reasons(after, pod)
+    if not why:
+        return []
+    return [("pod", *name), *(("rule", "", rule) for rule in _rule_names(after.snapshot, why))]
 
 
 def _named(change: Change) -> tuple[str, str]:
@@ -213,9 +235,12 @@ def sync(world: World, key: Key) -> Step:
         rule = world.snapshot.taint_rules.get(name)
         return NOTHING if rule is None else _rule(world, rule)
     pod = world.snapshot.pods.get((namespace, name))
-    if pod is None or pod.metadata.deletion_timestamp:
+    if pod is None or pod.metadata.deletion_timestamp or is_finished(pod):
         return NOTHING
     why = reasons(world, pod)
+    if what == "spared":
+        event = Emit(ref_of("Pod", pod.metadata), "Normal", EVENT, "Cancelling deletion", NAME)
+        return NOTHING if why else Step((event,))
     if not why:
         return NOTHING
     due = min(when for when, _ in why)
@@ -226,7 +251,7 @@ def sync(world: World, key: Key) -> Step:
         return Step(again_s=1.0)  # the rule says first what it will do; that change comes back here
     effects = evicted(
         pod, world.now, "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint",
-        "DeviceTaintManagerEviction", NAME,
+        EVENT, NAME,
     )  # fmt: skip
     return Step(tuple(effects), tally=tuple(uids))
 

@@ -453,6 +453,24 @@ def test_what_is_unknown_survives_storage(registry: Registry) -> None:
     assert made["spec"]["future"] == {"deep": [1, {"y": 2}]}, "null is absent"
 
 
+def test_null_is_a_value_inside_what_only_drivers_read(registry: Registry) -> None:
+    body = claim(count=None)
+    body["spec"]["devices"]["config"] = [
+        {"opaque": {"driver": "d.example.com", "parameters": {"a": None, "b": [{"c": None}]}}, "requests": None}
+    ]
+    made = obj(registry.create(CLAIM, body, "default"))
+    config = made["spec"]["devices"]["config"][0]
+    assert config == {"opaque": {"driver": "d.example.com", "parameters": {"a": None, "b": [{"c": None}]}}}
+    assert made["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1, "elsewhere null is absent"
+    result = {"request": "r", "driver": "d.example.com", "pool": "p", "device": "gpu-0"}
+    status(registry, CLAIM, "c", {"allocation": {"devices": {"results": [result]}}})
+    device = {"driver": "d.example.com", "pool": "p", "device": "gpu-0", "data": {"a": None}}
+    whole = registry.get(CLAIM, "c", "default").decode()
+    whole["status"] = {"allocation": {"devices": {"results": [result]}}, "devices": [device | {"conditions": None}]}
+    stored = obj(registry.update(CLAIM, whole, "c", "default", subresource="status"))
+    assert stored["status"]["devices"] == [device]
+
+
 def test_old_versions_are_converted_on_the_way_in(registry: Registry) -> None:
     flat = {
         "apiVersion": "resource.k8s.io/v1beta1",

@@ -19,6 +19,8 @@ from dragoman.errors import Invalid
 
 _prefixes: dict[tuple[str, str, str], bytes] = {}
 _RESHAPED = {("resource.k8s.io", "v1beta1")}
+_OPAQUE = {("opaque", "parameters"), ("devices", "data")}
+"""Parent and field of what is kept as it was sent (RawExtension): parameters of configuration, a device's status."""
 
 
 def type_text(kind: Kind, version: str) -> Object:
@@ -82,14 +84,18 @@ def to_stored(kind: Kind, version: str, obj: Object, now: datetime) -> Object:
     return out
 
 
-def strip_nulls(value: Any) -> Any:
-    """Drop null members of objects, in place: for the API null is absent."""
+def strip_nulls(value: Any, under: str = "") -> Any:
+    """Drop null members of objects, in place: for the API null is absent, except inside what only drivers read.
+
+    under: the field that the value is, or is an item of.
+    """
     if isinstance(value, dict):
         gone: list[str] = []
         for key, inner in value.items():
             kind = type(inner)
             if kind is dict or kind is list:
-                strip_nulls(inner)
+                if (under, key) not in _OPAQUE:
+                    strip_nulls(inner, key)
             elif inner is None:
                 gone.append(key)
         for key in gone:
@@ -97,5 +103,5 @@ def strip_nulls(value: Any) -> Any:
     elif isinstance(value, list):
         for inner in value:
             if type(inner) is dict or type(inner) is list:
-                strip_nulls(inner)
+                strip_nulls(inner, under)
     return value

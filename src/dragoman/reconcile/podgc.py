@@ -1,6 +1,6 @@
 """Which pods will nobody ever finish? Those of nodes that are gone, and deleted ones that never got a node.
 
-Also the oldest finished pods once there are too many. Never touches a pod whose node is there.
+Never touches a pod whose node is there: finished pods stay until somebody deletes them, however many they are.
 """
 
 from __future__ import annotations

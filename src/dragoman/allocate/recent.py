@@ -13,6 +13,8 @@ from dragoman.allocate.worth import Demand, Kind
 FIRST = 16
 WINDOW = 8192
 """Counts are halved when there are so many, so that the histogram follows a mix that changes."""
+KINDS_MAX = 512
+"""The commonest kinds, which are told; the trace that pack is judged on has up to 457."""
 
 
 class Recent:
@@ -30,7 +32,7 @@ class Recent:
         self._total += 1
         if self._total < self._next:
             return False
-        self.demand = Demand(tuple(sorted(self._counts.items(), key=_order)))
+        self.demand = Demand(tuple(sorted(self._counts.items(), key=_order)[:KINDS_MAX]))
         if self._total >= WINDOW:
             self._counts = Counter({kind: count // 2 for kind, count in self._counts.items() if count > 1})
             self._total = self._counts.total()

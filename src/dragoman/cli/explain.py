@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from dragoman.api.files import DEFAULT_NAMESPACE
-from dragoman.cli import connect, output, simulate, source
+from dragoman.cli import connect, explain_watch, output, simulate, source
 from dragoman.errors import Invalid, NotFound
 from dragoman.explain import describe, text
 from dragoman.explain import verdict as say
@@ -64,10 +64,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     simulate.deciding(parser)
+    explain_watch.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print why; 1 if the object waits or is stuck."""
+    if args.watch:
+        return explain_watch.run(args)
     kind, name = _object(args.object)
     world = source.world(args)
     clock = Clock()

@@ -41,6 +41,17 @@ Work = Callable[[Shell], Callable[[], Awaitable[None]]]
 def arguments(parser: argparse.ArgumentParser, *, lease: str = "") -> None:
     """Flags of every daemon; lease names the Lease of replicas, empty for daemons of one node."""
     connect.arguments(parser)
+    listening_arguments(parser)
+    if lease:
+        parser.add_argument(
+            "--lease-name", default=lease, metavar="NAME", help="replicas elect one by this Lease; empty: none"
+        )
+        parser.add_argument("--lease-namespace", default="kube-system", metavar="NS")
+        parser.add_argument("--identity", default=os.uname().nodename, metavar="NAME", help="this replica in the Lease")
+
+
+def listening_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where a daemon listens and how it logs."""
     parser.add_argument(
         "--listen",
         default="127.0.0.1:0",
@@ -49,12 +60,6 @@ def arguments(parser: argparse.ArgumentParser, *, lease: str = "") -> None:
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--log-format", default="auto", choices=["auto", "human", "json"])
-    if lease:
-        parser.add_argument(
-            "--lease-name", default=lease, metavar="NAME", help="replicas elect one by this Lease; empty: none"
-        )
-        parser.add_argument("--lease-namespace", default="kube-system", metavar="NS")
-        parser.add_argument("--identity", default=os.uname().nodename, metavar="NAME", help="this replica in the Lease")
 
 
 def from_environment(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,66 @@
+"""What is told of a pod that waits, and when is it another reason than the one told before?
+
+For those who explain a scheduler that is not ours: they write Events only. Texts are for readers of the pod's
+namespace. Never decides and never writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeAlias
+
+from dragoman.api.core import Pod
+from dragoman.api.meta import Ref
+from dragoman.effects import Create, Patch
+from dragoman.explain.text import message, topic
+from dragoman.schedule.decision import Refused
+
+Topics: TypeAlias = tuple[tuple[str, ...], ...]
+
+REASON = "Explained"
+_NAME_MAX = 200
+
+
+def topics(refused: Refused) -> Topics:
+    """What the refusal is about, without its numbers: equal for reasons that people would call the same."""
+    found = {topic(reason) for reason in refused.reasons}
+    found |= {topic(reason) for some in refused.nodes for reason in some.reasons}
+    return tuple(sorted(found)) if not refused.gave_up else (("GaveUp",),)
+
+
+def event(pod: Pod, refused: Refused, when: str, component: str) -> Create:
+    """The Event of one reason of one pod; its name tells both, so that whoever writes it again finds it there."""
+    meta = pod.metadata
+    told = hashlib.sha256(repr((meta.uid, topics(refused))).encode()).hexdigest()[:16]
+    body: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{meta.name[:_NAME_MAX]}.{told}", "namespace": meta.namespace},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+        },
+        "type": "Warning",
+        "reason": REASON,
+        "message": message(refused, meta.namespace),
+        "action": "Scheduling",
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": component,
+        "count": 1,
+        "firstTimestamp": when,
+        "lastTimestamp": when,
+        "eventTime": None,
+    }
+    return Create(body)
+
+
+def told_again(first: Create, count: int) -> Patch:
+    """The same reason once more, after another one: the Event that is there counts it."""
+    body = first.body
+    ref = Ref("Event", body["metadata"]["namespace"], body["metadata"]["name"])
+    patch = {"count": count, "lastTimestamp": body["lastTimestamp"], "message": body["message"]}
+    return Patch(ref, patch)

@@ -178,3 +178,10 @@ def test_a_profile_of_ones_own_may_bring_a_model_and_start_from_another(tmp_path
 def test_a_file_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="cannot be read: No such file"):
         CATALOG.adding(tmp_path / "no.yaml")
+
+
+def test_the_documented_profile_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/reference/nvidia.md").read_text()
+    file = tmp_path / "lab.yaml"
+    file.write_text(text.split("```yaml\n")[1].split("```")[0])
+    assert CATALOG.adding(file).profile("lab") is not None

@@ -22,7 +22,7 @@ from shortforms import (
 from dragoman.allocate.allocator import Allocation, Ask, Demand, Kind, Options, Recent, Supply, allocate, survey
 from dragoman.allocate.recent import FIRST, KINDS_MAX, WINDOW
 from dragoman.allocate.refusal import Refusals
-from dragoman.allocate.worth import WHOLE, Mix, Room, fed, fullness, mix_of, usable, worth
+from dragoman.allocate.worth import WHOLE, Mix, Room, alone, fed, fullness, mix_of, worth
 from dragoman.api.resource import ResourceClaim
 from dragoman.snapshot.change import Snapshot
 
@@ -33,7 +33,7 @@ def room(*left: int, cpu: int | None = None, memory: int | None = None, make: st
     return Room(tuple((make, amount) for amount in left), cpu, memory)
 
 
-USABLE = {
+ALONE = {
     "all devices with enough left": (room(1000, 600, 300), Kind(1, 500), 1600),
     "as many as it takes": (room(1000, 1000, 1000), Kind(2), 3000),
     "too few of them": (room(1000, 600), Kind(2), 0),
@@ -45,10 +45,10 @@ USABLE = {
 }
 
 
-@pytest.mark.parametrize("name", USABLE)
-def test_usable(name: str) -> None:
-    free, kind, expected = USABLE[name]
-    assert usable(free, kind) == expected
+@pytest.mark.parametrize("name", ALONE)
+def test_alone(name: str) -> None:
+    free, kind, expected = ALONE[name]
+    assert alone(free, Demand(((kind, 7),))) == 7 * expected
 
 
 FED = {

@@ -14,6 +14,8 @@ of everything at once. Exact integers. Never looks at claims or devices; callers
 from __future__ import annotations
 
 from functools import lru_cache
+from math import inf
+from typing import TypeAlias
 
 import msgspec
 
@@ -22,6 +24,8 @@ WHOLE = 1000
 
 MIX = 2
 """How much the mix counts, for each task expected; anything from 1 to 4 serves as well (docs/guides/policies.md)."""
+
+_Devices: TypeAlias = tuple[int, int, frozenset[str]]
 
 
 class Kind(msgspec.Struct, frozen=True, cache_hash=True):
@@ -70,6 +74,7 @@ class Mix(msgspec.Struct, frozen=True):
     memory: int
 
 
+@lru_cache(maxsize=64)
 def mix_of(demand: Demand) -> Mix:
     """The tasks with devices, added up."""
     some = [(kind, count) for kind, count in demand.kinds if kind.devices]
@@ -81,13 +86,28 @@ def mix_of(demand: Demand) -> Mix:
     )
 
 
-def usable(room: Room, kind: Kind) -> int:
-    """Thousandths of devices that tasks of the kind could draw on; 0 if not even one fits."""
-    if (room.cpu is not None and room.cpu < kind.cpu) or (room.memory is not None and room.memory < kind.memory):
-        return 0
-    makes = kind.makes
-    fitting = [left for make, left in room.left if left >= kind.share and (not makes or make in makes)]
-    return sum(fitting) if len(fitting) >= kind.devices else 0
+def alone(room: Room, demand: Demand) -> int:
+    """Thousandths of devices that tasks of each kind could draw on, times how many; 0 of a kind that does not fit."""
+    cpu = inf if room.cpu is None else room.cpu
+    memory = inf if room.memory is None else room.memory
+    found = 0
+    for (devices, share, makes), needs in _by_devices(demand):
+        serving = [left for make, left in room.left if left >= share and (not makes or make in makes)]
+        if len(serving) >= devices:
+            tasks = sum([count for cores, size, count in needs if cores <= cpu and size <= memory])
+            found += tasks * sum(serving)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _by_devices(demand: Demand) -> tuple[tuple[_Devices, tuple[tuple[int, int, int], ...]], ...]:
+    """The kinds that want the same devices together, each as (cpu, memory, count)."""
+    found: dict[_Devices, list[tuple[int, int, int]]] = {}
+    for kind, count in demand.kinds:
+        if kind.devices:
+            wanted = (kind.devices, kind.share, kind.makes)
+            found.setdefault(wanted, []).append((kind.cpu, kind.memory, count))
+    return tuple((wanted, tuple(needs)) for wanted, needs in found.items())
 
 
 def fed(room: Room, mix: Mix) -> int:
@@ -103,16 +123,12 @@ def fed(room: Room, mix: Mix) -> int:
 @lru_cache(maxsize=65_536)
 def worth(room: Room, demand: Demand) -> int:
     """What is free, weighed by what is expected. Loses with everything taken; 0 if nothing is expected."""
-    mix = _mix(demand)
-    alone = sum(count * usable(room, kind) for kind, count in demand.kinds if kind.devices)
-    return alone + MIX * mix.tasks * fed(room, mix)
-
-
-_mix = lru_cache(maxsize=64)(mix_of)
+    mix = mix_of(demand)
+    return alone(room, demand) + MIX * mix.tasks * fed(room, mix)
 
 
 def fullness(room: Room, demand: Demand) -> int:
     """What is free in thousandths of devices, cpu counted at the mix's usual amount; least is fullest."""
-    mix = _mix(demand)
+    mix = mix_of(demand)
     cpu = room.cpu * mix.size // mix.cpu if room.cpu is not None and mix.cpu else 0
     return room.total + cpu

@@ -4,7 +4,8 @@
 // the keys of the allocator vectors (features, node or nodes, claims, classes, slices, allocatedDevices,
 // allocatedShares, consumedCapacity) and optionally timeoutSeconds (default 10, for each node). The answer carries,
 // for each node, the allocation results, the error text and the seconds that Allocate took, and for the case the
-// seconds of the set-up (NewAllocator).
+// seconds of the set-up (NewAllocator) and the processor seconds of everything (to be measured with GOMAXPROCS=1).
+// With brief the results are left out. warm asks for one call that is not measured, on the first node.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +52,8 @@ type request struct {
 	AllocatedShares  []device                    `json:"allocatedShares"`
 	ConsumedCapacity []device                    `json:"consumedCapacity"`
 	TimeoutSeconds   float64                     `json:"timeoutSeconds"`
+	Brief            bool                        `json:"brief"`
+	Warm             bool                        `json:"warm"`
 }
 
 type nodeAnswer struct {
@@ -58,12 +62,14 @@ type nodeAnswer struct {
 	Error    string                        `json:"error"`
 	OnlyNode bool                          `json:"onlyNode"`
 	TimedOut bool                          `json:"timedOut"`
+	Fits     bool                          `json:"fits"`
 	Seconds  float64                       `json:"seconds"`
 }
 
 type answer struct {
 	Name         string       `json:"name"`
 	SetupSeconds float64      `json:"setupSeconds"`
+	CPUSeconds   float64      `json:"cpuSeconds"`
 	Error        string       `json:"error"`
 	Nodes        []nodeAnswer `json:"nodes"`
 }
@@ -114,6 +120,18 @@ func decide(ctx context.Context, in request) (out answer) {
 		EnableConsumableCapacity: in.Features.ConsumableCapacity,
 		EnableListTypeAttributes: in.Features.ListTypeAttributes,
 	})
+	nodes := in.Nodes
+	if in.Node != nil {
+		nodes = append(nodes, in.Node)
+	}
+	if in.Warm && len(nodes) > 0 {
+		if warm, err := structured.NewAllocator(ctx, in.Features, state, lister, in.Slices, cache); err == nil {
+			limited, cancel := context.WithTimeout(ctx, time.Second)
+			_, _ = warm.Allocate(limited, nodes[0], in.Claims)
+			cancel()
+		}
+	}
+	cpu := processorSeconds()
 	begin := time.Now()
 	allocator, err := structured.NewAllocator(ctx, in.Features, state, lister, in.Slices, cache)
 	out.SetupSeconds = time.Since(begin).Seconds()
@@ -125,15 +143,14 @@ func decide(ctx context.Context, in request) (out answer) {
 	if timeout == 0 {
 		timeout = 10
 	}
-	nodes := in.Nodes
-	if in.Node != nil {
-		nodes = append(nodes, in.Node)
-	}
 	for _, node := range nodes {
 		limited, cancel := context.WithTimeout(ctx, time.Duration(timeout*float64(time.Second)))
 		begin := time.Now()
 		results, err := allocator.Allocate(limited, node, in.Claims)
-		one := nodeAnswer{Node: node.Name, Results: results, Seconds: time.Since(begin).Seconds()}
+		one := nodeAnswer{Node: node.Name, Results: results, Fits: err == nil && results != nil, Seconds: time.Since(begin).Seconds()}
+		if in.Brief {
+			one.Results = nil
+		}
 		cancel()
 		if err != nil {
 			one.Error = err.Error()
@@ -142,7 +159,16 @@ func decide(ctx context.Context, in request) (out answer) {
 		}
 		out.Nodes = append(out.Nodes, one)
 	}
+	out.CPUSeconds = processorSeconds() - cpu
 	return out
+}
+
+func processorSeconds() float64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
 func main() {

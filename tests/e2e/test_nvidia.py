@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from .conftest import Cluster
+from tests.e2e.conftest import Cluster
+from tests.e2e.test_kill import Daemon
 
 pytestmark = pytest.mark.slow
 
@@ -221,3 +224,47 @@ def test_dynamic_mig_makes_and_removes_instances(tmp_path: Path) -> None:
         assert cluster.phase("q") == "Pending"
     finally:
         cluster.stop()
+
+
+def instances(root: str) -> list[str]:
+    """UUIDs of the MIG devices on the simulated machine."""
+    state = json.loads((Path(root) / "simulated/hardware.json").read_text())
+    return [instance["uuid"] for gpu in state["gpus"] for instance in gpu["instances"]]
+
+
+def test_the_driver_alone_is_killed_and_instances_and_pods_stay(tmp_path: Path) -> None:
+    """Driver and agent as processes of their own; the driver dies by kill -9 between and during claims."""
+    cluster = Cluster(tmp_path, "--no-nodes")
+    cluster.start()
+    with tempfile.TemporaryDirectory(prefix="dra-") as root:
+        place = ("--node-name", "lonely", "--root-dir", root)
+        flags = ("--simulate", "dgx-h100", "--feature-gates", "DynamicMIG=true", "--boot-id", "one")
+        agent = Daemon(cluster, "node-agent", *place, "--boot-id", "one")
+        driver = Daemon(cluster, "driver", "nvidia", *place, *flags)
+        cel = f"device.attributes['{GPU}'].profile == '1g.10gb'"
+        small = request(cel=cel, device_class=MIG)
+        try:
+            agent.start()
+            driver.start()
+            cluster.apply(claim("a", f"[{small}]") + pod("a", "a"))
+            cluster.running("a")
+            (first,) = instances(root)
+            driver.kill()
+            cluster.apply(claim("b", f"[{small}]") + pod("b", "b"))
+            driver.start()
+            cluster.running("a", "b")
+            assert cluster.devices("a") != cluster.devices("b")
+            assert first in instances(root)
+            assert len(instances(root)) == 2
+            driver.kill()
+            cluster.kubectl("delete", "pod", "a", "--wait=false")
+            driver.start()
+            cluster.gone("pod", "a")
+            cluster.apply(claim("seven", f"[{small.replace('count: 1', 'count: 7')}]") + pod("c", "seven"))
+            cluster.running("c")
+            assert first not in instances(root)
+            assert len(instances(root)) == 8
+        finally:
+            driver.kill()
+            agent.kill()
+            cluster.stop()

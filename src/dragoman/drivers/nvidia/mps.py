@@ -196,6 +196,8 @@ class Daemons:
         await self.clock.sleep(FIRST_LOOK_S)
         for tries in range(READY_TRIES + 1):
             found = await self.client.get(DEPLOYMENT, daemon.name, self.namespace)
+            if found["metadata"].get("deletionTimestamp"):
+                raise Retry(f"MPS control daemon {self.namespace}/{daemon.name} of before is still ending")
             if (found.get("status") or {}).get("readyReplicas", 0) >= 1:
                 return
             if tries < READY_TRIES:

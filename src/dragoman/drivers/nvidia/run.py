@@ -14,14 +14,13 @@ from dragoman.drivers.nvidia.driver import DRIVER, OPTIONS, NvidiaDriver, Option
 from dragoman.drivers.nvidia.hardware import Hardware
 from dragoman.drivers.nvidia.mps import Daemons
 from dragoman.errors import NotFound, Stale
+from dragoman.node.paths import CDI, KUBELET
 from dragoman.node.plugin import Places, Plugin
 from dragoman.profiles.machine import GpuModel, Profile
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.metrics import Metrics
 
-ROOT = Path("/var/lib/kubelet")
-CDI = Path("/var/run/cdi")
 FAMILIES = {"Ada Lovelace": "ada-lovelace"}
 
 
@@ -86,7 +85,7 @@ def plugin(
     hardware: Hardware,
     *,
     node_name: str,
-    root_dir: Path = ROOT,
+    root_dir: Path = KUBELET,
     cdi_dir: Path = CDI,
     options: Options = OPTIONS,
     metrics: Metrics | None = None,

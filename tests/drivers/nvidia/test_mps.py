@@ -1,0 +1,157 @@
+"""MPS control daemons: what they are told, and their life as Deployments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.api.kinds import kind_of
+from dragoman.apiserver.inprocess import InProcessClient
+from dragoman.apiserver.registry import Registry
+from dragoman.drivers.nvidia import driver as drivers
+from dragoman.drivers.nvidia.config import MpsConfig
+from dragoman.drivers.nvidia.mps import NAMESPACE, Daemons, Folders, daemon_for, deployment, script
+from dragoman.errors import NotFound, Retry
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+
+from .bench_of_gpus import NODE, Bench, opaque
+
+DEPLOYMENT = kind_of("Deployment")
+
+
+def test_a_daemon_is_named_for_claim_and_devices() -> None:
+    one = daemon_for("uid", ["GPU-b", "GPU-a"], MpsConfig(), "p")
+    assert one.uuids == ("GPU-a", "GPU-b")
+    assert one == daemon_for("uid", ["GPU-a", "GPU-b"], MpsConfig(), "p")
+    assert one.id.startswith("uid-")
+    assert len(one.id) == len("uid-") + 5
+    assert one.id != daemon_for("uid", ["GPU-a"], MpsConfig(), "p").id
+
+
+def test_what_a_daemon_is_told() -> None:
+    config = MpsConfig(25, "1Gi", {"1": "2Gi"}, multi_user=True)
+    text = script(daemon_for("uid", ["GPU-b", "GPU-a"], config, "p"))
+    assert "nvidia-cuda-mps-control -d -M" in text
+    assert "set_default_active_thread_percentage 25" in text
+    assert "set_default_device_pinned_mem_limit GPU-a 1024M" in text
+    assert "set_default_device_pinned_mem_limit GPU-b 2048M" in text
+
+
+def test_its_pod_is_bound_to_the_node_and_sees_only_its_devices() -> None:
+    daemon = daemon_for("uid", ["GPU-a"], MpsConfig(), "p")
+    pod = deployment(daemon, Folders(Path("/f")), NODE, NAMESPACE, "/run/nvidia/driver")["spec"]["template"]["spec"]
+    assert (pod["nodeName"], pod["hostPID"]) == (NODE, True)
+    assert {"name": "CUDA_VISIBLE_DEVICES", "value": "GPU-a"} in pod["containers"][0]["env"]
+    assert {"name": "root", "hostPath": {"path": "/run/nvidia/driver"}} in pod["volumes"]
+
+
+class Cluster:
+    """An API server in memory, where somebody makes Deployments ready, or nobody."""
+
+    def __init__(self, bench: Bench, *, ready: bool) -> None:
+        self.clock = Clock(speed=200.0)
+        registry = Registry.in_memory(self.clock, Entropy(1))
+        registry.bootstrap()
+        self.api: InProcessClient = _Ready(registry) if ready else InProcessClient(registry)
+        daemons = Daemons(self.api, self.clock, Entropy(2), bench.hardware, node_name=NODE, root=bench.folder / "mps")
+        bench.driver.daemons = daemons
+
+    async def deployments(self) -> list[str]:
+        return [item["metadata"]["name"] for item in (await self.api.list(DEPLOYMENT, NAMESPACE)).items]
+
+
+class _Ready(InProcessClient):
+    async def create(self, kind: Any, obj: Any, namespace: str = "", **more: Any) -> Any:
+        made = await super().create(kind, obj, namespace, **more)
+        if kind == DEPLOYMENT:
+            status = {"status": {"replicas": 1, "readyReplicas": 1}}
+            await self.patch(kind, made["metadata"]["name"], status, namespace, subresource="status")
+        return made
+
+
+def bench_uuids(bench: Bench) -> list[str]:
+    return [bench.hardware.gpu_uuid(0), bench.hardware.gpu_uuid(1)]
+
+
+def are_folders(paths: Iterable[str]) -> bool:
+    return all(Path(path).is_dir() for path in paths)
+
+
+MPS = opaque("GpuConfig", sharing={"strategy": "MPS"})
+
+
+def test_devices_of_one_entry_share_a_daemon_from_prepare_to_unprepare(tmp_path: Path) -> None:
+    async def body() -> None:
+        bench = Bench(tmp_path, "dgx-h100", "MPSSupport")
+        cluster = Cluster(bench, ready=True)
+        await bench.prepare("a", "gpu-0", "gpu-1", config=(MPS,))
+        (name,) = await cluster.deployments()
+        (daemon,) = bench.driver.claims["uid-a"].daemons
+        assert name == f"mps-control-daemon-{daemon}"
+        assert [bench.hardware.sharing_of(bench.hardware.gpu_uuid(i))[0] for i in range(3)] == [True, True, False]
+        for device in bench.spec("a").devices:
+            edits = device.container_edits
+            assert edits.env == ("CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps",)
+            assert [mount.container_path for mount in edits.mounts] == ["/dev/shm", "/tmp/nvidia-mps"]
+            assert are_folders(mount.host_path for mount in edits.mounts)
+        await bench.unprepare("a")
+        assert not bench.hardware.sharing_of(bench.hardware.gpu_uuid(0))[0]
+        assert not list((tmp_path / "mps").iterdir())
+        # Nobody takes it for a daemon of the claim's next life.
+        with pytest.raises(Retry, match="is still ending"):
+            await bench.driver.daemons.start(daemon_for("uid-a", bench_uuids(bench), MpsConfig(), "p"))  # type: ignore[union-attr]
+        # Deleted in the foreground: the garbage collector removes the pods first.
+        assert all(
+            item["metadata"].get("deletionTimestamp") for item in (await cluster.api.list(DEPLOYMENT, NAMESPACE)).items
+        )
+
+    asyncio.run(body())
+
+
+def test_a_daemon_that_does_not_get_ready_is_a_retry_and_leaves_nothing(tmp_path: Path) -> None:
+    async def body() -> None:
+        bench = Bench(tmp_path, "dgx-h100", "MPSSupport")
+        cluster = Cluster(bench, ready=False)
+        with pytest.raises(
+            Retry, match=r"MPS control daemon dra-driver-nvidia-gpu/mps-control-daemon-\S+ is not ready"
+        ):
+            await bench.prepare("a", "gpu-0", config=(MPS,))
+        assert not bench.driver.claims
+        assert not bench.hardware.sharing_of(bench.hardware.gpu_uuid(0))[0]
+        for item in (await cluster.api.list(DEPLOYMENT, NAMESPACE)).items:
+            assert item["metadata"].get("deletionTimestamp")
+        with pytest.raises(NotFound):
+            await cluster.api.get(DEPLOYMENT, "mps-control-daemon-none", NAMESPACE)
+
+    asyncio.run(body())
+
+
+def test_metrics_count_successes_errors_and_devices(tmp_path: Path) -> None:
+    async def body() -> None:
+        bench = Bench(tmp_path, "dgx-h100")
+        metrics = drivers.Metrics()
+        bench.driver = drivers.made(NODE, bench.hardware, bench.clock, bench.options, metrics=metrics)
+        bench.preparer.driver = bench.driver
+        await bench.prepare("a", "gpu-0", "gpu-1")
+        await bench.prepare("b", "gpu-2")
+        await bench.unprepare("b")
+        with pytest.raises(Retry):
+            await bench.prepare("c", "gpu-77")
+        lines = metrics.text().decode().splitlines()
+        for line in (
+            'nvidia_dra_requests_total{driver="gpu.nvidia.com",operation="prepare"} 2.0',
+            'nvidia_dra_requests_total{driver="gpu.nvidia.com",operation="unprepare"} 2.0',
+            'nvidia_dra_requests_inflight{driver="gpu.nvidia.com",operation="prepare"} 0.0',
+            'nvidia_dra_prepared_devices{device_type="gpu",driver="gpu.nvidia.com",node="n1"} 2.0',
+            'nvidia_dra_node_prepare_errors_total{driver="gpu.nvidia.com",error_type="prepare_devices"} 1.0',
+        ):
+            assert line in lines, line
+        buckets = [line for line in lines if line.startswith("nvidia_dra_request_duration_seconds_bucket")]
+        assert any('le="12.8"' in line for line in buckets)
+
+    asyncio.run(body())

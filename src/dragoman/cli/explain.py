@@ -30,7 +30,7 @@ from dragoman.explain.objects import (
 from dragoman.explain.phrases import plain
 from dragoman.explain.scenarios import claims_used
 from dragoman.explain.state import Told, deletion, events_of, stuck
-from dragoman.explain.why import Answer, answer_for
+from dragoman.explain.why import Answer, answer_for, answers_for
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.schedule.units import Context, Unit
@@ -233,13 +233,15 @@ def _node(scene: Scene, name: str) -> _Told:
 
 
 def _everything(scene: Scene, clock: Clock) -> _Told:
-    pods, claims = [], []
+    pods: list[dict[str, Any]] = []
+    claims: list[dict[str, Any]] = []
     waits: list[tuple[str, str]] = []
     fits: list[str] = []
     for step in steps(scene.settled, units(scene.settled, scene.order), scene.now, scene.context):
-        for verdict in step.verdicts:
-            over = _either(simulate.deadline(clock, EACH_S), scene.over)
-            answer = answer_for(step, verdict, scene.now, scene.context, over)
+        over = _either(simulate.deadline(clock, EACH_S), scene.over)
+        brief = len(pods) >= simulate.EXPLAINED_MAX
+        for answer in answers_for(step, scene.now, scene.context, over, brief=brief):
+            verdict = answer.verdict
             pods.append(say.as_json(answer))
             if verdict.node is None:
                 waits.append((f"pod {'/'.join(verdict.pod)}", say.short(answer)))

@@ -8,21 +8,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from dragoman.allocate.allocator import Limits, Options
 from dragoman.cli import changes, output, source
 from dragoman.errors import Invalid
 from dragoman.explain import verdict as say
-from dragoman.explain.why import Answer, answer_for
+from dragoman.explain.why import Answer, answers_for
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.schedule.units import Context
-from dragoman.schedule.whatif import Step, expanded, settled, steps, units
+from dragoman.schedule.whatif import expanded, settled, steps, units
 
 POLICIES = ("first-fit", "pack")
 MOST_STEPS = 2_000_000
+EXPLAINED_MAX = 500
+"""Pods that are explained with all facts; of more only the decision is told."""
 EXPLAIN_S = 0.7
 """What contradiction and hints may take together, over all refused pods."""
 
@@ -63,11 +64,9 @@ def run(args: argparse.Namespace) -> int:
     clock = Clock()
     now, over = clock.utc(), deadline(clock, EXPLAIN_S)
     order = (*world.order, *changed.order)
-    answers = [
-        answer
-        for step in steps(changed.snapshot, units(changed.snapshot, order), now, context)
-        for answer in answers_of(step, now, context, over)
-    ]
+    answers: list[Answer] = []
+    for step in steps(changed.snapshot, units(changed.snapshot, order), now, context):
+        answers += answers_for(step, now, context, over, brief=len(answers) >= EXPLAINED_MAX)
     if args.output == "json":
         told = {"pods": [say.as_json(answer) for answer in answers], **changed.as_json(), "errors": []}
         output.write(json.dumps(told, indent=2))
@@ -80,11 +79,6 @@ def deadline(clock: Clock, seconds: float) -> Callable[[], bool]:
     """Says True once so many seconds are over."""
     end = clock.monotonic() + seconds
     return lambda: clock.monotonic() >= end
-
-
-def answers_of(step: Step, now: datetime, context: Context, over: Callable[[], bool]) -> list[Answer]:
-    """The pods of a unit, explained."""
-    return [answer_for(step, verdict, now, context, over) for verdict in step.verdicts]
 
 
 def _print(answers: list[Answer], changed: changes.Changed) -> None:

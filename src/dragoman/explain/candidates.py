@@ -172,6 +172,10 @@ class _Of:
             f"{c.metadata.namespace}/{c.metadata.name}": c for c in claims_on(snapshot, pod, place.node, context)
         }
 
+        made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        entries = pod.spec.resource_claims
+        self.templates = {made.get(entry.name): entry.resource_claim_template_name for entry in entries}
+
     def all(self) -> Iterator[Candidate]:
         """Every kind in turn."""
         yield from self._pools()
@@ -328,7 +332,7 @@ class _Of:
                 continue
             for request in reversed(devices.requests):
                 kept = tuple(entry for entry in devices.requests if entry is not request)
-                facts = {"claim": claim.metadata.name, "request": request.name}
+                facts = {"claim": claim.metadata.name, "template": self._template(claim), "request": request.name}
                 make = _with(claim, requests=kept, constraints=_without_request(devices.constraints, request.name))
                 yield Candidate("DropRequest", OWN, f"request of {key}", facts, make, self.node)
 
@@ -337,6 +341,7 @@ class _Of:
             for index, constraint in enumerate(claim.spec.devices.constraints):
                 facts = {
                     "claim": claim.metadata.name,
+                    "template": self._template(claim),
                     "constraint": index,
                     "attribute": constraint.match_attribute or constraint.distinct_attribute or "",
                     "requests": constraint.requests,
@@ -383,10 +388,14 @@ class _Of:
         self, kind: str, cost: int, topic: str, key: str, request: str, facts: dict[str, Any], edit: Edit
     ) -> Candidate:
         claim = self.claims[key]
-        facts = {"claim": claim.metadata.name, "request": request, **facts}
+        facts = {"claim": claim.metadata.name, "template": self._template(claim), "request": request, **facts}
         if claim.metadata.name == SPECIAL_NAME:
             return Candidate(kind, cost, topic, facts, lambda _: None, self.node)
         return Candidate(kind, cost, topic, facts, edited(claim, request, edit), self.node)
+
+    def _template(self, claim: ResourceClaim) -> str | None:
+        """The template that the claim is made from: that is what people can change."""
+        return self.templates.get(claim.metadata.name)
 
     # ---- other classes
 
@@ -396,7 +405,8 @@ class _Of:
                 continue
             for request, asked in _asked(claim):
                 if self._too_few_match(key, request):
-                    yield from _classes(self.snapshot, claim, request, asked.device_class_name, self.node)
+                    name, template = asked.device_class_name, self._template(claim)
+                    yield from _classes(self.snapshot, claim, request, name, self.node, template)
 
     # ---- room that others hold
 
@@ -601,7 +611,9 @@ def _counted(number: int) -> Edit:
     return edit
 
 
-def _classes(snapshot: Snapshot, claim: ResourceClaim, request: str, name: str, node: str) -> Iterator[Candidate]:
+def _classes(
+    snapshot: Snapshot, claim: ResourceClaim, request: str, name: str, node: str, template: str | None = None
+) -> Iterator[Candidate]:
     others = sorted(other for other in snapshot.classes if other != name)
     near = difflib.get_close_matches(name, others, CLASSES_MAX, 0.5)
     for other in near:
@@ -609,6 +621,7 @@ def _classes(snapshot: Snapshot, claim: ResourceClaim, request: str, name: str, 
         def edit(asked: Asked, other: str = other) -> Asked:
             return msgspec.structs.replace(asked, device_class_name=other)
 
-        facts = {"claim": claim.metadata.name, "request": request, "from": name, "to": other}
+        owner = {"claim": claim.metadata.name, "template": template, "request": request}
+        facts = {**owner, "from": name, "to": other}
         topic = f"class of {claim.metadata.name} {request}"
         yield Candidate("OtherClass", OTHER_CLASS, topic, facts, edited(claim, request, edit), node)

@@ -209,7 +209,8 @@ def _verified(verified: Verified) -> str:
 
 def _change(hint: Hint) -> str:
     facts = hint.facts
-    what = f"request {facts['request']} of claim {facts['claim']}" if "request" in facts and "claim" in facts else ""
+    whose = _whose(facts)
+    what = f"request {facts.get('request')} of {whose}"
     match hint.kind:
         case "RemoveGates":
             return f"once the scheduling gates {', '.join(facts['gates'])} are removed"
@@ -232,9 +233,9 @@ def _change(hint: Hint) -> str:
         case "ChangeCount":
             return f"{what}: ask for {facts['to']} instead of {facts['from']} devices"
         case "DropRequest":
-            return f"claim {facts['claim']} without request {facts['request']}"
+            return f"{whose} without request {facts['request']}"
         case "DropConstraint":
-            return f"claim {facts['claim']} without constraint {facts['constraint']} on {facts['attribute']}"
+            return f"{whose} without constraint {facts['constraint']} on {facts['attribute']}"
         case "ChangeCapacity":
             return f"{what}: ask for {facts['to']} instead of {facts['from']} of {facts['capacity']}"
         case "TolerateDeviceTaint":
@@ -242,6 +243,10 @@ def _change(hint: Hint) -> str:
             return f"{what}: tolerate {taints} of the device"
         case _:
             return _change_beside(hint)
+
+
+def _whose(facts: dict[str, Any]) -> str:
+    return f"template {facts['template']}" if facts.get("template") else f"claim {facts.get('claim')}"
 
 
 def _change_beside(hint: Hint) -> str:
@@ -255,9 +260,7 @@ def _change_beside(hint: Hint) -> str:
         case "Uncordon":
             return f"uncordon node {facts['node']}"
         case "OtherClass":
-            return (
-                f"request {facts['request']} of claim {facts['claim']}: class {facts['to']} instead of {facts['from']}"
-            )
+            return f"request {facts['request']} of {_whose(facts)}: class {facts['to']} instead of {facts['from']}"
         case "MoveDevices":
             whose = f"pod {facts['pod']}" if "pod" in facts else f"claim {facts['heldClaim']}"
             moves = ", ".join(_move(move) for move in facts["moves"])

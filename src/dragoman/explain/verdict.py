@@ -110,7 +110,11 @@ def short(answer: Answer) -> str:
     elif not lines or answer.verdict.nodes:
         lines += node_lines(answer.verdict.nodes)[:2]
     hint = f" (hint: {phrases.hint_text(answer.hints.found[0])})" if answer.hints.found else ""
-    return "; ".join(lines[:2]) + hint
+    told = "; ".join(lines[:2]) + hint
+    for claim in answer.verdict.claims:  # pods of one template wait for the same
+        if claim.template:
+            told = told.replace(f"claim {claim.name}", f"claim of template {claim.template}")
+    return told
 
 
 def node_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:

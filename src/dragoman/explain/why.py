@@ -43,6 +43,13 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
     hints: Hints = Hints()
 
 
+def answers_for(step: Step, now: datetime, context: Context, over: Over, *, brief: bool = False) -> tuple[Answer, ...]:
+    """Every pod of a unit explained. brief: as decided, nothing more."""
+    if brief:
+        return tuple(Answer(verdict, verdict.nodes) for verdict in step.verdicts)
+    return tuple(answer_for(step, verdict, now, context, over) for verdict in step.verdicts)
+
+
 def answer_for(step: Step, verdict: Verdict, now: datetime, context: Context, over: Over) -> Answer:
     """The verdict with its facts; contradiction and hints as far as time allows."""
     refused = verdict.refused

@@ -1,0 +1,101 @@
+"""`dragoman explain` of files: what is asked for, what is told, exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dragoman.cli.main import main
+from dragoman.errors import Invalid, NotFound
+from dragoman.testing.build import DRIVER, claim, device_class, gpus, node, pod, template
+
+BASE = [node("a"), gpus("a", 2), device_class()]
+
+
+@pytest.fixture
+def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Asks about manifests; gives status, text lines and JSON."""
+
+    def asked(manifests: list[dict[str, Any]], *words: str) -> tuple[int, list[str], Any]:
+        file = tmp_path / "world.yaml"
+        file.write_text(yaml.safe_dump_all(manifests))
+        status = main(["explain", *words, "-f", str(file)])
+        lines = capsys.readouterr().out.splitlines()
+        main(["explain", *words, "-f", str(file), "-o", "json"])
+        return status, lines, json.loads(capsys.readouterr().out)
+
+    return asked
+
+
+def test_a_pod_that_has_no_place(ask: Any) -> None:
+    status, lines, told = ask([*BASE, template("t", count=3), pod("p", templates=["t"])], "pod/p")
+    assert status == 1
+    assert lines[0] == "pod default/p has no place:"
+    assert "  hint: request gpu of template t: ask for 2 instead of 3 devices: fits on a with gpu-0, gpu-1" in lines
+    (entry,) = told["pods"]
+    assert set(entry) == {"namespace", "name", "node", "claims", "nodes", "refusal"}
+    assert told["errors"] == []
+
+
+def test_a_pod_that_waits_and_fits_is_told_why_there(ask: Any) -> None:
+    status, lines, told = ask([*BASE, node("b"), claim("c"), pod("p", "c")], "pod/p")
+    assert status == 0
+    assert lines[0] == "pod default/p waits and fits on a"
+    assert "  other nodes cannot take it:" in lines
+    assert told["pods"][0]["choices"][0]["device"] == f"{DRIVER}/a/gpu-0"
+
+
+def test_pods_before_it_in_the_file_are_placed_first(ask: Any) -> None:
+    objects = [*BASE, claim("c", count=2), claim("d"), pod("p", "c"), pod("q", "d")]
+    assert ask(objects, "pod/q")[0] == 1
+    assert ask([*objects[:-2], *reversed(objects[-2:])], "pod/q")[0] == 0
+
+
+def test_everything_that_waits_alike_ones_together(ask: Any) -> None:
+    pods = [pod(f"p{i}", templates=["t"]) for i in range(4)]
+    status, lines, told = ask([*BASE, template("t", count=2), *pods])
+    assert status == 1
+    assert lines[0].startswith("pod default/p1, pod default/p2, pod default/p3: a: claim of template t, request gpu")
+    assert lines[1] == "pod default/p0 waits and fits on a"
+    assert len(told["pods"]) == 4
+    assert ask([*BASE])[1] == ["nothing waits"]
+
+
+def test_a_claim_that_no_pod_uses(ask: Any) -> None:
+    status, lines, told = ask([*BASE, claim("c", count=3)], "claim/c")
+    assert status == 1
+    assert lines[:2] == ["claim default/c is pending", "  no pod uses it; it gets its devices when one does"]
+    assert told["claims"][0]["state"] == "pending"
+    assert told["pods"][0]["refusal"]["hints"]
+    assert ask([*BASE, claim("c")], "claim/c")[0] == 0
+
+
+def test_a_node_and_a_device(ask: Any) -> None:
+    status, lines, told = ask(BASE, "node/a")
+    assert (status, lines[1]) == (0, f"  pool {DRIVER}/a: 2 devices, 0 held")
+    assert told["nodes"][0]["classes"][0]["free"] == 2
+    status, lines, told = ask(BASE, f"device/{DRIVER}/a/gpu-1")
+    assert (status, lines[0]) == (0, f"device {DRIVER}/a/gpu-1 is free on a")
+    assert told["devices"][0]["state"] == "free"
+
+
+MISTAKES: dict[str, tuple[str, type[Exception], str]] = {
+    "a pod that is not there": ("pod/pp", NotFound, "pod default/pp does not exist; near: default/p"),
+    "a claim that is not there": ("claim/x", NotFound, "claim default/x does not exist"),
+    "a node that is not there": ("node/aa", NotFound, "node aa does not exist; near: a"),
+    "a device that is not there": (f"device/{DRIVER}/a/gpu-9", NotFound, "is neither published nor allocated; near:"),
+    "no kind": ("train", Invalid, "must be pod/NAME"),
+    "a kind that is not explained": ("service/x", Invalid, "must be pod/NAME"),
+    "half a device": ("device/gpu-0", Invalid, "must be device/DRIVER/POOL/DEVICE"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_one_clear_error(name: str, ask: Any) -> None:
+    word, kind, told = MISTAKES[name]
+    with pytest.raises(kind, match=told):
+        ask([*BASE, pod("p")], word)

@@ -14,6 +14,7 @@ import gc
 import os
 import resource
 import tempfile
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -26,16 +27,18 @@ from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
-from dragoman.cluster.watch import Informer
+from dragoman.cluster.watch import Informers
 from dragoman.daemon.controllers import Controllers
-from dragoman.daemon.machines import GPU_SETTINGS, GpuSettings, Machine, Site, machines
+from dragoman.daemon.controllers import Settings as ControllerSettings
+from dragoman.daemon.machines import GPU_SETTINGS, GpuSettings, Site, machines
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import Settings as SchedulerSettings
+from dragoman.daemon.simulated_node import SimulatedNode
+from dragoman.daemon.simulation import Simulation
 from dragoman.errors import Stale
-from dragoman.kubelet.agent import NodeAgent, NodeHost
-from dragoman.node.plugin import Places, Plugin
+from dragoman.kubelet.agent import NodeHost
+from dragoman.node.plugin import Plugin
 from dragoman.node.publish import SLICE, slice_routes
-from dragoman.node.routes import Routes
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -79,8 +82,7 @@ class Cluster:
         self.clock = Clock(speed=settings.speed)
         self.entropy = Entropy()
         self.metrics = Metrics()
-        self.agents: dict[str, NodeAgent] = {}
-        self.plugins: dict[tuple[str, str], Plugin] = {}
+        self.nodes: dict[str, SimulatedNode] = {}
         self._stack = AsyncExitStack()
         self._server: Server | None = None
         self._log = get("up")
@@ -112,26 +114,37 @@ class Cluster:
         await self._create_classes(client)
         host = NodeHost(client, self.clock, self.entropy, metrics=self.metrics)
         self._server.registry.logs.offer(host.log_source)
-        slices = Informer(client, SLICE, self.clock, self.entropy)
+        informers = Informers(client, self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
-        tasks.supervise("controllers", Controllers(client, self.clock, self.entropy, metrics=self.metrics).run)
+        informers.start(tasks)
+        controlling = ControllerSettings(root_ca=self._server.registry.ca_text)
+        controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
+        tasks.supervise("controllers", controllers.run)
         scheduling = SchedulerSettings(options=settings.options)
-        scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics)
+        scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
         tasks.supervise("scheduler", scheduler.run)
         tasks.supervise("node host", host.run)
-        routes = slice_routes(slices)
-        tasks.supervise("watch slices", slices.run)
+        routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:
-            self._start_node(tasks, client, host, machine, routes, root / machine.name)
-        await asyncio.gather(*(agent.started.wait() for agent in self.agents.values()))
+            site = Site(
+                root / machine.name, "", client, self.clock, self.entropy, self.metrics, settings.data is not None
+            )
+            self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks)
+            node.start()
+        await asyncio.gather(*(node.agent.started.wait() for node in self.nodes.values()))
         await self._drivers_registered()
+        tasks.supervise("simulation", Simulation(client, self.clock, self.entropy, self.nodes).run)
         if settings.kubeconfig is not None:
             write(settings.kubeconfig, self.access)
 
+    def _plugins(self) -> Iterator[Plugin]:
+        for node in self.nodes.values():
+            yield from node.plugins.values()
+
     async def _drivers_registered(self) -> None:
         """Wait for the drivers, but not for ever: one that cannot start must not keep the cluster from its user."""
-        waits = [asyncio.ensure_future(plugin.registered.wait()) for plugin in self.plugins.values()]
+        waits = [asyncio.ensure_future(plugin.registered.wait()) for plugin in self._plugins()]
         if not waits:
             return
         _, late = await asyncio.wait(waits, timeout=DRIVERS_S)
@@ -155,49 +168,6 @@ class Cluster:
                 await client.create(DEVICE_CLASS, body)
             except Stale:
                 continue  # there already, perhaps changed by its user
-
-    def _start_node(
-        self,
-        tasks: Tasks,
-        client: InProcessClient,
-        host: NodeHost,
-        machine: Machine,
-        routes: Routes,
-        root: Path,
-    ) -> None:
-        durable = self.settings.data is not None
-        boot_id = machine.facts.boot_id or f"boot-{machine.name}"
-        agent = NodeAgent(
-            machine.name,
-            client,
-            self.clock,
-            root,
-            entropy=self.entropy,
-            host=host,
-            facts=machine.facts,
-            boot_id=boot_id,
-            wipe_slices=False,
-            durable=durable,
-        )
-        self.agents[machine.name] = agent
-        tasks.supervise(f"node {machine.name}", agent.run)
-        site = Site(root, boot_id, client, self.clock, self.entropy, self.metrics, durable)
-        for make in machine.drivers:
-            driver = make(site)
-            plugin = Plugin(
-                driver,
-                client,
-                self.clock,
-                self.entropy,
-                node_name=machine.name,
-                places=Places.under(root, driver.name, root / "cdi"),
-                boot_id=boot_id,
-                durable=durable,
-                routes=routes,
-                metrics=self.metrics,
-            )
-            self.plugins[(machine.name, driver.name)] = plugin
-            tasks.supervise(f"driver {driver.name} on {machine.name}", plugin.run)
 
 
 def _raise_open_files(nodes: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,7 +87,8 @@ class Plugin:
     pod_uid: set for rolling updates, when two instances serve at a time; they share data_dir. routes: slices from an
     informer shared with others, else the plugin watches its own. boot_id: of a simulated machine, else the kernel's.
     durable: whether files survive a power loss. metadata: write device metadata files. versions: DRA services offered,
-    the kubelet takes the first it knows. sockets False: no gRPC, the kubelet calls directly (virtual time).
+    the kubelet takes the first it knows. sockets False: no gRPC, the kubelet calls directly (virtual time). delay_s: by
+    how much a simulated machine is slower to prepare a claim.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Plugin:
         routes: Routes | None = None,
         metrics: Metrics | None = None,
         sockets: bool = True,
+        delay_s: Callable[[], float] = lambda: 0.0,
         versions: Sequence[Service] = (rpc.DRA_V1, rpc.DRA_V1BETA1),
     ) -> None:
         self.driver = driver
@@ -129,6 +131,7 @@ class Plugin:
         self._turn = asyncio.Lock()
         self._tasks: Tasks | None = None
         self._sockets = sockets
+        self._delay_s = delay_s
         self._turned = asyncio.Event()
         self._log = get("driver", driver=driver.name, node=node_name)
         self._own_informer: Informer | None = None
@@ -343,6 +346,8 @@ class Plugin:
             claim = await self._fetch(ref)
         if isinstance(claim, DragomanError):
             raise claim
+        if ref.uid not in self.checkpoint.claims:
+            await self.clock.sleep(self._delay_s())
         devices = await self.preparer.prepare(ref, claim)
         self._tell_networks(ref)
         if self.metadata is None:

@@ -1,0 +1,162 @@
+"""How does a simulated node start, stop and boot anew? Its agent and its drivers as tasks that can be ended one by one.
+
+A stop ends them as SIGTERM does; a boot makes them anew with another boot id, so that a machine's memory is lost and
+its disk is not. It decides nothing about pods or devices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from dragoman.daemon.machines import Machine, Site
+from dragoman.errors import Invalid
+from dragoman.kubelet.agent import NodeAgent, NodeHost
+from dragoman.node.driver import Driver
+from dragoman.node.plugin import Places, Plugin
+from dragoman.node.routes import Routes
+from dragoman.runtime.log import get
+from dragoman.runtime.tasks import LOOP_BACKOFF, Tasks, supervised
+
+BOOT_FILE = "boot-id"
+AGENT = "agent"
+
+
+class SimulatedNode:
+    """One node of the embedded cluster. `start` it inside the task group."""
+
+    def __init__(self, machine: Machine, site: Site, host: NodeHost, routes: Routes, tasks: Tasks) -> None:
+        self.machine = machine
+        self.name = machine.name
+        self.site = msgspec.structs.replace(site, boot_id=_boot_id(machine, site.root))
+        self.agent: NodeAgent
+        self.plugins: dict[str, Plugin] = {}
+        """By driver; the last instance of each, running or not."""
+        self.delays: dict[str, float] = {}
+        """Seconds that each prepare takes longer, by driver."""
+        self._host = host
+        self._routes = routes
+        self._tasks = tasks
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._makers: dict[str, Callable[[Site], Driver]] = {}
+        self._turn = asyncio.Lock()
+
+    def start(self) -> None:
+        """Boot: agent and drivers."""
+        self._start_agent()
+        for make in self.machine.drivers:
+            driver = make(self.site)
+            self._makers[driver.name] = make
+            self._start_plugin(driver)
+
+    def is_running(self, driver: str) -> bool:
+        """Whether that driver runs."""
+        return driver in self._running
+
+    def drivers(self, wanted: str = "") -> list[str]:
+        """Names of the node's drivers, or the one wanted. Raises Invalid."""
+        if not wanted:
+            return sorted(self._makers)
+        if wanted not in self._makers:
+            there = ", ".join(sorted(self._makers)) or "none"
+            raise Invalid(f"driver {wanted}", f"is not on node {self.name}, which has: {there}")
+        return [wanted]
+
+    async def stop_driver(self, driver: str) -> None:
+        """As its pod were deleted; nothing to do when it does not run."""
+        async with self._turn:
+            await self._stop(driver)
+
+    async def start_driver(self, driver: str) -> None:
+        """A new process of it; nothing to do when it runs."""
+        async with self._turn:
+            if driver not in self._running and AGENT in self._running:
+                self._start_plugin(self._makers[driver](self.site))
+
+    async def reboot(self, downtime_s: float, stay_stopped: Callable[[str], bool] = lambda driver: False) -> None:
+        """Everything ends; after the downtime the machine boots with a new boot id."""
+        async with self._turn:
+            for what in list(self._running):
+                await self._stop(what)
+            await self.site.clock.sleep(downtime_s)
+            self._lose_memory()
+            self._start_agent()
+            for driver, make in self._makers.items():
+                if not stay_stopped(driver):
+                    self._start_plugin(make(self.site))
+
+    def _lose_memory(self) -> None:
+        boot_id = self.site.entropy.uuid4()
+        root = self.site.root
+        root.mkdir(parents=True, exist_ok=True)
+        (root / BOOT_FILE).write_text(boot_id)
+        self.site = msgspec.structs.replace(self.site, boot_id=boot_id)
+        for path in (root / "cdi").glob("*"):
+            path.unlink()
+
+    # ---- tasks
+
+    def _start_agent(self) -> None:
+        site = self.site
+        self.agent = NodeAgent(
+            self.name,
+            site.client,
+            site.clock,
+            site.root,
+            entropy=site.entropy,
+            host=self._host,
+            facts=self.machine.facts,
+            boot_id=site.boot_id,
+            wipe_slices=False,
+            durable=site.durable,
+        )
+        self._start(AGENT, f"node {self.name}", self.agent.run)
+
+    def _start_plugin(self, driver: Driver) -> None:
+        site = self.site
+        plugin = Plugin(
+            driver,
+            site.client,
+            site.clock,
+            site.entropy,
+            node_name=self.name,
+            places=Places.under(site.root, driver.name, site.root / "cdi"),
+            boot_id=site.boot_id,
+            durable=site.durable,
+            routes=self._routes,
+            metrics=site.metrics,
+            delay_s=lambda: self.delays.get(driver.name, 0.0),
+        )
+        self.plugins[driver.name] = plugin
+        self._start(driver.name, f"driver {driver.name} on {self.name}", plugin.run)
+
+    def _start(self, what: str, title: str, run: Callable[[], Awaitable[None]]) -> None:
+        site = self.site
+        log = get("dragoman", task=title)
+        work = supervised(run, clock=site.clock, entropy=site.entropy, backoff=LOOP_BACKOFF, log=log)
+        self._running[what] = self._tasks.start(title, work)
+
+    async def _stop(self, what: str) -> None:
+        task = self._running.pop(what, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def node_named(nodes: Mapping[str, SimulatedNode], name: str) -> SimulatedNode:
+    """That node. Raises Invalid with the nodes that there are."""
+    if name not in nodes:
+        shown = ", ".join(list(nodes)[:8]) + (", ..." if len(nodes) > 8 else "")
+        raise Invalid("data.node", f"no simulated node {name!r} here; there are: {shown or 'none'}")
+    return nodes[name]
+
+
+def _boot_id(machine: Machine, root: Path) -> str:
+    """The boot that the disk remembers, else the first one."""
+    try:
+        return (root / BOOT_FILE).read_text().strip()
+    except FileNotFoundError:
+        return machine.facts.boot_id or f"boot-{machine.name}"

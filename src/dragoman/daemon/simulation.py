@@ -1,0 +1,268 @@
+"""Who breaks simulated machines, mends them, and moves the cluster's clock? One loop over labelled ConfigMaps.
+
+A fault is there while its object is; what came of it is told in the object's annotations. Which faults there are is
+`kubelet.faults`; the hardware behind a driver offers them, and no decision is made here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from types import UnionType
+
+import msgspec
+
+from dragoman.api.kinds import kind_of
+from dragoman.api.meta import ObjectMeta, Value, format_time, parse_time
+from dragoman.cluster.client import Client
+from dragoman.cluster.watch import Informer
+from dragoman.daemon.simulated_node import SimulatedNode, node_named
+from dragoman.drivers.nic import DRIVER as NIC
+from dragoman.drivers.nic import NicDriver
+from dragoman.drivers.nvidia.driver import DRIVER as NVIDIA
+from dragoman.drivers.nvidia.driver import NvidiaDriver
+from dragoman.drivers.nvidia.simulated import SimulatedHardware
+from dragoman.errors import DragomanError, Invalid, NotFound
+from dragoman.kubelet.faults import (
+    ACTIVE,
+    CLOCK,
+    DONE,
+    FAULT,
+    INVALID,
+    LABEL,
+    MESSAGE,
+    STATE,
+    Advance,
+    DriverStopped,
+    Fault,
+    GpuLost,
+    NicDown,
+    NodeRebooted,
+    SlowPrepare,
+    Xid,
+    clock_wish_of,
+    fault_of,
+)
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
+from dragoman.runtime.tasks import KeyQueue, Tasks, work
+from dragoman.snapshot.change import Change, Gone
+
+CONFIG_MAP = kind_of("ConfigMap")
+WORKERS = 8
+ADVANCE_STEP_S = 5.0
+"""The clock is moved in such steps, so that heartbeats keep pace and no node looks silent."""
+ADVANCE_REST_S = 0.005
+
+Key = tuple[str, str]
+
+
+class Wish(Value, frozen=True):
+    """A ConfigMap."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
+class _Injected(msgspec.Struct, frozen=True):
+    """A fault that lasts: from which object, with which data."""
+
+    uid: str
+    data: dict[str, str]
+    fault: Fault
+
+
+class Simulation:
+    """Faults and clock of one embedded cluster."""
+
+    def __init__(self, client: Client, clock: Clock, entropy: Entropy, nodes: Mapping[str, SimulatedNode]) -> None:
+        self.client = client
+        self.clock = clock
+        self.entropy = entropy
+        self.nodes = nodes
+        self._queue: KeyQueue[Key] = KeyQueue("faults", clock)
+        self._injected: dict[Key, _Injected] = {}
+        self._told: dict[Key, tuple[str, dict[str, str]]] = {}
+        self._informer = Informer(client, CONFIG_MAP, clock, entropy, label_selector=LABEL, type_=Wish)
+        self._log = get("simulation")
+
+    async def run(self) -> None:
+        """Follow the objects for ever."""
+        leave = self._informer.subscribe(self._receive)
+        try:
+            async with Tasks("simulation", self.clock, self.entropy) as tasks:
+                tasks.supervise("watch", self._informer.run)
+                for number in range(WORKERS):
+                    tasks.supervise(f"worker {number}", lambda: work(self._queue, self._step, self._log))
+        finally:
+            leave()
+            self._queue.close()
+
+    def _receive(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            meta = change if isinstance(change, Gone) else change.object.metadata
+            self._queue.add((meta.namespace, meta.name))
+
+    async def _step(self, key: Key) -> None:
+        wish: Wish | None = self._informer.objects.get(key)
+        before = self._injected.get(key)
+        if before and (wish is None or (wish.metadata.uid, wish.data) != (before.uid, before.data)):
+            await self._recover(before.fault)
+            del self._injected[key]
+            before = None
+        if wish is None:
+            self._told.pop(key, None)
+        elif before:
+            await self._end_in_time(key, wish, before.fault)
+        elif self._told.get(key) != (wish.metadata.uid, wish.data):
+            await self._grant(key, wish)
+
+    async def _grant(self, key: Key, wish: Wish) -> None:
+        sort = wish.metadata.labels.get(LABEL, "")
+        try:
+            if sort == CLOCK:
+                state, message = await self._turn_clock(wish)
+            elif sort == FAULT:
+                state, message = await self._break(key, wish)
+            else:
+                raise Invalid(f"metadata.labels.{LABEL}", f"must be {FAULT} or {CLOCK}, got {sort!r}")
+        except Invalid as error:
+            state, message = INVALID, str(error)
+        self._told[key] = (wish.metadata.uid, wish.data)
+        self._log.info("fault", object="/".join(key), state=state, message=message)
+        try:
+            change = {"metadata": {"uid": wish.metadata.uid, "annotations": {STATE: state, MESSAGE: message}}}
+            await self.client.patch(CONFIG_MAP, wish.metadata.name, change, wish.metadata.namespace)
+        except DragomanError as error:
+            self._log.info("state not told", object="/".join(key), error=str(error))
+
+    # ---- faults
+
+    async def _break(self, key: Key, wish: Wish) -> tuple[str, str]:
+        fault = fault_of(wish.data)
+        node = node_named(self.nodes, fault.node)
+        if fault.once and wish.metadata.annotations.get(STATE) == DONE:
+            return DONE, wish.metadata.annotations.get(MESSAGE, "")  # before this process began
+        message = await self._inject(node, fault)
+        if fault.once:
+            return DONE, message
+        self._injected[key] = made = _Injected(wish.metadata.uid, wish.data, fault)
+        await self._end_in_time(key, wish, made.fault)
+        return ACTIVE, message
+
+    async def _end_in_time(self, key: Key, wish: Wish, fault: Fault) -> None:
+        if fault.for_s is None or wish.metadata.creation_timestamp is None:
+            return
+        age_s = self.clock.now() - parse_time(wish.metadata.creation_timestamp).timestamp()
+        if age_s < fault.for_s:
+            self._queue.add_after(key, fault.for_s - age_s)
+            return
+        with contextlib.suppress(NotFound):
+            await self.client.delete(CONFIG_MAP, wish.metadata.name, wish.metadata.namespace, uid=wish.metadata.uid)
+
+    async def _inject(self, node: SimulatedNode, fault: Fault) -> str:
+        match fault:
+            case Xid():
+                driver, hardware, index = self._gpu(node, fault.gpu)
+                hardware.inject_xid(index, fault.number, fault.instance)
+                where = "" if fault.instance is None else f", instance {fault.instance}"
+                return f"XID {fault.number} on gpu-{index}{where} of {node.name}{_unheard(driver)}"
+            case GpuLost():
+                driver, hardware, index = self._gpu(node, fault.gpu)
+                hardware.lose(index)
+                return f"gpu-{index} of {node.name} is lost{_unheard(driver)}"
+            case NicDown():
+                self._adapters(node).set_down(fault.nic, down=True)
+                return f"the link of {fault.nic} of {node.name} is down"
+            case DriverStopped():
+                drivers = node.drivers(fault.driver)
+                for name in drivers:
+                    await node.stop_driver(name)
+                return f"stopped on {node.name}: {', '.join(drivers)}"
+            case SlowPrepare():
+                drivers = node.drivers(fault.driver)
+                node.delays.update(dict.fromkeys(drivers, fault.delay_s))
+                return f"prepare takes {fault.delay_s:g} s longer on {node.name}: {', '.join(drivers)}"
+            case NodeRebooted():
+                await node.reboot(fault.downtime_s, lambda driver: self._is_stopped(node.name, driver))
+                await self._break_again(node, GpuLost | NicDown)
+                return f"{node.name} booted anew: {node.site.boot_id}"
+
+    async def _break_again(self, node: SimulatedNode, sorts: UnionType | type[Fault]) -> None:
+        """What is broken for good stays so when a fresh process looks; an XID is an event that is over."""
+        for other in list(self._injected.values()):
+            if other.fault.node == node.name and isinstance(other.fault, sorts):
+                await self._inject(node, other.fault)
+
+    def _is_stopped(self, node: str, driver: str) -> bool:
+        stops = (f.fault for f in self._injected.values() if isinstance(f.fault, DriverStopped))
+        return any(fault.node == node and fault.driver in ("", driver) for fault in stops)
+
+    async def _recover(self, fault: Fault) -> None:
+        node = self.nodes.get(fault.node)
+        if node is None:
+            return
+        match fault:
+            case Xid() | GpuLost():
+                _, hardware, index = self._gpu(node, fault.gpu)
+                hardware.recover(index)
+            case NicDown():
+                self._adapters(node).set_down(fault.nic, down=False)
+            case DriverStopped():
+                for name in node.drivers(fault.driver):
+                    await node.start_driver(name)
+                await self._break_again(node, NicDown)
+            case SlowPrepare():
+                for name in node.drivers(fault.driver):
+                    node.delays.pop(name, None)
+            case NodeRebooted():
+                pass
+
+    def _gpu(self, node: SimulatedNode, named: str) -> tuple[NvidiaDriver, SimulatedHardware, int]:
+        plugin = node.plugins.get(NVIDIA)
+        driver = plugin.driver if plugin else None
+        if not isinstance(driver, NvidiaDriver) or not isinstance(driver.hardware, SimulatedHardware):
+            raise Invalid("data.gpu", f"node {node.name} has no simulated GPUs")
+        hardware = driver.hardware
+        uuids = [hardware.gpu_uuid(index) for index in range(len(hardware.profile.gpus))]
+        if named in uuids:
+            return driver, hardware, uuids.index(named)
+        index = named.removeprefix("gpu-")
+        if not index.isdecimal() or int(index) >= len(uuids):
+            raise Invalid("data.gpu", f"{node.name} has gpu-0 to gpu-{len(uuids) - 1}, got {named!r}")
+        return driver, hardware, int(index)
+
+    def _adapters(self, node: SimulatedNode) -> NicDriver:
+        plugin = node.plugins.get(NIC)
+        if plugin is None or not isinstance(plugin.driver, NicDriver):
+            raise Invalid("data.nic", f"node {node.name} has no simulated network adapters")
+        return plugin.driver
+
+    # ---- clock
+
+    async def _turn_clock(self, wish: Wish) -> tuple[str, str]:
+        asked = clock_wish_of(wish.data)
+        if wish.metadata.annotations.get(STATE) == DONE:
+            return DONE, wish.metadata.annotations.get(MESSAGE, "")
+        if isinstance(asked, Advance):
+            await self.advance(asked.seconds)
+        else:
+            self.clock.set_speed(asked.factor)
+        return DONE, f"it is {format_time(self.clock.utc())}, speed {self.clock.speed:g}"
+
+    async def advance(self, seconds: float) -> None:
+        """Move the cluster's clock on, in steps."""
+        while seconds > 0:
+            step_s = min(seconds, ADVANCE_STEP_S)
+            self.clock.advance(step_s)
+            seconds -= step_s
+            await self.clock.sleep(ADVANCE_REST_S * self.clock.speed)
+            await asyncio.sleep(0)
+
+
+def _unheard(driver: NvidiaDriver) -> str:
+    if driver.gates.on("NVMLDeviceHealthCheck"):
+        return ""
+    return "; the driver does not look: its gate NVMLDeviceHealthCheck is off"

@@ -15,7 +15,7 @@ import msgspec
 from dragoman.allocate import refusal
 from dragoman.allocate.allocator import Allocation, Ask, allocate
 from dragoman.allocate.refusal import Refusal
-from dragoman.api.core import Pod, Toleration
+from dragoman.api.core import Container, Pod, Toleration
 from dragoman.api.resource import (
     ALL,
     EXACT_COUNT,
@@ -40,12 +40,21 @@ from dragoman.schedule.extended import SPECIAL_NAME
 from dragoman.schedule.units import Context, priority_of
 from dragoman.snapshot.change import Change, Gone, Key, Put, Snapshot, apply_all, keys_of
 from dragoman.snapshot.usage import DeviceId, Holder, is_finished
+from dragoman.values.quantity import Quantity
 
 WAIT, OWN, TOLERATE, OTHER_CLASS, MOVE, REMOVE, ADD = range(7)
 KINDS = frozenset(
     {
         *("WaitForPool", "CorrectSliceCount", "WaitForPods", "RemoveGates", "Uncordon", "DropNodeSelector"),
-        *("ChangeSelector", "ChangeCount", "ChangeCapacity", "DropRequest", "DropConstraint"),
+        *(
+            "ChangeResources",
+            "Together",
+            "ChangeSelector",
+            "ChangeCount",
+            "ChangeCapacity",
+            "DropRequest",
+            "DropConstraint",
+        ),
         *("TolerateDeviceTaint", "TolerateNodeTaint", "OtherClass", "ChangeClassSelector"),
         *("MoveDevices", "MovePod", "RemovePods", "RemoveClaim", "AddNode"),
     }
@@ -224,6 +233,11 @@ class _Of:
                     more = Toleration(key=reason.key, operator="Equal", value=reason.value, effect=reason.effect)
                     facts = {"node": self.node, "key": reason.key, "value": reason.value, "effect": reason.effect}
                     yield self._own_pod("TolerateNodeTaint", TOLERATE, facts, tolerations=(*spec.tolerations, more))
+                case schedule.TooLittle() if reason.free.nanos > 0:
+                    less = _with_less(self.pod, reason.resource, reason.wanted.nanos - reason.free.nanos)
+                    if less is not None:
+                        facts = {"resource": reason.resource, "from": str(reason.wanted), "to": str(reason.free)}
+                        yield self._own_pod("ChangeResources", OWN, facts, containers=less)
                 case schedule.AffinityMismatch() if spec.node_selector:
                     facts = {"node": self.node, "wanted": reason.wanted}
                     yield self._own_pod("DropNodeSelector", OWN, facts, node_selector={})
@@ -509,6 +523,21 @@ class _Of:
             )
 
         return Candidate("MoveDevices", MOVE, "move devices", facts, make, self.node)
+
+
+def _with_less(pod: Pod, resource: str, nanos: int) -> tuple[Container, ...] | None:
+    """The containers with that much less of a resource asked for by the one that asks for most."""
+    asked = [container.resources.requests.get(resource) for container in pod.spec.containers]
+    most = max((amount for amount in asked if amount is not None), default=None)
+    if most is None or most.nanos <= nanos:
+        return None
+    index = asked.index(most)
+    container = pod.spec.containers[index]
+    requests = {**container.resources.requests, resource: Quantity(most.nanos - nanos, most.format)}
+    limits = {name: amount for name, amount in container.resources.limits.items() if name != resource}
+    resources = msgspec.structs.replace(container.resources, requests=requests, limits=limits)
+    changed = msgspec.structs.replace(container, resources=resources)
+    return (*pod.spec.containers[:index], changed, *pod.spec.containers[index + 1 :])
 
 
 def _lies_on(claim: ResourceClaim, node: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.explain import candidates
-from dragoman.explain.asking import pinned
+from dragoman.explain.asking import pinned, story_on
 from dragoman.explain.candidates import Candidate, Place
 from dragoman.explain.scenarios import claims_used, focus
 from dragoman.schedule.decision import AnyReason
@@ -29,6 +29,8 @@ Over: TypeAlias = Callable[[], bool]
 OF_A_KIND = 2
 SHOWN = 8
 TRIED_MAX = 400
+FIRSTS_MAX = 6
+"""Changes that do not help alone, of which each is tried with a second one."""
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -39,13 +41,17 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Hint(msgspec.Struct, frozen=True, eq=False):
-    """A change that helps. changes: applied to the snapshot on which the pod was refused, the pod fits there."""
+    """A change that helps. changes: applied to the snapshot on which the pod was refused, the pod fits there.
+
+    parts: of two changes that help only together.
+    """
 
     kind: str
     cost: int
     facts: dict[str, Any]
     changes: tuple[Change, ...]
     verified: Verified
+    parts: tuple[Hint, ...] = ()
 
 
 class Hints(msgspec.Struct, frozen=True, eq=False):
@@ -70,24 +76,81 @@ class Question(msgspec.Struct, frozen=True, eq=False):
 
 
 def hints_for(question: Question, over: Over) -> Hints:
-    """Changes with which the pod would fit, as far as time allows."""
+    """Changes with which the pod would fit, as far as time allows; two together where none helps alone."""
+    alone, failed = _singles(question, over)
+    if alone.found or alone.untried or not failed or question.unit.key[0] != "Pod":
+        return alone
+    return _pairs(question, failed, alone.tried, over)
+
+
+def _singles(question: Question, over: Over) -> tuple[Hints, list[Candidate]]:
+    """Hints of one change each, and the candidates that do not help alone."""
     trial = _Trial(question)
     guesses = candidates.of(question.snapshot, question.pod, question.reasons, question.places, question.context)
     waiting = sorted(guesses, key=lambda candidate: candidate.cost)
     found: list[Hint] = []
+    failed: list[Candidate] = []
     kinds: Counter[str] = Counter()
     served: set[str] = set()
     for position, candidate in enumerate(waiting[:TRIED_MAX]):
         if over():
-            return Hints(tuple(found), trial.tried, len(waiting) - position)
+            return Hints(tuple(found), trial.tried, len(waiting) - position), failed
         if kinds[candidate.kind] >= OF_A_KIND or candidate.topic in served or len(found) >= SHOWN:
             continue
         hint = trial.hint(candidate)
-        if hint is not None:
+        if hint is None:
+            failed.append(candidate)
+        else:
             found.append(hint)
             kinds[hint.kind] += 1
             served.add(candidate.topic)
-    return Hints(tuple(sorted(found, key=lambda hint: hint.cost)), trial.tried, max(len(waiting) - TRIED_MAX, 0))
+    rest = max(len(waiting) - TRIED_MAX, 0)
+    return Hints(tuple(sorted(found, key=lambda hint: hint.cost)), trial.tried, rest), failed
+
+
+def _pairs(question: Question, failed: Sequence[Candidate], tried: int, over: Over) -> Hints:
+    """Two changes together: a cheap one on the nearest node, then what helps after it."""
+    node = question.places[0].node if question.places else ""
+    firsts: dict[str, Candidate] = {}
+    for candidate in failed:
+        if candidate.cost <= candidates.OTHER_CLASS and candidate.node in ("", node):
+            firsts.setdefault(candidate.topic, candidate)
+    for position, first in enumerate(list(firsts.values())[:FIRSTS_MAX]):
+        if over():
+            return Hints((), tried, len(firsts) - position)
+        changes = first.make(question.snapshot)
+        after = _after(question, node, changes) if changes is not None and node else None
+        if changes is None or after is None:
+            continue
+        seconds, _ = _singles(after, over)
+        tried += seconds.tried
+        if seconds.found:
+            one = Hint(first.kind, first.cost, first.facts, changes, seconds.found[0].verified)
+            return Hints(tuple(_pair(one, second) for second in seconds.found[:OF_A_KIND]), tried, seconds.untried)
+    return Hints((), tried, 0)
+
+
+def _pair(one: Hint, other: Hint) -> Hint:
+    changes = (*one.changes, *other.changes)
+    return Hint("Together", max(one.cost, other.cost), {}, changes, other.verified, (one, other))
+
+
+def _after(question: Question, node: str, changes: Sequence[Change]) -> Question | None:
+    """The question on one node alone once a change is made; None where that leaves no reasons to work on."""
+    small = apply_all(focus(question.snapshot, [node], [question.pod]), changes)
+    if question.pod not in small.pods:
+        return None
+    context = msgspec.structs.replace(question.context, memory=Memory())
+    unit = Unit(("Pod", *question.pod), (question.pod,))
+    (verdict,) = next(steps(small, [unit], question.now, context)).verdicts
+    refused = verdict.refused
+    if refused is None or refused.gave_up:
+        return None
+    pod = small.pods[question.pod]
+    places = tuple(
+        Place(some.nodes[0], some.reasons, story_on(small, pod, some.nodes[0], context)) for some in refused.nodes
+    )
+    return Question(small, unit, question.pod, refused.reasons, places, question.now, context)
 
 
 class _Trial:

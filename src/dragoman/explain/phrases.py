@@ -59,7 +59,10 @@ def conflict_json(conflict: Conflict) -> dict[str, Any]:
 
 def hint_json(hint: Hint) -> dict[str, Any]:
     """{"kind", "message", facts, "verifiedWith": {"node", "devices"}}."""
-    return {"kind": hint.kind, "message": hint_text(hint), **plain(hint.facts), "verifiedWith": plain(hint.verified)}
+    told = {"kind": hint.kind, "message": hint_text(hint), **plain(hint.facts), "verifiedWith": plain(hint.verified)}
+    if hint.parts:
+        told["parts"] = [{"kind": part.kind, "message": _change(part), **plain(part.facts)} for part in hint.parts]
+    return told
 
 
 # ---- contradictions
@@ -255,6 +258,10 @@ def _change_beside(hint: Hint) -> str:
     match hint.kind:
         case "TolerateNodeTaint":
             return f"tolerate {_taint(facts)} of node {facts['node']}"
+        case "Together":
+            return " and ".join(_change(part) for part in hint.parts)
+        case "ChangeResources":
+            return f"ask for {facts['to']} instead of {facts['from']} of {facts['resource']}"
         case "DropNodeSelector":
             return f"without the node selector (node {facts['node']} does not match {facts['wanted']})"
         case "Uncordon":

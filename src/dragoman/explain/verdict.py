@@ -88,7 +88,7 @@ def why(answer: Answer, reader: str | None = None) -> list[str]:
     lines = [text.sentence(reason, reader) for reason in refused.reasons]
     lines += node_lines(answer.verdict.nodes, reader)
     lines += absent_lines(answer)
-    lines += [f"  {line}" for line in device_lines(answer.nodes, reader)]
+    lines += [f"  {line}" for line in device_lines(answer, reader)]
     conflict = answer.conflict
     if conflict is not None:
         told = phrases.conflict_lines(conflict)
@@ -149,11 +149,12 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names)} nodes ({shown} and {len(names) - NODES_SHOWN} more)"
 
 
-def device_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:
+def device_lines(answer: Answer, reader: str | None = None) -> list[str]:
     """What is the matter with the devices of the nearest node, alike ones together."""
-    if not nodes:
+    if not answer.nodes:
         return []
-    best = nearest_first(nodes)[0]
+    nearest = nearest_first(answer.verdict.nodes)[0].nodes
+    best = next(some for some in answer.nodes if some.nodes == nearest)
     counts = {(fact.claim, fact.request): fact for fact in best.reasons if isinstance(fact, TooFew)}
     groups: dict[tuple[Any, ...], list[AnyReason]] = {}
     for reason in best.reasons:

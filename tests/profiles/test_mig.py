@@ -7,7 +7,17 @@ from collections import Counter
 import pytest
 
 from dragoman.profiles import Catalog
-from dragoman.profiles.mig import Placed, Shape, is_maximal, layouts, misfit, parse_instance, profile_name, token
+from dragoman.profiles.mig import (
+    Placed,
+    Shape,
+    by_preference,
+    is_maximal,
+    layouts,
+    misfit,
+    parse_instance,
+    profile_name,
+    token,
+)
 
 CATALOG = Catalog.packaged()
 
@@ -114,6 +124,45 @@ def test_all_media_engines_exclude_every_other_instance_with_media() -> None:
     every = Placed(rtx["1g.24gb+me.all"], 0)
     assert misfit([every, Placed(rtx["1g.24gb"], 1)])
     assert not misfit([every, Placed(rtx["1g.24gb-me"], 1), Placed(rtx["2g.48gb-me"], 2)])
+
+
+PREFERRED = {
+    "NVIDIA H100 80GB HBM3": {"1g.10gb": [6, 5, 4, 3, 2, 1, 0], "2g.20gb": [4, 2, 0], "3g.40gb": [4, 0]},
+    "NVIDIA A30": {"1g.6gb": [3, 2, 1, 0], "2g.12gb": [2, 0]},
+}
+
+
+@pytest.mark.parametrize("model", PREFERRED)
+def test_starts_that_leave_most_room_come_first(model: str) -> None:
+    ranked = by_preference(shapes(model))
+    assert len(ranked) == sum(len(shape.starts) for shape in shapes(model))
+    for name, starts in PREFERRED[model].items():
+        assert [placed.start for placed in ranked if placed.shape.name == name] == starts
+
+
+def first_fit(wanted: list[str]) -> list[str]:
+    """What somebody gets who takes the first placement that is free, one after the other."""
+    layout: list[Placed] = []
+    for name in wanted:
+        ranked = [placed for placed in by_preference(shapes("NVIDIA H100 80GB HBM3")) if placed.shape.name == name]
+        layout += next(([placed] for placed in ranked if not misfit([*layout, placed])), [])
+    return [str(placed) for placed in layout]
+
+
+SEQUENCES = {
+    "a small one, then the largest that can be": ["1g.10gb", "4g.40gb"],
+    "two small ones, then a large": ["1g.10gb", "1g.10gb", "4g.40gb"],
+    "three small ones and a large": ["1g.10gb", "1g.10gb", "1g.10gb", "4g.40gb"],
+    "small and middle, then a large": ["1g.10gb", "2g.20gb", "4g.40gb"],
+    "three and four": ["3g.40gb", "4g.40gb"],
+    "three and four small ones": ["3g.40gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb"],
+}
+
+
+@pytest.mark.parametrize("case", SEQUENCES)
+def test_who_comes_first_does_not_keep_out_who_comes_later(case: str) -> None:
+    wanted = SEQUENCES[case]
+    assert len(first_fit(wanted)) == len(wanted)
 
 
 TOKENS = {"1g.5gb": "1g5gb", "1g.10gb+me": "1g10gb-me", "1g.24gb-me": "1g24gb-me", "1g.24gb+me.all": "1g24gb-meall"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -158,8 +159,22 @@ def is_maximal(layout: Sequence[Placed], shapes: Sequence[Shape]) -> bool:
 
 
 def freedom(layout: Sequence[Placed], shapes: Sequence[Shape]) -> int:
-    """How many further single instances would fit, weighed by compute slices: what a placement should keep."""
+    """What would still fit beside these: further instances, each weighed by its compute slices."""
     return sum(extra.shape.compute for extra in placements(shapes) if not misfit([*layout, extra]))
+
+
+@lru_cache(maxsize=64)
+def by_preference(shapes: tuple[Shape, ...]) -> tuple[Placed, ...]:
+    """Every instance that a GPU could have; of each profile first those starts that leave most room for others.
+
+    Who takes the first that is free then cuts a GPU up least: 1g begins at 6, and 4g still fits at 0.
+    """
+    ranked = []
+    for number, shape in enumerate(shapes):
+        for start in shape.starts:
+            placed = Placed(shape, start)
+            ranked.append((number, -freedom([placed], shapes), -start, placed))
+    return tuple(row[-1] for row in sorted(ranked, key=lambda row: row[:3]))
 
 
 def best_order(wanted: Sequence[Placed]) -> tuple[Placed, ...]:

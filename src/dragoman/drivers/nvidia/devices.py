@@ -29,7 +29,7 @@ from dragoman.drivers.nvidia.hardware import Function, Gpu, Hardware, Instance, 
 from dragoman.errors import Invalid, Retry
 from dragoman.node.driver import Pool
 from dragoman.profiles.machine import Partition
-from dragoman.profiles.mig import Amounts, Placed, Shape, placements, token
+from dragoman.profiles.mig import Amounts, Placed, Shape, by_preference, token
 from dragoman.values.quantity import Quantity
 from dragoman.values.semver import Semver
 
@@ -168,12 +168,11 @@ class _Taker:
         if gpu.toggles_mig or not gpu.mig_enabled or not shapes:
             rows.append((Known(f"gpu-{gpu.minor}", "gpu", gpu), self._gpu(gpu, shapes)))
         if shapes and (gpu.toggles_mig or gpu.mig_enabled):
-            for placed in placements(shapes):
+            for placed in by_preference(tuple(shapes)):
                 name = mig_name(gpu, placed)
                 rows.append((Known(name, "mig", gpu, placed=placed), self._partition(name, gpu, placed)))
         if shapes:
             self.counters.append(_counter_set(gpu, shapes[0].whole, _axis(shapes)))
-        rows.sort(key=lambda row: row[0].name)
         self.starts.append(rows[0][0].name)
         for known, device in rows:
             self._add(known, device)

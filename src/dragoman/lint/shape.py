@@ -15,13 +15,15 @@ from dragoman.api.shape import dig, items, objects, sub
 from dragoman.api.validate.field import FieldError
 from dragoman.lint.catalogue import CATALOGUE
 from dragoman.lint.finding import Edit, Finding, Lift, Nest, Rename, SetValue, Steps, found
-from dragoman.lint.rewrite import devices_at, flat_fields, path_text, requests_at
+from dragoman.lint.rewrite import devices_at, flat_fields, path_text, requests_at, to_v1
 from dragoman.lint.unknown import unknown_fields
 from dragoman.lint.world import World
 from dragoman.lint.yamlkeys import repeated_keys
 
 # Stamps what is unset; the value is never shown.
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+V1_SINCE = 34
+"""The minor version of Kubernetes that brought resource.k8s.io/v1."""
 _JOB_LABEL = "batch.kubernetes.io/controller-uid"
 
 
@@ -34,7 +36,7 @@ def check(document: Document, world: World) -> Iterator[Finding]:
     yield from inline
     if document.kind is None or (document.value is None and document.kind_name in TYPES):
         return
-    misplaced = [*_requests(document), *_devices(document)]
+    misplaced = [*_requests(document, world), *_devices(document, world)]
     yield from misplaced
     unknown = list(_unknown(document))
     yield from unknown
@@ -72,13 +74,14 @@ def _version(document: Document) -> str:
 # ---- shapes of other versions
 
 
-def _requests(document: Document) -> Iterator[Finding]:
+def _requests(document: Document, world: World) -> Iterator[Finding]:
     old = _version(document) == "v1beta1"
     for path, request in requests_at(document):
         if old and isinstance(request.get("exactly"), dict):
             message = "v1beta1 has no `exactly`, its requests are flat: the server takes this one for empty"
-            edit: Edit = SetValue(("apiVersion",), "resource.k8s.io/v1")
-            fix = "set apiVersion to resource.k8s.io/v1"
+            has_v1 = world.minor >= V1_SINCE
+            edit: Edit = SetValue(("apiVersion",), "resource.k8s.io/v1") if has_v1 else Lift(path, "exactly")
+            fix = "set apiVersion to resource.k8s.io/v1" if has_v1 else "put its fields into the request itself"
             yield found(document, "NestedRequest", path_text((*path, "exactly")), message, fix, edit)
         flat = flat_fields(request)
         if not old and flat:
@@ -89,16 +92,16 @@ def _requests(document: Document) -> Iterator[Finding]:
             )
 
 
-def _devices(document: Document) -> Iterator[Finding]:
+def _devices(document: Document, world: World) -> Iterator[Finding]:
     old = _version(document) == "v1beta1"
     for path, device in devices_at(document):
         outside = [field for field in device if field not in ("name", "basic")]
         if old and outside:
             message = f"{', '.join(outside)} of a device: v1beta1 wants them under `basic` and drops them here"
-            edit = Nest(path, tuple(outside), "basic")
-            yield found(
-                document, "BareDevice", path_text((*path, outside[0])), message, "move them under `basic`", edit
-            )
+            has_v1 = world.minor >= V1_SINCE
+            edits = to_v1(document) if has_v1 else (Nest(path, tuple(outside), "basic"),)
+            fix = "set apiVersion to resource.k8s.io/v1" if has_v1 else "move them under `basic`"
+            yield found(document, "BareDevice", path_text((*path, outside[0])), message, fix, *edits)
         elif not old and isinstance(device.get("basic"), dict):
             message = "only v1beta1 has `basic`; newer versions drop what is under it"
             fix = "put its fields into the device itself"

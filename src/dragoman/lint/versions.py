@@ -81,6 +81,6 @@ def _advice(newest: str | None) -> str:
 
 
 def _edits(document: Document, newest: str | None) -> tuple[Edit, ...]:
-    if newest != "v1" or document.kind is None:
-        return ()
-    return to_v1(document)
+    # Older ones than the flat shape of v1alpha3 and v1beta1 say other things, which no edit can bring over.
+    is_flat = str(document.raw.get("apiVersion")).endswith("/v1alpha3") and document.kind_name in _MAIN
+    return to_v1(document) if newest == "v1" and (document.kind is not None or is_flat) else ()

@@ -378,3 +378,53 @@ def test_equal_events_are_counted_and_floods_are_stopped(run: Any) -> None:
 
 def test_gone_and_put_are_what_consumers_get() -> None:
     assert named([Gone("Pod", "default", "a")]) == ["-a"]
+
+
+def test_a_part_follows_shared_informers_until_it_ends_and_again_when_it_starts_anew(run: Any) -> None:
+    async def body(t: Any) -> None:
+        metrics = Metrics()
+        informers = Informers(t.client, t.clock, t.entropy, metrics)
+        t.server.put("pods", pod("a"))
+        seen: list[Any] = []
+
+        async def live(name: str) -> None:
+            part = informers.part()
+            cache = Cache(part, ["Pod"])
+            cache.listen(lambda changes, _before, _after: seen.extend(changes))
+            async with Tasks("part", t.clock, t.entropy) as tasks:
+                part.start(tasks)
+                await cache.synced()
+                assert ("default", "a") in cache.snapshot.pods, "what was known before it started"
+                t.server.put("pods", pod(name))
+                await t.until(lambda: f"+{name}" in named(seen))
+                tasks.stop()
+
+        async with Tasks("whole", t.clock, t.entropy) as whole:
+            informers.start(whole)
+            await live("b")
+            t.server.put("pods", pod("c"))
+            await t.until(lambda: ("default", "c") in informers.of("Pod").objects)
+            assert named(seen) == ["+a", "+b"], "a part that ended hears nothing"
+            await live("d")
+            assert sorted(named(seen)[2:]) == ["+a", "+b", "+c", "+d"]
+            assert 'dragoman_informer_lists_total{kind="Pod"} 1.0' in metrics.text().decode()
+            whole.stop()
+
+    run(body)
+
+
+def test_a_consumer_that_breaks_keeps_no_change_from_the_others(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informer = Informer(t.client, kind_of("Pod"), t.clock, t.entropy)
+        seen: list[Any] = []
+
+        def broken(changes: Any) -> None:
+            raise RuntimeError(len(changes))
+
+        for consumer in (seen.extend, broken, seen.extend):
+            informer.subscribe(consumer)
+        with pytest.raises(RuntimeError):
+            informer.observe(pod("a"))
+        assert named(seen) == ["+a", "+a"]
+
+    run(body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 import msgspec
@@ -98,9 +99,11 @@ class Informer:
         await self._synced.wait()
 
     def _tell(self, changes: Sequence[Change]) -> None:
-        if changes:
-            for consumer in tuple(self._consumers):
-                consumer(changes)
+        if not changes:
+            return
+        with ExitStack() as told:  # which calls all, last pushed first, even if one of them breaks
+            for consumer in reversed(self._consumers):
+                told.callback(consumer, changes)
 
     # ---- following
 
@@ -267,6 +270,36 @@ class Informers:
         """Wait until every kind asked for was listed once."""
         for informer in list(self._informers.values()):
             await informer.synced()
+
+    def part(self) -> Part:
+        """The same informers for one part of the process, which may end and start anew while they go on."""
+        return Part(self)
+
+
+class Part(Informers):
+    """Informers that run elsewhere: `start` begins all subscriptions, and the end of its task group ends them."""
+
+    def __init__(self, whole: Informers) -> None:
+        super().__init__(whole._client, whole._clock, whole._entropy, whole._metrics)
+        self._whole = whole
+        self._followers: list[tuple[Informer, Consumer]] = []
+
+    def of(self, kind: str, type_: type[Value] | None = None) -> Informer:
+        """The shared informer of a kind."""
+        informer = self._informers[kind] = self._whole.of(kind, type_)
+        return informer
+
+    def follow(self, kind: str, consumer: Consumer) -> Informer:
+        """Subscribe to a kind once started."""
+        informer = self.of(kind)
+        self._followers.append((informer, consumer))
+        return informer
+
+    def start(self, tasks: Tasks) -> None:
+        """Tell everybody what is known, and every change from now on."""
+        ends = [informer.subscribe(consumer) for informer, consumer in self._followers]
+        following = tasks.start("subscriptions", asyncio.Event().wait())
+        following.add_done_callback(lambda _: [end() for end in ends])
 
 
 def _key(value: Any) -> Key:

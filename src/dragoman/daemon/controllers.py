@@ -113,7 +113,10 @@ def chosen(settings: Settings) -> tuple[Controller, ...]:
 
 
 class Controllers:
-    """The controllers of a cluster. `world` may be read by others on the loop."""
+    """The controllers of a cluster. `world` may be read by others on the loop.
+
+    informers: those of the process, which somebody else runs; its own unless given.
+    """
 
     def __init__(
         self,
@@ -122,12 +125,14 @@ class Controllers:
         entropy: Entropy,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
+        informers: Informers | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.controllers = chosen(self.settings)
         self._client = client
         self._clock = clock
         self._entropy = entropy
+        self._shared = informers
         self._log = get("controllers")
         self._metrics = metrics or Metrics()
         self._steps = self._metrics.counter(
@@ -143,7 +148,8 @@ class Controllers:
         self._begin()
 
     def _begin(self) -> None:
-        self.informers = Informers(self._client, self._clock, self._entropy, self._metrics)
+        shared = self._shared
+        self.informers = shared.part() if shared else Informers(self._client, self._clock, self._entropy, self._metrics)
         self.committer = Committer(
             self._client, self._clock, self._entropy, informers=self.informers, metrics=self._metrics
         )

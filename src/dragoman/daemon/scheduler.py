@@ -63,7 +63,10 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Scheduler:
-    """One scheduler. `snapshot` and `queue` may be read by others on the loop."""
+    """One scheduler. `snapshot` and `queue` may be read by others on the loop.
+
+    informers: those of the process, which somebody else runs; its own unless given.
+    """
 
     def __init__(
         self,
@@ -72,11 +75,13 @@ class Scheduler:
         entropy: Entropy,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
+        informers: Informers | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self._client = client
         self._clock = clock
         self._entropy = entropy
+        self._shared = informers
         self._log = get("scheduler")
         self._metrics = metrics or Metrics()
         self._decisions = self._metrics.counter(
@@ -97,7 +102,8 @@ class Scheduler:
         return self.queue.counts()[state]
 
     def _start_anew(self) -> None:
-        self.informers = Informers(self._client, self._clock, self._entropy, self._metrics)
+        shared = self._shared
+        self.informers = shared.part() if shared else Informers(self._client, self._clock, self._entropy, self._metrics)
         self.queue = Queue(self.settings.limits)
         self.committer = Committer(
             self._client, self._clock, self._entropy, informers=self.informers, metrics=self._metrics

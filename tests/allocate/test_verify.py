@@ -7,7 +7,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from shortforms import DRIVER, claim, counter_set, device, device_class, draws, held, ids, node, options, piece, wants
+from shortforms import (
+    DRIVER,
+    claim,
+    counter_set,
+    device,
+    device_class,
+    draws,
+    given,
+    held,
+    ids,
+    node,
+    options,
+    piece,
+    run,
+    wants,
+)
 
 from dragoman.allocate.allocator import Allocation, Ask, allocate
 from dragoman.allocate.verify import verify
@@ -90,3 +105,10 @@ def test_a_local_device_must_bind_the_claim_to_its_node() -> None:
     assert isinstance(answer, Allocation)
     anywhere = Allocation(((msgspec.structs.replace(answer.results[0][0], node_selector=None),),))
     assert {found.rule for found in verify(snapshot, asks, anywhere, options().gates)} == {"node"}
+
+
+def test_all_devices_are_those_of_pools_that_are_not_obsolete() -> None:
+    old = piece([device("old")], name="s3", pool="moving", nodeName="n1", generation=1, count=2)
+    new = piece([device("new")], name="s2", pool="moving", nodeName="n2", generation=2)
+    answer = run([piece([device("a")]), old, new], claim(wants(every=True)))
+    assert given(answer) == ["r=p1/a"]

@@ -113,8 +113,8 @@ def all_in_use(case: Case, theirs: str, ours: str) -> bool:
     return (
         any(asked.get("allocationMode") == "All" for asked in requests_of(case))
         and bool(case["consumedCapacity"])
-        and theirs == "no"
-        and ours == "fits"
+        and theirs in ("no", "error TooManyDevices")
+        and ours in ("fits", "no")
     )
 
 

@@ -349,10 +349,17 @@ class _Check:
     # ---- facts of the snapshot
 
     def _newest(self, driver: str, pool: str, node: Node) -> list[ResourceSlice]:
-        """The slices of a pool at the newest generation that targets the node."""
+        """The slices of a pool at the newest generation that targets the node; none if the pool is obsolete there."""
         pieces = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_pool, (driver, pool))]
-        here = [piece.spec.pool.generation for piece in pieces if slice_targets(piece, node)]
-        return [piece for piece in pieces if here and piece.spec.pool.generation == max(here)]
+        here = [piece for piece in pieces if slice_targets(piece, node)]
+        if not here:
+            return []
+        newest = max(piece.spec.pool.generation for piece in here)
+        here = [piece for piece in here if piece.spec.pool.generation == newest]
+        whole = len(here) == here[0].spec.pool.resource_slice_count
+        if not whole and any(piece.spec.pool.generation > newest for piece in pieces):
+            return []
+        return [piece for piece in pieces if piece.spec.pool.generation == newest]
 
     def _matches(self, asked: ExactDeviceRequest | DeviceSubRequest, device: Device, driver: str) -> bool:
         device_class = self.snapshot.classes.get(asked.device_class_name)

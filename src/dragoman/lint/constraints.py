@@ -71,7 +71,7 @@ def _constraint(
     if not names.is_published(read, world.published) and (domain_is_known or read.domain in drivers):
         yield names.finding(document, path, read, world.published)
     elif path[-1] == "matchAttribute" and (lacking := _lacking(read, wanted)):
-        yield _not_shared(document, path, attribute, lacking, drivers, world)
+        yield _not_shared(document, path, read, lacking, wanted, world)
     elif (where := _unmeetable(path[-1] == "matchAttribute", read, wanted, world)) is not None:
         yield _unmet(document, path, attribute, wanted, where, world)
 
@@ -84,21 +84,29 @@ def _lacking(read: Read, wanted: list[_Wanted]) -> set[str]:
 
 
 def _not_shared(
-    document: Document, path: Steps, attribute: str, lacking: set[str], drivers: set[str], world: World
+    document: Document, path: Steps, read: Read, lacking: set[str], wanted: list[_Wanted], world: World
 ) -> Finding:
+    views = [view for want in wanted for view in want.views]
+    drivers = {view.driver for view in views}
     involved = f"{len(drivers)} driver{'s' if len(drivers) != 1 else ''} involved"
-    having = len(drivers - lacking)
-    message = f"{attribute} is published by {having} of the {involved}, not by {', '.join(sorted(lacking))}"
-    near = _alternatives(lacking, attribute.rpartition("/")[2], world)
+    message = f"{read.domain}/{read.name} is published by {len(drivers - lacking)} of the {involved}"
+    message += f", not by {', '.join(sorted(lacking))}"
+    near = _alternatives(lacking, read, views, world)
     fix = "match an attribute that all of them publish" + (f"; there is {near}" if near else "")
     return found(document, "ConstraintNotShared", path_text(path), message, fix)
 
 
-def _alternatives(drivers: set[str], name: str, world: World) -> str:
-    """Attributes of these drivers that look alike."""
-    known = {f"{domain}/{n}": n for domain in drivers for n in world.published.attributes.get(domain, ())}
-    near = [full for full, n in sorted(known.items()) if n.lower() in name.lower() or name.lower() in n.lower()]
-    return ", ".join(near[:_SHOWN])
+def _alternatives(drivers: set[str], read: Read, views: list[DeviceView], world: World) -> str:
+    """Attributes of these drivers with values of the one in question, or with a name like its."""
+    values = {value for view in views for value in _values(view, read)}
+    found: list[str] = []
+    for domain in sorted(drivers):
+        for name in sorted(world.published.attributes.get(domain, ())):
+            other = Read(read.kind, domain, name)
+            alike = name.lower() in read.name.lower() or read.name.lower() in name.lower()
+            if alike or any(not values.isdisjoint(_values(view, other)) for view in views if view.driver in drivers):
+                found.append(f"{domain}/{name}")
+    return ", ".join(found[:_SHOWN])
 
 
 # ---- counting

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from dragoman.cli import devices
 from dragoman.cli.main import main
+from dragoman.inspect.inventory import TERMS
 from dragoman.testing.build import DRIVER, claim, device_class, gpus, node
 
 
@@ -79,3 +81,7 @@ def test_trouble_stands_below(shown: Any) -> None:
 def test_no_devices(shown: Any, tmp_path: Path) -> None:
     assert shown([node("a")]) == "no devices are published (1 nodes)\n"
     assert main(["devices", "-f", str(tmp_path / "world.yaml")]) == 1
+
+
+def test_help_names_every_term() -> None:
+    assert ", ".join(TERMS) == devices.TERMS

@@ -74,27 +74,6 @@ class Changed(msgspec.Struct, frozen=True):
         return told
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags."""
-    group = parser.add_argument_group("changes to the state, before deciding")
-    group.add_argument(
-        "--add-node",
-        action="append",
-        default=[],
-        metavar="FILE|'shape-of NODE'",
-        help="a file with a Node and its slices, or one more like NODE",
-    )
-    group.add_argument("--remove-node", action="append", default=[], metavar="NODE", help="its pods are placed anew")
-    group.add_argument(
-        "--taint",
-        action="append",
-        default=[],
-        metavar="FILE|DRIVER/POOL/DEVICE=KEY:EFFECT",
-        help="a DeviceTaintRule; shows who would be displaced",
-    )
-    group.add_argument("--delete", action="append", default=[], metavar="POD", help="NAME or NAMESPACE/NAME")
-
-
 def changed(snapshot: Snapshot, args: argparse.Namespace) -> Changed:
     """The snapshot with what the flags say. Raises Invalid, NotFound."""
     order: list[Named] = []

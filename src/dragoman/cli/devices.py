@@ -1,27 +1,15 @@
-"""`dragoman devices`: what exists, what is held, what is free, and what still fits? Of files or of a live cluster."""
+"""`dragoman devices`: what exists, what is held, what is free, and what still fits? Of files or of a live cluster.
+
+Flags only; what is done with them is in `device_table`, so that --help is fast.
+"""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import csv
-import io
-import json
-from collections.abc import Sequence
-from typing import Any
 
-import msgspec
+from dragoman.cli import source
 
-from dragoman.cli import output, source
-from dragoman.errors import Invalid
-from dragoman.inspect.inventory import TERMS, Inventory, Row, inventory
-from dragoman.runtime.clock import Clock
-
-STATES = ("held", "shared", "free", "tainted", "blocked", "unusable")
-LINES_MAX = 40
-TROUBLES_MAX = 10
-NAMES_SHOWN = 3
-WATCH_S = 2.0
+TERMS = "class, driver, node, pool, namespace, claim, age, type"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         default="class",
         metavar="TERM[,TERM]",
-        help=f"{', '.join(TERMS)} or an attribute such as model; default: class",
+        help=f"{TERMS} or an attribute such as model; default: class",
     )
     parser.add_argument("-o", "--output", choices=["text", "json", "csv"], default="text")
     parser.add_argument("--watch", action="store_true", help="print again whenever something changed; ends with Ctrl-C")
@@ -39,126 +27,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the counts; 1 if there are no devices."""
-    by = tuple(term.strip() for term in args.by.split(",") if term.strip())
-    if not by:
-        raise Invalid("--by", f"must name a term: {', '.join(TERMS)} or an attribute")
-    if args.watch:
-        return asyncio.run(_watch(args, by))
-    found = inventory(source.world(args).snapshot, by, Clock().utc())
-    _print(found, args.output)
-    return 0 if found.total.counts.total else 1
+    from dragoman.cli import device_table
 
-
-async def _watch(args: argparse.Namespace, by: tuple[str, ...]) -> int:
-    clock = Clock()
-    before: Inventory | None = None
-    while True:
-        world = await source.world_now(args)
-        found = inventory(world.snapshot, by, clock.utc())
-        if found != before:
-            if before is not None and args.output == "text":
-                output.write("")
-            _print(found, args.output, one_line=True)
-            before = found
-        await clock.sleep(WATCH_S)
-
-
-def _print(found: Inventory, form: str, *, one_line: bool = False) -> None:
-    if form == "json":
-        output.write(json.dumps(as_json(found), indent=None if one_line else 2))
-    elif form == "csv":
-        output.write(_csv(found))
-    else:
-        for line in lines(found):
-            output.write(line)
-
-
-# ---- for programs
-
-
-def as_json(found: Inventory) -> dict[str, Any]:
-    """{"by", "nodes", "pools", "total": COUNTS, "rows": [{term: value, COUNTS}], "troubles"}."""
-    return {
-        "by": list(found.by),
-        "nodes": found.nodes,
-        "pools": found.pools,
-        "total": _counts(found.total),
-        "rows": [{**dict(zip(found.by, row.terms, strict=True)), **_counts(row)} for row in found.rows],
-        "troubles": [msgspec.to_builtins(trouble) for trouble in found.troubles],
-    }
-
-
-def _counts(row: Row) -> dict[str, Any]:
-    counts = row.counts
-    told = {"total": counts.total, **{state: getattr(counts, state) for state in STATES}}
-    return {**told, "heldTainted": counts.held_tainted, "fits": row.fits}
-
-
-def _csv(found: Inventory) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*found.by, "total", *STATES, "heldTainted", "fits"))
-    for row in found.rows:
-        counts = _counts(row)
-        fits = " ".join(f"{kind}={number}" for kind, number in row.fits.items())
-        writer.writerow((*row.terms, *(counts[name] for name in ("total", *STATES, "heldTainted")), fits))
-    return text.getvalue().rstrip("\n")
-
-
-# ---- for people
-
-
-def lines(found: Inventory) -> list[str]:
-    """A table on one screen: rows that count alike stand together where there are many; then what is wrong."""
-    if not found.total.counts.total:
-        return [f"no devices are published ({found.nodes} nodes)"]
-    shown = [state for state in STATES if state in ("held", "free") or getattr(found.total.counts, state)]
-    has_fits = bool(found.total.fits)
-    header = [term.upper() for term in found.by] + ["TOTAL", *(state.upper() for state in shown)]
-    body = [_cells(terms, row, shown, has_fits=has_fits) for terms, row in _grouped(found.rows)]
-    rest = body[LINES_MAX:]
-    body = body[:LINES_MAX]
-    total = _cells(("(all)", *("" for _ in found.by[1:])), found.total, shown, has_fits=has_fits)
-    table = output.rows(header + (["STILL FITS"] if has_fits else []), [*body, total])
-    told = [table]
-    if rest:
-        told.append(f"and {len(rest)} more rows; -o csv shows all")
-    told += _troubles(found)
-    return told
-
-
-def _cells(terms: Sequence[str], row: Row, shown: Sequence[str], *, has_fits: bool) -> list[str]:
-    cells = [*terms, f"{row.counts.total:,}", *(f"{getattr(row.counts, state):,}" for state in shown)]
-    if has_fits:
-        cells.append(", ".join(f"{number} x {kind or 'device'}" for kind, number in sorted(row.fits.items())) or "-")
-    return cells
-
-
-def _grouped(rows: Sequence[Row]) -> list[tuple[tuple[str, ...], Row]]:
-    """Each row; where they are too many for a screen, those that count alike as one."""
-    if len(rows) <= LINES_MAX:
-        return [(row.terms, row) for row in rows]
-    alike: dict[Any, list[Row]] = {}
-    for row in rows:
-        alike.setdefault((msgspec.structs.astuple(row.counts), tuple(sorted(row.fits.items()))), []).append(row)
-    groups = sorted(alike.values(), key=lambda same: (-len(same), same[0].terms))
-    return [(_named(same), same[0]) for same in groups]
-
-
-def _named(same: Sequence[Row]) -> tuple[str, ...]:
-    first = same[0].terms
-    if len(same) == 1:
-        return first
-    names = ", ".join(" ".join(row.terms) for row in same[:NAMES_SHOWN])
-    more = f", {len(same) - NAMES_SHOWN:,} more" if len(same) > NAMES_SHOWN else ""
-    return (f"{len(same):,} alike ({names}{more}), each", *("" for _ in first[1:]))
-
-
-def _troubles(found: Inventory) -> list[str]:
-    told = [
-        f"{trouble.what}: pool {trouble.driver}/{trouble.pool}, {trouble.devices} "
-        f"device{'' if trouble.devices == 1 else 's'} ({trouble.detail})"
-        for trouble in found.troubles[:TROUBLES_MAX]
-    ]
-    more = len(found.troubles) - TROUBLES_MAX
-    return [*told, f"and {more} more pools with trouble; -o json shows all"] if more > 0 else told
+    return device_table.run(args)

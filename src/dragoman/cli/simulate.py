@@ -1,31 +1,22 @@
 """`dragoman simulate`: where would the pods of these files run, with which devices, or why not? No cluster needed.
 
-The state can be changed first: --add-node, --remove-node, --taint, --delete, in this order.
+The state can be changed first: --add-node, --remove-node, --taint, --delete, in this order. Flags only; what is done
+with them is in `simulation`, so that --help is fast.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from dragoman.allocate.allocator import Limits, Options
-from dragoman.cli import changes, output, source
+from dragoman.cli import source
 from dragoman.errors import Invalid
-from dragoman.explain import verdict as say
-from dragoman.explain.why import Answer, answers_for
-from dragoman.runtime.clock import Clock
-from dragoman.runtime.entropy import Entropy
-from dragoman.schedule.units import Context
-from dragoman.schedule.whatif import expanded, settled, steps, units
+
+if TYPE_CHECKING:
+    from dragoman.allocate.allocator import Options
 
 POLICIES = ("first-fit", "pack")
 MOST_STEPS = 2_000_000
-EXPLAINED_MAX = 500
-"""Pods that are explained with all facts; of more only the decision is told."""
-EXPLAIN_S = 0.7
-"""What contradiction and hints may take together, over all refused pods."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser, live=False)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     deciding(parser)
-    changes.arguments(parser)
+    _changes(parser)
 
 
 def deciding(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +35,8 @@ def deciding(parser: argparse.ArgumentParser) -> None:
 
 def options_of(args: argparse.Namespace) -> Options:
     """What --policy, --steps and --feature-gates say. Raises Invalid."""
+    from dragoman.allocate.allocator import Limits, Options
+
     if args.steps < 1:
         raise Invalid("--steps", f"must be 1 or more, got {args.steps}")
     return Options(gates=source.gates(args), policy=args.policy, limits=Limits(args.steps))
@@ -51,58 +44,27 @@ def options_of(args: argparse.Namespace) -> Options:
 
 def run(args: argparse.Namespace) -> int:
     """Decide the unscheduled pods in file order; 1 if one of them has no place or would lose it."""
-    if not args.filename:
-        raise Invalid("-f", "name the files to simulate; - reads standard input")
-    context = Context(new_id=Entropy().uuid4, options=options_of(args))
-    try:
-        world = source.from_files(args.filename)
-    except Invalid:
-        if args.output == "json" and "-" not in args.filename:  # standard input cannot be read twice
-            output.write(json.dumps({"pods": [], "errors": source.errors_in(args.filename)}, indent=2))
-        raise
-    changed = changes.changed(settled(expanded(world.snapshot)), args)
-    clock = Clock()
-    now, over = clock.utc(), deadline(clock, EXPLAIN_S)
-    order = (*world.order, *changed.order)
-    answers: list[Answer] = []
-    for step in steps(changed.snapshot, units(changed.snapshot, order), now, context):
-        answers += answers_for(step, now, context, over, brief=len(answers) >= EXPLAINED_MAX)
-    if args.output == "json":
-        told = {"pods": [say.as_json(answer) for answer in answers], **changed.as_json(), "errors": []}
-        output.write(json.dumps(told, indent=2))
-    else:
-        _print(answers, changed)
-    return 0 if all(answer.verdict.node for answer in answers) and not changed.displaced else 1
+    from dragoman.cli import simulation
+
+    return simulation.run(args)
 
 
-def deadline(clock: Clock, seconds: float) -> Callable[[], bool]:
-    """Says True once so many seconds are over."""
-    end = clock.monotonic() + seconds
-    return lambda: clock.monotonic() >= end
-
-
-def _print(answers: list[Answer], changed: changes.Changed) -> None:
-    for line in changed.lines():
-        output.write(line)
-    if not answers:
-        output.say("no unscheduled pods in these files")
-        return
-    output.write(table(answers))
-    for answer in answers:
-        verdict = answer.verdict
-        if verdict.node is None:
-            output.write(f"\n{verdict.pod[0]}/{verdict.pod[1]} has no place:")
-            for line in say.why(answer):
-                output.write(f"  {line}")
-
-
-def table(answers: list[Answer]) -> str:
-    """Where each pod goes and what it gets."""
-    body: list[tuple[Any, ...]] = []
-    for answer in answers:
-        verdict = answer.verdict
-        place = verdict.node or ("not decided" if verdict.refused and verdict.refused.gave_up else "none")
-        lines = say.devices(verdict) or [""]
-        body.append((f"{verdict.pod[0]}/{verdict.pod[1]}", place, lines[0]))
-        body += [("", "", line) for line in lines[1:]]
-    return output.rows(("POD", "NODE", "DEVICES"), body)
+def _changes(parser: argparse.ArgumentParser) -> None:
+    """What if the cluster were different (`changes`)."""
+    group = parser.add_argument_group("changes to the state, before deciding")
+    group.add_argument(
+        "--add-node",
+        action="append",
+        default=[],
+        metavar="FILE|'shape-of NODE'",
+        help="a file with a Node and its slices, or one more like NODE",
+    )
+    group.add_argument("--remove-node", action="append", default=[], metavar="NODE", help="its pods are placed anew")
+    group.add_argument(
+        "--taint",
+        action="append",
+        default=[],
+        metavar="FILE|DRIVER/POOL/DEVICE=KEY:EFFECT",
+        help="a DeviceTaintRule; shows who would be displaced",
+    )
+    group.add_argument("--delete", action="append", default=[], metavar="POD", help="NAME or NAMESPACE/NAME")

@@ -8,24 +8,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
+from dragoman.cli import connect, output
 
-from dragoman.api import codec, files
-from dragoman.api.files import Document
-from dragoman.api.gates import Gates, parse_gates
-from dragoman.api.kinds import kind_of
-from dragoman.cli import connect, manifests, output
-from dragoman.errors import Denied, NotFound
-from dragoman.schedule.whatif import Named
-from dragoman.snapshot.change import HELD, WORKLOADS, Snapshot
+if TYPE_CHECKING:  # what flags do not need is imported where it is used, so that --help is fast
+    from dragoman.api.files import Document
+    from dragoman.api.gates import Gates
+    from dragoman.schedule.whatif import Named
+    from dragoman.snapshot.change import Snapshot
 
-# What a cluster is asked for; the kinds that no server must have are left out where it lacks them.
-LIVE = sorted(HELD - {"CronJob", "ReplicationController", "PriorityClass"})
+NOT_ASKED_FOR = frozenset({"CronJob", "ReplicationController", "PriorityClass"})
+"""Kinds that a snapshot holds and a live cluster is not asked for."""
 
 
-class World(msgspec.Struct, frozen=True):
+class World(NamedTuple):
     """A snapshot and what tools need beside it.
 
     order: pods and workloads in file order (for a live cluster, pods by creation time). documents: as read, for
@@ -55,6 +52,8 @@ def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
 
 def gates(args: argparse.Namespace) -> Gates:
     """The gates of --feature-gates; what follows from one that is turned off is said on stderr. Raises Invalid."""
+    from dragoman.api.gates import parse_gates
+
     found, notes = parse_gates(args.feature_gates)
     for note in notes:
         output.say(f"note: {note}")
@@ -73,11 +72,15 @@ async def world_now(args: argparse.Namespace) -> World:
 
 def from_files(names: Sequence[str]) -> World:
     """The objects of these files. Raises Invalid for the first thing that cannot be understood."""
+    from dragoman.api import files
+
     return _of(files.read_all(_texts(names)))
 
 
 def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
     """Everything in these files that cannot be understood, as the `errors` of JSON output."""
+    from dragoman.api import files
+
     scan = files.scan(_texts(names))
     broken = [
         {
@@ -97,10 +100,14 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _texts(names: Sequence[str]) -> list[tuple[str, str]]:
+    from dragoman.cli import manifests
+
     return [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(list(names))]
 
 
 def _of(documents: list[Document]) -> World:
+    from dragoman.snapshot.change import HELD, WORKLOADS, Snapshot
+
     held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
     snapshot = Snapshot.from_objects((d.kind.kind, d.value) for d in held if d.kind is not None)
     order = tuple(
@@ -113,6 +120,11 @@ def _of(documents: list[Document]) -> World:
 
 
 async def _live(args: argparse.Namespace) -> World:
+    from dragoman.api import codec
+    from dragoman.api.kinds import kind_of
+    from dragoman.errors import Denied, NotFound
+    from dragoman.snapshot.change import HELD, Snapshot
+
     objects: list[tuple[str, object]] = []
     events: list[dict[str, Any]] = []
     async with connect.client(args) as client:
@@ -132,7 +144,7 @@ async def _live(args: argparse.Namespace) -> World:
                 return  # nice to have: who may not see events is told less
 
         async with asyncio.TaskGroup() as group:
-            for name in LIVE:
+            for name in sorted(HELD - NOT_ASKED_FOR):
                 group.create_task(read(name), name=f"list {name}")
             group.create_task(read_events(), name="list Event")
     snapshot = Snapshot.from_objects(objects)

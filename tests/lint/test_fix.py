@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.api import convert, files
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import lint
+from dragoman.lint.linter import Target, lint
 
 
 def run(text: str) -> tuple[str, list[str]]:
@@ -164,3 +164,40 @@ def test_a_fixed_claim_is_what_the_server_would_convert_it_to(wishes: list[dict[
     text = yaml.safe_dump(old, default_flow_style=flow, sort_keys=False)
     after, _done = run(text)
     assert yaml.safe_load(after) == convert.to_stored("ResourceClaim", "v1beta1", old)
+
+
+@pytest.mark.parametrize("style", ["|", ">-", ">", ""])
+def test_expressions_are_put_right_in_the_style_they_are_written_in(style: str) -> None:
+    lines = [
+        "device.driver == 'gpu.nvidia.com' &&",
+        "device.attributes['gpu.nvidia.com'].memory",
+        ".compareTo(quantity('40Gi')) >= 0",
+    ]
+    pad = "\n        "
+    expression = f"{style}{pad if style else ' '}{pad.join(lines)}"
+    text = (
+        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: c}  # a tier\nspec:\n  selectors:\n"
+        f"  # by memory\n  - cel:\n      expression: {expression}\n"
+    )
+    after, done = run(text)
+    assert done == ["AttributeIsCapacity"]
+    value = yaml.safe_load(after)["spec"]["selectors"][0]["cel"]["expression"]
+    assert value == yaml.safe_load(text)["spec"]["selectors"][0]["cel"]["expression"].replace("attributes", "capacity")
+    assert "# a tier" in after
+    assert "# by memory" in after
+    if style:
+        assert after == text.replace("attributes", "capacity")
+
+
+def test_for_servers_without_v1_old_shapes_are_put_right_in_their_own_version() -> None:
+    nested = OLD.replace("deviceClassName: gpu.example.com", "exactly: {deviceClassName: gpu.example.com}")
+    text = "\n".join(line for line in nested.splitlines() if "nic" not in line and "two of them" not in line)
+    text = text.replace(
+        '      selectors:\n      - cel:\n          expression: |-\n            device.driver == "gpu.example.com" &&\n              true\n',
+        "",
+    )
+    findings = lint(files.scan([("f.yaml", text)]), Target(minor=32))
+    assert [finding.code for finding in findings] == ["NestedRequest"]
+    after, _ = fixed(text, findings)
+    assert lint(files.scan([("f.yaml", after)]), Target(minor=32)) == []
+    assert yaml.safe_load(after)["apiVersion"] == "resource.k8s.io/v1beta1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from dragoman.lint.finding import CODES, ERROR, NOTE, WARNING, Finding, as_json
 
@@ -44,14 +45,21 @@ def to_sarif(findings: Iterable[Finding], version: str) -> dict[str, Any]:
     return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
+def _uri(file: str) -> str:
+    """A file's name as the reference that SARIF wants (section 3.4.3): relative, or a file: URI."""
+    quoted = quote(file, safe="/~")
+    return f"file://{quoted}" if file.startswith("/") else quoted
+
+
 def _rule(code: str) -> dict[str, Any]:
     level = _LEVELS[CODES[code].severity]
-    return {"id": code, "shortDescription": {"text": CODES[code].meaning}, "defaultConfiguration": {"level": level}}
+    meaning = {"text": CODES[code].meaning}
+    return {"id": code, "name": code, "shortDescription": meaning, "defaultConfiguration": {"level": level}}
 
 
 def _result(finding: Finding, rules: list[str]) -> dict[str, Any]:
     text = f"{finding.message}. Fix: {finding.fix}" if finding.fix else finding.message
-    physical: dict[str, Any] = {"artifactLocation": {"uri": finding.file}}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
     if finding.line:
         physical["region"] = {"startLine": finding.line}
     location: dict[str, Any] = {"physicalLocation": physical}

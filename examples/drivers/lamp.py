@@ -47,7 +47,7 @@ async def main(node_name, root_dir):
     clock, entropy = Clock(), Entropy()
     client = HttpClient(find(), clock, entropy)
     places = Places.under(Path(root_dir), Lamps.name)
-    await Plugin(Lamps(), client, clock, entropy, node_name=node_name, places=places).run()
+    await Plugin(Lamps(), client, clock, entropy, node_name=node_name, places=places).serve()
 
 
 if __name__ == "__main__":

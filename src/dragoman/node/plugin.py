@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -190,6 +191,14 @@ class Plugin:
                     tasks.stop()
         finally:
             await self._stop(servers)
+
+    async def serve(self) -> None:
+        """All that a driver's process does: run until SIGINT or SIGTERM, then end cleanly. Raises as run."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(self.run(), name=f"driver {self.driver.name}")
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, work.cancel)
 
     async def _serve(self, tasks: Tasks) -> None:
         self._turn_to(tasks)

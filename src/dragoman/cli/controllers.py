@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from dragoman.cli import serve
-from dragoman.daemon.controllers import Controllers, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dragoman.cli.shell import Shell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
+    from dragoman.daemon.controllers import Controllers, Settings  # --help is fast without it
+
     settings = Settings(controllers=tuple(args.controllers.split(",")))
 
-    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         return Controllers(shell.client, shell.clock, shell.entropy, settings, shell.metrics).run
 
     return serve.serve(args, work)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli import driver_bench, serve
-from dragoman.drivers.example.run import CDI, ROOT, install, plugin
+from dragoman.node.paths import CDI, KUBELET
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dragoman.cli.shell import Shell, Work
     from dragoman.drivers.nvidia.driver import Options
     from dragoman.drivers.nvidia.hardware import Hardware
     from dragoman.node.plugin import Plugin
@@ -60,7 +62,7 @@ def _nvidia_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _node_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node-name", required=True, metavar="NAME")
-    parser.add_argument("--root-dir", type=Path, default=ROOT, metavar="DIR", help="the kubelet's folder")
+    parser.add_argument("--root-dir", type=Path, default=KUBELET, metavar="DIR", help="the kubelet's folder")
     parser.add_argument(
         "--cdi-dir", type=Path, metavar="DIR", help="default: /var/run/cdi; with --root-dir DIR: DIR/cdi"
     )
@@ -79,12 +81,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cdi_dir(args: argparse.Namespace) -> Path:
-    default = CDI if args.root_dir == ROOT else args.root_dir / "cdi"
+    default = CDI if args.root_dir == KUBELET else args.root_dir / "cdi"
     return args.cdi_dir or default
 
 
-def _example(args: argparse.Namespace) -> serve.Work:
-    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+def _example(args: argparse.Namespace) -> Work:
+    from dragoman.drivers.example.run import install, plugin  # --help is fast without gRPC
+
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         made = plugin(
             shell.client,
             shell.clock,
@@ -102,9 +106,7 @@ def _example(args: argparse.Namespace) -> serve.Work:
     return work
 
 
-def _serving(
-    shell: serve.Shell, made: Plugin, prepare: Callable[..., Awaitable[None]]
-) -> Callable[[], Awaitable[None]]:
+def _serving(shell: Shell, made: Plugin, prepare: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
     shell.ready = made.registered.is_set
 
     async def run() -> None:
@@ -114,14 +116,14 @@ def _serving(
     return run
 
 
-def _nvidia(args: argparse.Namespace) -> serve.Work:
+def _nvidia(args: argparse.Namespace) -> Work:
     from dragoman.drivers.nvidia import run as nvidia
 
     # Bad flags and profiles are told before anything is served.
     hardware = _hardware(args)
     options = _options(args)
 
-    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         made = nvidia.plugin(
             shell.client,
             shell.clock,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli import output
 from dragoman.errors import Invalid
-from dragoman.runtime import log
 from dragoman.runtime.config import duration_s
 
 if TYPE_CHECKING:
@@ -57,11 +54,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examine a driver."""
-    # Other drivers' commands start faster without the API server.
+    import asyncio  # other drivers' commands, and --help, start faster without all these
+    import tempfile
+
     from dragoman.daemon.driver_bench import examine
     from dragoman.node.bench import report
     from dragoman.node.bench.bed import Settings
     from dragoman.node.bench.catalogue import CASES, named
+    from dragoman.runtime import log
 
     cases = named(args.case)
     if args.list:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragoman.cli import serve
-from dragoman.kubelet.agent import NodeAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dragoman.cli.shell import Shell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end; containers of a simulated node go on."""
+    from dragoman.kubelet.agent import NodeAgent  # --help is fast without it
 
-    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         agent = NodeAgent(
             args.node_name,
             shell.client,

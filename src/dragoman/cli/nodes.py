@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from dragoman.values.names import dns_label
+
 MOST_NODES = 20_000
 
 
@@ -13,6 +15,8 @@ def node_argument(text: str) -> tuple[tuple[str, str], ...]:
     profile, star, count = rest.partition("*")
     if not (name and equals and profile):
         raise argparse.ArgumentTypeError(f"must be NAME=PROFILE or NAME=PROFILE*N, got {text!r}")
+    if (wrong := dns_label(name)) is not None:
+        raise argparse.ArgumentTypeError(f"{name!r} is no name for a node: {wrong}")
     if not star:
         return ((name, profile),)
     if not count.isdecimal() or not 1 <= int(count) <= MOST_NODES:

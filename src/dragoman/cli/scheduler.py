@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from dragoman.allocate.allocator import Options
-from dragoman.api.gates import parse_gates
 from dragoman.cli import output, serve
-from dragoman.daemon.scheduler import Scheduler, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dragoman.cli.shell import Shell
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +26,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
+    from dragoman.allocate.allocator import Options  # --help is fast without them
+    from dragoman.api.gates import parse_gates
+    from dragoman.daemon.scheduler import Scheduler, Settings
+
     gates, notes = parse_gates(args.feature_gates)
     for note in notes:
         output.say(f"note: {note}")
@@ -33,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         options=Options(gates=gates, policy=args.policy),
     )
 
-    def work(shell: serve.Shell) -> Callable[[], Awaitable[None]]:
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         return Scheduler(shell.client, shell.clock, shell.entropy, settings, shell.metrics).run
 
     return serve.serve(args, work)

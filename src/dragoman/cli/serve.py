@@ -6,36 +6,14 @@ Every flag can also be given as DRAGOMAN_FLAG in the environment; the flag wins.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-import signal
-from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from dragoman.cli import connect, output
-from dragoman.cluster.client import Client
-from dragoman.cluster.lease import Elector, LeaseSettings
-from dragoman.daemon.health import listening
-from dragoman.runtime import log
-from dragoman.runtime.clock import Clock
+from dragoman.cli import connect
 from dragoman.runtime.config import variable
-from dragoman.runtime.entropy import Entropy
-from dragoman.runtime.metrics import Metrics
-from dragoman.runtime.tasks import Tasks
 
-
-class Shell:
-    """What a daemon is given: client, clock, entropy, metrics; it sets `ready` once it works."""
-
-    def __init__(self, client: Client, clock: Clock, entropy: Entropy) -> None:
-        self.client = client
-        self.clock = clock
-        self.entropy = entropy
-        self.metrics = Metrics()
-        self.ready: Callable[[], bool] = lambda: True
-
-
-Work = Callable[[Shell], Callable[[], Awaitable[None]]]
-"""Makes the daemon's endless coroutine function from its shell."""
+if TYPE_CHECKING:
+    from dragoman.cli.shell import Work
 
 
 def arguments(parser: argparse.ArgumentParser, *, lease: str = "") -> None:
@@ -74,37 +52,8 @@ def from_environment(parser: argparse.ArgumentParser) -> None:
 
 def serve(args: argparse.Namespace, work: Work) -> int:
     """Run until SIGINT or SIGTERM; 0."""
+    from dragoman.cli import shell  # --help is fast without HTTP
+    from dragoman.runtime import log
+
     log.setup(level=args.log_level, format=args.log_format)
-    return asyncio.run(_serve(args, work))
-
-
-async def _serve(args: argparse.Namespace, work: Work) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with connect.client(args) as client:
-        shell = Shell(client, Clock(), Entropy())
-        run = work(shell)
-        if getattr(args, "lease_name", ""):
-            run = _led(shell, args, run)
-        async with (
-            listening(args.listen, shell.metrics, lambda: shell.ready()) as url,
-            Tasks("dragoman", shell.clock, shell.entropy) as tasks,
-        ):
-            output.say(f"metrics and health: {url}")
-            tasks.supervise("daemon", run)
-            await stop.wait()
-            tasks.stop()
-    return 0
-
-
-def _led(shell: Shell, args: argparse.Namespace, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    identity = f"{args.identity}_{shell.entropy.uuid4()}"
-    settings = LeaseSettings(args.lease_name, args.lease_namespace, identity)
-    elector = Elector(shell.client, shell.clock, shell.entropy, settings)
-
-    async def lead() -> None:
-        await run()
-
-    return lambda: elector.run(lead)
+    return shell.run(args, work)

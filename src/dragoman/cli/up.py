@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import signal
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, output
 from dragoman.cli.nodes import node_argument
-from dragoman.daemon.allinone import Cluster, Settings
-from dragoman.daemon.machines import GpuSettings
-from dragoman.drivers.nvidia.gates import parse_gates
-from dragoman.drivers.nvidia.health import HealthOptions
-from dragoman.errors import Invalid
-from dragoman.runtime import log
+from dragoman.errors import Denied, Invalid
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from dragoman.daemon.allinone import Settings
+
+OLDEST, NEWEST = 34, 37
+"""Versions that may be reported: resource.k8s.io/v1 is there from 1.34 on."""
+SLOWEST, FASTEST = 0.001, 10_000.0
+"""Bounds of --speed."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,36 +65,58 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
+    from dragoman.cli import signals  # --help is fast without all these
+    from dragoman.daemon.allinone import Settings
+    from dragoman.daemon.machines import GpuSettings
+    from dragoman.drivers.nvidia.gates import parse_gates
+    from dragoman.drivers.nvidia.health import HealthOptions
+    from dragoman.runtime import log
+
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
     groups = args.node or ([] if args.no_nodes else [(("node-0", "example"),)])
     settings = Settings(
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
-        kubeconfig=args.kubeconfig,
+        kubeconfig=_writable(args.kubeconfig),
         minor=_minor(args.kubernetes),
-        speed=args.speed,
+        speed=_speed(args.speed),
         profiles=tuple(args.profile or ()),
         gpus=GpuSettings(
             parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"),
             HealthOptions(xid_effect=args.xid_effect, clear_on_recovery=True),
         ),
     )
-    return asyncio.run(_up(settings))
+    return signals.run(lambda stop: _up(settings, stop))
 
 
 def _minor(text: str) -> int:
     major, _, minor = text.partition(".")
-    if major != "1" or not minor.isdecimal():
-        raise Invalid("--kubernetes", f"must be 1.NN, got {text!r}")
+    if major != "1" or not minor.isdecimal() or not OLDEST <= int(minor) <= NEWEST:
+        raise Invalid("--kubernetes", f"must be 1.{OLDEST} to 1.{NEWEST}, got {text!r}")
     return int(minor)
 
 
-async def _up(settings: Settings) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+def _speed(number: float) -> float:
+    if not SLOWEST <= number <= FASTEST:
+        raise Invalid("--speed", f"must be {SLOWEST} to {FASTEST:,.0f}, got {number}")
+    return number
+
+
+def _writable(file: Path) -> Path:
+    """The kubeconfig is written last, but that it cannot be is told first."""
+    if file.is_dir():
+        raise Invalid(f"--kubeconfig {file}", "is a folder; name a file")
+    if not file.parent.is_dir():
+        raise Invalid(f"--kubeconfig {file}", f"there is no folder {file.parent}")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise Denied(f"--kubeconfig {file}: no right to write in {file.parent.absolute()}; name another file")
+    return file
+
+
+async def _up(settings: Settings, stop: asyncio.Event) -> None:
+    from dragoman.daemon.allinone import Cluster
+
     async with Cluster(settings) as cluster:
         names = [machine.name for machine in cluster.machines]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
@@ -99,4 +126,3 @@ async def _up(settings: Settings) -> int:
         output.say(f"use it: export KUBECONFIG={settings.kubeconfig}; kubectl get nodes")
         output.say("Ctrl-C ends it.")
         await stop.wait()
-    return 0

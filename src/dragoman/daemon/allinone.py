@@ -35,10 +35,11 @@ from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import Settings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
 from dragoman.daemon.simulation import Simulation
-from dragoman.errors import Stale
+from dragoman.errors import Invalid, Stale
 from dragoman.kubelet.agent import NodeHost
 from dragoman.node.plugin import Plugin
 from dragoman.node.publish import SLICE, slice_routes
+from dragoman.node.rpc import SOCKET_PATH_MAX
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -51,6 +52,8 @@ FILES_A_NODE = 40
 
 
 DRIVERS_S = 15.0
+LONGEST_SOCKET = "plugins_registry/gpu.example.com-reg.sock"
+"""Below a node's folder, of the drivers that are built in."""
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 
 
@@ -159,7 +162,20 @@ class Cluster:
             # Checkpoints are rewritten for every claim, which costs a hundred times more on a disk than in memory.
             memory = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None
             base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-", dir=memory)))
-        return base / "n"
+        root = base / "n"
+        self._fits_sockets(root)
+        return root
+
+    def _fits_sockets(self, root: Path) -> None:
+        """Refuse at the start what no driver could ever listen below. Raises Invalid."""
+        names = [machine.name for machine in self.machines]
+        longest = root.absolute() / max(names, key=len, default="") / LONGEST_SOCKET
+        if (over := len(os.fsencode(longest)) - SOCKET_PATH_MAX) > 0:
+            raise Invalid(
+                str(self.settings.data or self.settings.root_dir or root),
+                f"a folder too deep for the sockets below it: {longest} has {over} bytes more than the system's "
+                f"{SOCKET_PATH_MAX}; name a shorter folder (or shorter nodes)",
+            )
 
     async def _create_classes(self, client: InProcessClient) -> None:
         wanted = {body["metadata"]["name"]: body for machine in self.machines for body in machine.classes}

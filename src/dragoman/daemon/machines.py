@@ -71,7 +71,7 @@ def machines(
     """
     made: dict[str, Machine] = {}
     kinds: dict[str, _Kind] = {}
-    catalog: Catalog | None = None
+    catalog = catalog_with(files) if files else None
     for name, profile in nodes:
         if profile != EXAMPLE and profile not in kinds:
             catalog = catalog or catalog_with(files)

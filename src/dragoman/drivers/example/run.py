@@ -13,12 +13,10 @@ from dragoman.api.kinds import kind_of
 from dragoman.cluster.client import Client
 from dragoman.drivers.example.driver import DEVICE_CLASS, DRIVER, ExampleDriver
 from dragoman.errors import NotFound, Stale
+from dragoman.node.paths import CDI, KUBELET
 from dragoman.node.plugin import Places, Plugin
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
-
-ROOT = Path("/var/lib/kubelet")
-CDI = Path("/var/run/cdi")
 
 
 def plugin(
@@ -27,7 +25,7 @@ def plugin(
     entropy: Entropy,
     *,
     node_name: str,
-    root_dir: Path = ROOT,
+    root_dir: Path = KUBELET,
     cdi_dir: Path = CDI,
     count: int = 8,
     **options: Any,
@@ -50,7 +48,7 @@ async def install(client: Client) -> None:
 
 
 async def run(
-    client: Client, clock: Clock, entropy: Entropy, *, node_name: str, root_dir: Path = ROOT, **options: Any
+    client: Client, clock: Clock, entropy: Entropy, *, node_name: str, root_dir: Path = KUBELET, **options: Any
 ) -> None:
     """Serve until cancelled. Raises Invalid for folders or checkpoints that cannot be used."""
     await plugin(client, clock, entropy, node_name=node_name, root_dir=root_dir, **options).run()

@@ -1,0 +1,63 @@
+"""How does a daemon run from the command line? Client, clock and metrics made, served, and ended by a signal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from dragoman.cli import connect, output, signals
+from dragoman.cluster.client import Client
+from dragoman.cluster.lease import Elector, LeaseSettings
+from dragoman.daemon.health import listening
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.metrics import Metrics
+from dragoman.runtime.tasks import Tasks
+
+
+class Shell:
+    """What a daemon is given: client, clock, entropy, metrics; it sets `ready` once it works."""
+
+    def __init__(self, client: Client, clock: Clock, entropy: Entropy) -> None:
+        self.client = client
+        self.clock = clock
+        self.entropy = entropy
+        self.metrics = Metrics()
+        self.ready: Callable[[], bool] = lambda: True
+
+
+Work = Callable[[Shell], Callable[[], Awaitable[None]]]
+"""Makes the daemon's endless coroutine function from its shell."""
+
+
+def run(args: argparse.Namespace, work: Work) -> int:
+    """Run until SIGINT or SIGTERM; 0."""
+    return signals.run(lambda stop: _serve(args, work, stop))
+
+
+async def _serve(args: argparse.Namespace, work: Work, stop: asyncio.Event) -> None:
+    async with connect.client(args) as client:
+        shell = Shell(client, Clock(), Entropy())
+        run = work(shell)
+        if getattr(args, "lease_name", ""):
+            run = _led(shell, args, run)
+        async with (
+            listening(args.listen, shell.metrics, lambda: shell.ready()) as url,
+            Tasks("dragoman", shell.clock, shell.entropy) as tasks,
+        ):
+            output.say(f"metrics and health: {url}")
+            tasks.supervise("daemon", run)
+            await stop.wait()
+            tasks.stop()
+
+
+def _led(shell: Shell, args: argparse.Namespace, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    identity = f"{args.identity}_{shell.entropy.uuid4()}"
+    settings = LeaseSettings(args.lease_name, args.lease_namespace, identity)
+    elector = Elector(shell.client, shell.clock, shell.entropy, settings)
+
+    async def lead() -> None:
+        await run()
+
+    return lambda: elector.run(lead)

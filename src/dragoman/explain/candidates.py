@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -18,20 +18,24 @@ from dragoman.allocate.refusal import Refusal
 from dragoman.api.core import Container, Pod, Toleration
 from dragoman.api.resource import (
     ALL,
-    EXACT_COUNT,
     CapacityRequirements,
-    CELDeviceSelector,
     Device,
     DeviceClass,
-    DeviceConstraint,
-    DeviceRequest,
-    DeviceSelector,
-    DeviceSubRequest,
     DeviceToleration,
-    ExactDeviceRequest,
     ResourceClaim,
 )
 from dragoman.explain.asking import claims_on
+from dragoman.explain.edits import (
+    Asked,
+    Edit,
+    asked_of,
+    changed,
+    counted,
+    edited,
+    selectors_with,
+    unconstrained,
+    without_request,
+)
 from dragoman.explain.relax import corrected, weaker
 from dragoman.explain.scenarios import claims_used, free_name, node_like, pending_again, released, without_pod
 from dragoman.schedule import refusal as schedule
@@ -67,9 +71,6 @@ HOLDERS_MAX = 12
 CLASSES_MAX = 8
 TOGETHER_MAX = 4
 """Pods that may have to go together."""
-
-Asked: TypeAlias = ExactDeviceRequest | DeviceSubRequest
-Edit: TypeAlias = Callable[[Asked], Asked]
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -299,7 +300,7 @@ class _Of:
 
     def _own_selector(self, fact: refusal.SelectorFalse | refusal.SelectorError, text: str) -> Candidate:
         def edit(asked: Asked) -> Asked:
-            return msgspec.structs.replace(asked, selectors=_selectors(asked.selectors, fact.index, text))
+            return msgspec.structs.replace(asked, selectors=selectors_with(asked.selectors, fact.index, text))
 
         facts = {"selector": fact.index, "from": fact.text, "to": text}
         topic = f"selector {fact.claim} {fact.request} {fact.index}"
@@ -310,7 +311,7 @@ class _Of:
             found = base.classes.get(fact.class_name)
             if found is None:
                 return None
-            changed = _selectors(found.spec.selectors, fact.index, text)
+            changed = selectors_with(found.spec.selectors, fact.index, text)
             spec = msgspec.structs.replace(found.spec, selectors=changed)
             made: DeviceClass = msgspec.structs.replace(found, spec=spec)
             return (Put("DeviceClass", made),)
@@ -331,13 +332,13 @@ class _Of:
                 if asked.allocation_mode == ALL:
                     if usable:
                         facts = {"from": "All", "to": usable}
-                        yield self._own("ChangeCount", OWN, topic, key, request.name, facts, _counted(usable))
+                        yield self._own("ChangeCount", OWN, topic, key, request.name, facts, counted(usable))
                     continue
                 count = max(asked.count, 1)
                 fewer = dict.fromkeys(n for n in (min(usable, count - 1), *range(count - 1, 0, -1)) if 0 < n < count)
                 for number in fewer:
                     facts = {"from": count, "to": number}
-                    yield self._own("ChangeCount", OWN, topic, key, request.name, facts, _counted(number))
+                    yield self._own("ChangeCount", OWN, topic, key, request.name, facts, counted(number))
 
     def _fewer_requests(self) -> Iterator[Candidate]:
         for key, claim in self.claims.items():
@@ -347,7 +348,7 @@ class _Of:
             for request in reversed(devices.requests):
                 kept = tuple(entry for entry in devices.requests if entry is not request)
                 facts = {"claim": claim.metadata.name, "template": self._template(claim), "request": request.name}
-                make = _with(claim, requests=kept, constraints=_without_request(devices.constraints, request.name))
+                make = changed(claim, requests=kept, constraints=without_request(devices.constraints, request.name))
                 yield Candidate("DropRequest", OWN, f"request of {key}", facts, make, self.node)
 
     def _constraints(self) -> Iterator[Candidate]:
@@ -361,7 +362,7 @@ class _Of:
                     "requests": constraint.requests,
                 }
                 yield Candidate(
-                    "DropConstraint", OWN, f"constraint {key}", facts, _unconstrained(claim, index), self.node
+                    "DropConstraint", OWN, f"constraint {key}", facts, unconstrained(claim, index), self.node
                 )
 
     def _capacities(self) -> Iterator[Candidate]:
@@ -417,7 +418,7 @@ class _Of:
         for key, claim in self.claims.items():
             if claim.metadata.name == SPECIAL_NAME:
                 continue
-            for request, asked in _asked(claim):
+            for request, asked in asked_of(claim):
                 if self._too_few_match(key, request):
                     name, template = asked.device_class_name, self._template(claim)
                     yield from _classes(self.snapshot, claim, request, name, self.node, template)
@@ -579,65 +580,6 @@ def _devices_of(claim: ResourceClaim) -> list[str]:
 
 def _gone(claim: ResourceClaim) -> Callable[[Snapshot], tuple[Change, ...]]:
     return lambda _: (Gone("ResourceClaim", claim.metadata.namespace, claim.metadata.name),)
-
-
-# ---- editing claims
-
-
-def edited(claim: ResourceClaim, request: str, edit: Edit) -> Callable[[Snapshot], tuple[Change, ...]]:
-    """The claim with one request ("r" or "r/sub") changed."""
-    name, _, sub = request.partition("/")
-
-    def change(entry: DeviceRequest) -> DeviceRequest:
-        if entry.name != name:
-            return entry
-        if not sub:
-            return msgspec.structs.replace(entry, exactly=edit(entry.exactly or ExactDeviceRequest()))
-        options = tuple(edit(option) if option.name == sub else option for option in entry.first_available)
-        return msgspec.structs.replace(entry, first_available=options)
-
-    devices = claim.spec.devices
-    return _with(claim, requests=tuple(change(entry) for entry in devices.requests))
-
-
-def _without_request(constraints: tuple[DeviceConstraint, ...], name: str) -> tuple[DeviceConstraint, ...]:
-    left = []
-    for constraint in constraints:
-        names = tuple(entry for entry in constraint.requests if entry.partition("/")[0] != name)
-        if names or not constraint.requests:
-            left.append(msgspec.structs.replace(constraint, requests=names))
-    return tuple(left)
-
-
-def _unconstrained(claim: ResourceClaim, index: int) -> Callable[[Snapshot], tuple[Change, ...]]:
-    kept = tuple(c for i, c in enumerate(claim.spec.devices.constraints) if i != index)
-    return _with(claim, constraints=kept)
-
-
-def _with(claim: ResourceClaim, **fields: Any) -> Callable[[Snapshot], tuple[Change, ...]]:
-    devices = msgspec.structs.replace(claim.spec.devices, **fields)
-    changed = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, devices=devices))
-    return lambda _: (Put("ResourceClaim", changed),)
-
-
-def _asked(claim: ResourceClaim) -> Iterator[tuple[str, Asked]]:
-    for request in claim.spec.devices.requests:
-        if request.exactly is not None:
-            yield request.name, request.exactly
-        for sub in request.first_available:
-            yield f"{request.name}/{sub.name}", sub
-
-
-def _selectors(known: tuple[DeviceSelector, ...], index: int, text: str) -> tuple[DeviceSelector, ...]:
-    changed = [DeviceSelector(CELDeviceSelector(text))] if text else []
-    return (*known[:index], *changed, *known[index + 1 :])
-
-
-def _counted(number: int) -> Edit:
-    def edit(asked: Asked) -> Asked:
-        return msgspec.structs.replace(asked, allocation_mode=EXACT_COUNT, count=number)
-
-    return edit
 
 
 def _classes(

@@ -56,13 +56,15 @@ def answer_for(step: Step, verdict: Verdict, now: datetime, context: Context, ov
     if refused is not None and refused.gave_up:
         return Answer(verdict, verdict.nodes)
     ordered = nearest_first(verdict.nodes)
-    stories = {some.nodes: _story(step.before, verdict, some, context) for some in ordered[:TOLD_GROUPS]}
+    spread = _spread(ordered)
+    told = {some.nodes: some for some in (*ordered[:TOLD_GROUPS], *spread)}
+    stories = {nodes: _story(step.before, verdict, some, context) for nodes, some in told.items()}
     nodes = tuple(_told(some, stories.get(some.nodes, ())) for some in verdict.nodes)
     absent = tuple(fact for some in ordered[:TOLD_GROUPS] for fact in _absent(step.before, some))
     if refused is None:
         return Answer(verdict, nodes, absent)
     pod = step.before.pods[verdict.pod]
-    places = tuple(Place(s.nodes[0], s.reasons, stories[s.nodes]) for s in _spread(ordered))
+    places = tuple(Place(s.nodes[0], s.reasons, stories[s.nodes]) for s in spread)
     conflict = None
     for place in places[:1]:
         claims = claims_on(step.before, pod, place.node, context)
@@ -75,7 +77,7 @@ def answer_for(step: Step, verdict: Verdict, now: datetime, context: Context, ov
 def _spread(ordered: Sequence[NodesRefused]) -> list[NodesRefused]:
     """The nearest groups, first one of each kind of reasons, so that another kind is seen too."""
     kinds: dict[tuple[str, ...], NodesRefused] = {}
-    for some in ordered[:TOLD_GROUPS]:
+    for some in ordered:
         kinds.setdefault(tuple(type(reason).__name__ for reason in some.reasons), some)
     first = list(kinds.values())
     rest = [some for some in ordered[:TOLD_GROUPS] if all(some is not other for other in first)]

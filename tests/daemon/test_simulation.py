@@ -97,7 +97,7 @@ def test_a_lost_gpu_is_told_in_the_pods_status_and_comes_back() -> None:
         await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), pod("p", "c"))
         await world.phase("p", "Running")
         await world.apply(fault("lost", fault="gpu-lost", node="n1", gpu="gpu-0"))
-        assert await state(world, "lost") == ("active", "gpu-0 of n1 is lost")
+        assert await state(world, "lost") == ("active", "gpu-0 of n1 is lost; hit, as predicted: default/p")
 
         def health(wanted: str) -> Callable[[], Awaitable[bool]]:
             async def told() -> bool:
@@ -297,9 +297,16 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
         {"fault": "driver-stopped", "node": "n9"},
         "data.node: no simulated node 'n9' here; there are: n1",
     ),
-    "no such fault": ({"fault": "flood", "node": "n1"}, "data.fault: must be one of xid, gpu-lost, nic-down"),
+    "no such fault": (
+        {"fault": "flood", "node": "n1"},
+        "data.fault: must be one of xid, gpu-lost, memory-overrun, nic-down",
+    ),
     "no node": ({"fault": "xid"}, "data.node: must be set"),
     "no such GPU": ({"fault": "gpu-lost", "node": "n1", "gpu": "8"}, "data.gpu: n1 has gpu-0 to gpu-7, got '8'"),
+    "nobody to overrun": (
+        {"fault": "memory-overrun", "node": "n1", "gpu": "0", "pod": "p"},
+        "data.pod: default/p has no running container on that GPU",
+    ),
     "no such adapter": ({"fault": "nic-down", "node": "n1", "nic": "eth7"}, "adapter eth7: is not on n1, which has:"),
     "no such driver": (
         {"fault": "driver-stopped", "node": "n1", "driver": "x"},

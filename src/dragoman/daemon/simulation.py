@@ -17,6 +17,7 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.meta import ObjectMeta, Value, format_time, parse_time
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
+from dragoman.daemon.sharing import Scene
 from dragoman.daemon.simulated_node import SimulatedNode, node_named
 from dragoman.drivers.nic import DRIVER as NIC
 from dragoman.drivers.nic import NicDriver
@@ -37,6 +38,7 @@ from dragoman.kubelet.faults import (
     DriverStopped,
     Fault,
     GpuLost,
+    MemoryOverrun,
     NicDown,
     NodeRebooted,
     SlowPrepare,
@@ -166,13 +168,21 @@ class Simulation:
         match fault:
             case Xid():
                 driver, hardware, index = self._gpu(node, fault.gpu)
+                scene = Scene(node.agent, driver)
                 hardware.inject_xid(index, fault.number, fault.instance)
+                outcome = scene.xid(fault.number, hardware.gpu_uuid(index), fault.instance, fault.pod)
                 where = "" if fault.instance is None else f", instance {fault.instance}"
-                return f"XID {fault.number} on gpu-{index}{where} of {node.name}{_unheard(driver)}"
+                return f"XID {fault.number} on gpu-{index}{where} of {node.name}{_unheard(driver)}{outcome}"
             case GpuLost():
                 driver, hardware, index = self._gpu(node, fault.gpu)
+                scene = Scene(node.agent, driver)
                 hardware.lose(index)
-                return f"gpu-{index} of {node.name} is lost{_unheard(driver)}"
+                outcome = scene.lost(hardware.gpu_uuid(index))
+                return f"gpu-{index} of {node.name} is lost{_unheard(driver)}{outcome}"
+            case MemoryOverrun():
+                driver, hardware, index = self._gpu(node, fault.gpu)
+                outcome = Scene(node.agent, driver).overrun(fault.pod, hardware.gpu_uuid(index))
+                return f"{fault.pod} takes all memory that it gets on gpu-{index} of {node.name}{outcome}"
             case NicDown():
                 self._adapters(node).set_down(fault.nic, down=True)
                 return f"the link of {fault.nic} of {node.name} is down"
@@ -217,7 +227,7 @@ class Simulation:
             case SlowPrepare():
                 for name in node.drivers(fault.driver):
                     node.delays.pop(name, None)
-            case NodeRebooted():
+            case NodeRebooted() | MemoryOverrun():
                 pass
 
     def _gpu(self, node: SimulatedNode, named: str) -> tuple[NvidiaDriver, SimulatedHardware, int]:

@@ -7,7 +7,7 @@ after kill -9. It decides nothing about where pods run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -31,9 +31,9 @@ from dragoman.kubelet.lifecycle import POD, Node, PodWorker
 from dragoman.kubelet.logs import log_source
 from dragoman.kubelet.node_object import NODE, NodeFacts, NodeObject, checked_name
 from dragoman.kubelet.plugins import Instance, Plugins
-from dragoman.kubelet.pod import Pod
+from dragoman.kubelet.pod import Container, NotResolved, Pod, requests_of
 from dragoman.kubelet.podresources import SOCKET, PodResources
-from dragoman.kubelet.runtime import SimulatedRuntime
+from dragoman.kubelet.runtime import EXIT_FAILED, SimulatedRuntime
 from dragoman.kubelet.state import FILE as CLAIMS_FILE
 from dragoman.kubelet.state import ClaimStates
 from dragoman.node.checkpoint import kernel_boot_id
@@ -370,6 +370,29 @@ class NodeAgent:
         except DragomanError as error:
             self._log.info("cannot unprepare yet", uid=uid, error=str(error))
 
+    def users(self, claim_uid: str) -> dict[str, list[str]]:
+        """Running containers that use a claim, by the uid of their pod."""
+        state = next((state for state in self.states.claims.values() if state.claim_uid == claim_uid), None)
+        found: dict[str, list[str]] = {}
+        for uid in sorted(state.pod_uids if state else ()):
+            worker = self._workers.get(uid)
+            if worker is not None and state is not None:
+                running = self.runtime.running(uid)
+                using = [c.name for c in _containers(worker.pod) if _uses(worker.pod, c, state.claim_name)]
+                found[uid] = [name for name in using if name in running]
+        return {uid: names for uid, names in found.items() if names}
+
+    def pod_named(self, uid: str) -> str:
+        """`namespace/name` of a pod on this node; the uid of others."""
+        worker = self._workers.get(uid)
+        return f"{worker.pod.metadata.namespace}/{worker.pod.metadata.name}" if worker else uid
+
+    def fail(self, uid: str, containers: Sequence[str], message: str) -> None:
+        """Let running containers of a pod end now with an error, as programs do whose device failed."""
+        for name in containers:
+            self.runtime.stop(uid, name, after_s=0.0, exit_code=EXIT_FAILED, message=message)
+        self._wake_pods({uid})
+
     # ---- drivers
 
     def attach(self, plugin: Plugin) -> Callable[[], None]:
@@ -429,3 +452,14 @@ class NodeAgent:
             what = "previous terminated container" if previous else "container"
             raise NotFound(f'{what} "{name}" in pod "{pod}" not found')
         return runs[name].log
+
+
+def _containers(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+def _uses(pod: Pod, container: Container, claim: str) -> bool:
+    try:
+        return any(name == claim for name, _ in requests_of(pod, container))
+    except NotResolved:
+        return False

@@ -36,17 +36,26 @@ class _Fault(msgspec.Struct, frozen=True):
 
 
 class Xid(_Fault, frozen=True, kw_only=True):
-    """A critical XID on a GPU (`3`, `gpu-3` or its UUID), or on a GPU instance of it."""
+    """A critical XID on a GPU (`3`, `gpu-3` or its UUID), or on a GPU instance of it; pod: whose work raised it."""
 
     gpu: str
     number: int
     instance: int | None = None
+    pod: str = ""
 
 
 class GpuLost(_Fault, frozen=True, kw_only=True):
     """A GPU falls off the bus."""
 
     gpu: str
+
+
+class MemoryOverrun(_Fault, frozen=True, kw_only=True):
+    """A pod takes all the memory that it gets on a GPU."""
+
+    once: ClassVar[bool] = True
+    gpu: str
+    pod: str
 
 
 class NicDown(_Fault, frozen=True, kw_only=True):
@@ -75,8 +84,16 @@ class SlowPrepare(_Fault, frozen=True, kw_only=True):
     driver: str = ""
 
 
-Fault: TypeAlias = Xid | GpuLost | NicDown | DriverStopped | NodeRebooted | SlowPrepare
-KINDS: tuple[str, ...] = ("xid", "gpu-lost", "nic-down", "driver-stopped", "node-rebooted", "slow-prepare")
+Fault: TypeAlias = Xid | GpuLost | MemoryOverrun | NicDown | DriverStopped | NodeRebooted | SlowPrepare
+KINDS: tuple[str, ...] = (
+    "xid",
+    "gpu-lost",
+    "memory-overrun",
+    "nic-down",
+    "driver-stopped",
+    "node-rebooted",
+    "slow-prepare",
+)
 
 
 class Advance(msgspec.Struct, frozen=True):
@@ -117,6 +134,11 @@ class _Data:
             raise Invalid(f"data.{key}", f"{bounds}, got {found!r}")
         return seconds
 
+    def pod(self, default: str | None = None) -> str:
+        """`namespace/name`; a name alone is one of the namespace default."""
+        found = self.text("pod", default)
+        return found if not found or "/" in found else f"default/{found}"
+
     def has(self, key: str) -> bool:
         return bool(self._left.get(key, "").strip())
 
@@ -142,9 +164,11 @@ def _read(kind: str, node: str, for_s: float | None, entries: _Data) -> Fault:
         case "xid":
             instance = entries.number("instance", 0, 14) if entries.has("instance") else None
             number = entries.number("xid", 1, XID_MAX)
-            return Xid(node, for_s, gpu=entries.text("gpu"), number=number, instance=instance)
+            return Xid(node, for_s, gpu=entries.text("gpu"), number=number, instance=instance, pod=entries.pod(""))
         case "gpu-lost":
             return GpuLost(node, for_s, gpu=entries.text("gpu"))
+        case "memory-overrun":
+            return MemoryOverrun(node, for_s, gpu=entries.text("gpu"), pod=entries.pod())
         case "nic-down":
             return NicDown(node, for_s, nic=entries.text("nic"))
         case "driver-stopped":

@@ -14,6 +14,7 @@ import msgspec
 from dragoman.node.files import write_atomically
 from dragoman.runtime.clock import Clock
 
+EXIT_FAILED = 1
 EXIT_KILLED = 137
 EXIT_TERMINATED = 143
 EXIT_LOST = 255
@@ -117,14 +118,15 @@ class SimulatedRuntime:
         box.current[run.name] = run
         self._save(box)
 
-    def stop(self, uid: str, name: str, *, after_s: float, exit_code: int = EXIT_TERMINATED) -> None:
-        """End a running container in so many seconds."""
+    def stop(self, uid: str, name: str, *, after_s: float, exit_code: int = EXIT_TERMINATED, message: str = "") -> None:
+        """End a running container in so many seconds; message is its last word."""
         box = self.sandboxes[uid]
         run = box.current[name]
         now = self.clock.now()
         if not run.is_running(now) or (run.ends_at is not None and run.ends_at <= now + after_s):
             return
         run.ends_at, run.exit_code, run.reason = now + max(after_s, 0.0), exit_code, "Error"
+        run.message = message
         self._save(box)
 
     def end(self, uid: str) -> None:

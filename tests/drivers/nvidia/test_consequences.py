@@ -96,9 +96,14 @@ def machine(who: tuple[Holder, ...]) -> Clients:
     """The clients that these holders run, each with some memory."""
     clients = Clients()
     for holder in who:
-        limit = 100 if holder.limited else 0
         context = clients.start(
-            holder.consumer, holder.device, holder.gpu, holder.gi, TOTAL_MIB, daemon=holder.daemon, limit_mib=limit
+            holder.consumer,
+            holder.device,
+            holder.gpu,
+            holder.gi,
+            TOTAL_MIB,
+            daemon=holder.daemon,
+            limit_mib=holder.limit_mib,
         )
         assert context.allocate(10)
     return clients
@@ -118,7 +123,15 @@ def worlds(draw: st.DrawFn) -> tuple[Holder, ...]:
             daemon = f"claim-{device}" if strategy in ("mps", "limited") else ""
             pods = draw(st.integers(1, 1 if not strategy else 3))
             found += [
-                Holder(f"p{gpu}{gi}{n}", f"claim-{device}", device, f"g{gpu}", gi, daemon, strategy == "limited")
+                Holder(
+                    f"p{gpu}{gi}{n}",
+                    f"claim-{device}",
+                    device,
+                    f"g{gpu}",
+                    gi,
+                    daemon,
+                    100 if strategy == "limited" else 0,
+                )
                 for n in range(pods)
             ]
     return tuple(found)

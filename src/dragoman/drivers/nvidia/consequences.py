@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from dragoman.drivers.nvidia.config import MPS
+from dragoman.drivers.nvidia.config import MPS, MpsConfig, memory_limits
 from dragoman.drivers.nvidia.health import IGNORED
-from dragoman.drivers.nvidia.state import Done
+from dragoman.drivers.nvidia.state import Done, UsedDevice
 
 CONTAINED = frozenset({63, 94})
 """Memory errors that the GPU contained: one application ends, as with an error of its own."""
@@ -27,7 +27,7 @@ WHOLE_GPU = frozenset({62, 64, 74, 79, 95, 119, 120})
 
 
 class Holder(msgspec.Struct, frozen=True, order=True):
-    """A consumer (a pod, by name) that uses a device. daemon: of MPS; limited: MPS holds its memory back."""
+    """A consumer (a pod, by name) that uses a device. daemon: of MPS; limit_mib: what that lets it have, 0 for all."""
 
     consumer: str
     claim: str
@@ -35,7 +35,7 @@ class Holder(msgspec.Struct, frozen=True, order=True):
     gpu: str
     gi: int | None = None
     daemon: str = ""
-    limited: bool = False
+    limit_mib: int = 0
 
 
 class Hit(msgspec.Struct, frozen=True, order=True):
@@ -57,18 +57,18 @@ def _holders(claims: Mapping[str, Done], consumers: Mapping[str, Sequence[str]])
         for used in done.devices:
             if used.kind == "vfio" or used.watching:
                 continue
-            config = done.configs.get(used.name) or {}
-            settings = (config.get("sharing") or {}).get("mpsConfig") or {}
-            limited = bool(settings.get("defaultPinnedDeviceMemoryLimit")) or _limit_of(settings, used.uuid)
             daemon = f"{uid}/{used.sharing}" if used.sharing == MPS else ""
+            limit = _limit_mib(done, used) if daemon else 0
             for consumer in consumers.get(uid, (uid,)):
-                yield Holder(consumer, uid, used.name, used.gpu, used.gi, daemon, limited and bool(daemon))
+                yield Holder(consumer, uid, used.name, used.gpu, used.gi, daemon, limit)
 
 
-def _limit_of(settings: Mapping[str, object], uuid: str) -> bool:
-    per_device = settings.get("defaultPerDevicePinnedMemoryLimit")
-    # An index names a device by its place; with any of them given, only uuids can be told apart here.
-    return isinstance(per_device, dict) and (uuid in per_device or any(str(key).isdecimal() for key in per_device))
+def _limit_mib(done: Done, used: UsedDevice) -> int:
+    config = done.configs.get(used.name) or {}
+    settings = msgspec.convert((config.get("sharing") or {}).get("mpsConfig") or {}, MpsConfig)
+    group = [device.uuid for device in done.devices if done.configs.get(device.name) == config]
+    limit = memory_limits(settings, group, used.name).get(used.uuid)
+    return int(limit.removesuffix("M")) if limit else 0
 
 
 def of_xid(who: Iterable[Holder], number: int, gpu: str, gi: int | None = None, cause: str = "") -> tuple[Hit, ...]:
@@ -92,7 +92,7 @@ def of_overrun(who: Iterable[Holder], cause: str, device: str) -> tuple[Hit, ...
     if not causes:
         return ()
     one = causes[0]
-    if one.limited:
+    if one.limit_mib:
         return _hits(causes, "cause")
     others = [h for h in everyone if (h.gpu, h.gi) == (one.gpu, one.gi) and h not in causes]
     return tuple(sorted((*_hits(causes, "cause"), *_hits(others, "domain"))))

@@ -7,7 +7,7 @@ cannot be understood: broken syntax, a wrong JSON type, two objects of one kind 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -103,8 +103,11 @@ def read(text: str, name: str) -> list[Document]:
     return read_all([(name, text)])
 
 
-def read_all(sources: Iterable[tuple[str, str]]) -> list[Document]:
-    """The objects of several (name, text), each object once. Raises Invalid, both places named for a duplicate."""
+def read_all(sources: Iterable[tuple[str, str]], told: Callable[[], None] = lambda: None) -> list[Document]:
+    """The objects of several (name, text), each object once. Raises Invalid, both places named for a duplicate.
+
+    told is called once an object is read, to show how far it is.
+    """
     documents: list[Document] = []
     seen: dict[tuple[str, str, str, str], Document] = {}
     for name, text in sources:
@@ -114,6 +117,7 @@ def read_all(sources: Iterable[tuple[str, str]]) -> list[Document]:
             if error is not None:
                 raise error
             documents.append(document)
+            told()
     return documents
 
 

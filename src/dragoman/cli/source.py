@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.cli import connect, output
@@ -73,8 +75,23 @@ async def world_now(args: argparse.Namespace) -> World:
 def from_files(names: Sequence[str]) -> World:
     """The objects of these files. Raises Invalid for the first thing that cannot be understood."""
     from dragoman.api import files
+    from dragoman.cli import progress
 
-    return _of(files.read_all(_texts(names)))
+    texts = _texts(names)
+    with progress.reading(texts, passes=2) as told, _without_collections():
+        return _of(files.read_all(texts, told), told)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Large files become millions of values and no garbage: looking for some would take longer than all the rest."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -105,11 +122,17 @@ def _texts(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(list(names))]
 
 
-def _of(documents: list[Document]) -> World:
+def _of(documents: list[Document], told: Callable[[], None]) -> World:
     from dragoman.snapshot.change import HELD, WORKLOADS, Snapshot
 
+    def objects() -> Iterator[tuple[str, Any]]:
+        for document in held:
+            if document.kind is not None:
+                yield document.kind.kind, document.value
+                told()
+
     held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
-    snapshot = Snapshot.from_objects((d.kind.kind, d.value) for d in held if d.kind is not None)
+    snapshot = Snapshot.from_objects(objects())
     order = tuple(
         (d.kind.kind, d.namespace, d.name)
         for d in held

@@ -453,6 +453,38 @@ def test_what_is_unknown_survives_storage(registry: Registry) -> None:
     assert made["spec"]["future"] == {"deep": [1, {"y": 2}]}, "null is absent"
 
 
+ONCE: dict[str, tuple[Kind, Object, Object, str, str]] = {
+    "a pod's network": (POD, pod(), {"spec": {"hostNetwork": True}}, "", "spec"),
+    "a deployment's selector": (
+        DEPLOYMENT,
+        deployment(),
+        {"spec": {"selector": {"matchLabels": {"a": "c"}}, "template": {"metadata": {"labels": {"a": "c"}}}}},
+        "",
+        "spec.selector",
+    ),
+    "a secret's data": (BY_NAME["Secret"], {"metadata": {"name": "s"}}, {"data": {"k": "?"}}, "", "data[k]"),
+    "a secret's type": (BY_NAME["Secret"], {"metadata": {"name": "s"}}, {"type": "other"}, "", "type"),
+}
+
+
+@pytest.mark.parametrize("case", ONCE)
+def test_what_is_wrong_is_said_once(registry: Registry, case: str) -> None:
+    kind, body, patch, subresource, field = ONCE[case]
+    name = obj(registry.create(kind, body, "default"))["metadata"]["name"]
+    wrong = refused(422, lambda: registry.patch(kind, name, patch, "default", subresource=subresource))
+    assert [cause["field"] for cause in (wrong.details or {})["causes"]] == [field]
+
+
+def test_ephemeral_containers_are_only_added(registry: Registry) -> None:
+    registry.create(POD, pod(), "default")
+    first = {"name": "e", "image": "i:1"}
+    registry.patch(POD, "p", {"spec": {"ephemeralContainers": [first]}}, "default", subresource="ephemeralcontainers")
+    for changed in ([{**first, "image": "i:2"}], [{"name": "f", "image": "i:1"}]):
+        patch = {"spec": {"ephemeralContainers": changed}}
+        wrong = refused(422, lambda: registry.patch(POD, "p", patch, "default", subresource="ephemeralcontainers"))  # noqa: B023
+        assert "may not be changed or removed" in wrong.message
+
+
 def test_null_is_a_value_inside_what_only_drivers_read(registry: Registry) -> None:
     body = claim(count=None)
     body["spec"]["devices"]["config"] = [

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from dragoman.api import validate
 from dragoman.api.gates import Gates
 from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.resource import ADMIN_ACCESS_LABEL
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object, Refused, forbidden, not_found
 from dragoman.apiserver.store import Record
-from dragoman.apiserver.strategies.base import Cause, dig
+from dragoman.apiserver.strategies.base import dig
 
 if TYPE_CHECKING:
     from dragoman.apiserver.registry import Registry
@@ -25,9 +26,10 @@ CONFIG_MAP = BY_NAME["ConfigMap"]
 PRIORITY_CLASS = BY_NAME["PriorityClass"]
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 ROOT_CA = "kube-root-ca.crt"
-ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _BOOT = Write(manager="dragoman-apiserver")
+Cause = tuple[str, str, str]
+"""Reason, text, field path."""
 
 
 def bootstrap(registry: Registry) -> None:
@@ -138,19 +140,15 @@ def _admin_access(registry: Registry, kind: Kind, obj: Object, namespace: str) -
     if not at:
         return
     record = registry.find(NAMESPACE, namespace)
-    if record is None or record.labels.get(ADMIN_LABEL) != "true":
+    if record is None or record.labels.get(ADMIN_ACCESS_LABEL) != "true":
         path = ".".join(inner) + f".devices.requests[{at[0]}].adminAccess"
         raise Refused(
             403,
             "Forbidden",
             f'{kind.plural}.{kind.group} "{obj["metadata"]["name"]}" is forbidden: {path}: Forbidden: admin access to '
-            f"devices requires the `{ADMIN_LABEL}: true` label on the containing namespace",
+            f"devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace",
             {"name": obj["metadata"]["name"], "group": kind.group, "kind": kind.plural},
         )
-
-
-def update(registry: Registry, kind: Kind, new: Object, old: Object, subresource: str, write: Write) -> None:
-    """Admit a change. Raises 403."""
 
 
 def validate_create(kind: Kind, obj: Object, gates: Gates) -> list[Cause]:

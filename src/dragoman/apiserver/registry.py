@@ -166,7 +166,7 @@ class Registry:
         metadata.stamp(meta, uid=self.entropy.uuid4(), now=self.now_text(), generation=strategy.keeps_generation)
         warnings += strategy.prepare_create(self, obj, write)
         admit.create(self, kind, obj, write)
-        self._check(kind, meta["name"], admit.validate_create(kind, obj, self.gates) + strategy.check_create(self, obj))
+        self._check(kind, meta["name"], admit.validate_create(kind, obj, self.gates))
         obj = tracking.track(kind, None, obj, write, subresource="", now=self.now_text())
         if write.dry_run:
             return Outcome(kind, msgspec.json.encode(obj), True, warnings)
@@ -174,7 +174,7 @@ class Registry:
         admit.created(self, kind, record)
         return Outcome(kind, record.body, True, warnings)
 
-    def _check(self, kind: Kind, name: str, causes: list[tuple[str, str, str]]) -> None:
+    def _check(self, kind: Kind, name: str, causes: list[admit.Cause]) -> None:
         if causes:
             raise invalid(kind, name, causes)
 
@@ -313,9 +313,7 @@ class Registry:
         warnings = strategy.prepare_update(self, new, old, subresource, write)
         if strategy.keeps_generation and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        admit.update(self, kind, new, old, subresource, write)
-        causes = admit.validate_update(kind, new, old, subresource, self.gates)
-        self._check(kind, record.name, causes + strategy.check_update(self, new, old, subresource))
+        self._check(kind, record.name, admit.validate_update(kind, new, old, subresource, self.gates))
         new = tracking.track(kind, old, new, write, subresource=subresource, now=self.now_text())
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if metadata.same(new, old):

@@ -138,6 +138,7 @@ _UPDATE: dict[tuple[str, str], Update] = {
     ("ResourcePoolStatusRequest", "status"): others.pool_status_request_status_update,
     ("Pod", ""): pods.pod_update,
     ("Pod", "status"): pods.pod_status_update,
+    ("Pod", "ephemeralcontainers"): pods.pod_ephemeral_update,
     ("Deployment", ""): _selector_kept,
     ("ReplicaSet", ""): _selector_kept,
     ("DaemonSet", ""): _selector_kept,

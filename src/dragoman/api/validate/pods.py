@@ -200,6 +200,16 @@ def pod_update(new: Object, old: Object, gates: Gates) -> Errors:
     return _spec_change(dig(new, "spec"), dig(old, "spec"), Path("spec"))
 
 
+def pod_ephemeral_update(new: Object, old: Object, gates: Gates) -> Errors:
+    """Ephemeral containers are only added."""
+    path = Path("spec") / "ephemeralContainers"
+    now = {text(c, "name"): c for c in objects(dig(new, "spec"), "ephemeralContainers")}
+    before = objects(dig(old, "spec"), "ephemeralContainers")
+    if any(not same(now.get(text(c, "name")), c) for c in before):
+        return [path.forbidden("existing ephemeral containers may not be changed or removed")]
+    return []
+
+
 def _spec_change(spec: Object, before: Object, path: Path) -> Errors:
     errors: Errors = []
     mutable = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.api.kinds import Kind
-from dragoman.apiserver.strategies.base import Strategy
+from dragoman.apiserver.strategies.base import Generational, Strategy
 from dragoman.apiserver.strategies.core import (
     EventStrategy,
     LeaseStrategy,
@@ -12,16 +12,13 @@ from dragoman.apiserver.strategies.core import (
     SecretStrategy,
     ServiceStrategy,
 )
+from dragoman.apiserver.strategies.jobs import JobStrategy
 from dragoman.apiserver.strategies.pods import PodStrategy
 from dragoman.apiserver.strategies.resource import (
     ClaimStrategy,
-    ClaimTemplateStrategy,
-    DeviceClassStrategy,
-    PoolStatusRequestStrategy,
     SliceStrategy,
     TaintRuleStrategy,
 )
-from dragoman.apiserver.strategies.workloads import Generational, PriorityClassStrategy, Workload
 
 _GENERIC = Strategy()
 _TABLE: dict[str, Strategy] = {
@@ -32,24 +29,22 @@ _TABLE: dict[str, Strategy] = {
     "Secret": SecretStrategy(),
     "Service": ServiceStrategy(),
     "Lease": LeaseStrategy(),
-    "Deployment": Workload(),
-    "ReplicaSet": Workload(),
-    "ReplicationController": Workload(),
-    "StatefulSet": Workload(),
-    "DaemonSet": Workload(),
-    "Job": Workload(),
+    "Deployment": Generational(),
+    "ReplicaSet": Generational(),
+    "ReplicationController": Generational(),
+    "StatefulSet": Generational(),
+    "DaemonSet": Generational(),
+    "Job": JobStrategy(),
     "CronJob": Generational(),
     "PodDisruptionBudget": Generational(),
     "PodGroup": Generational(),
     "NetworkPolicy": Generational(),
     "Ingress": Generational(),
-    "PriorityClass": PriorityClassStrategy(),
+    "PriorityClass": Generational(),
     "ResourceClaim": ClaimStrategy(),
-    "ResourceClaimTemplate": ClaimTemplateStrategy(),
     "ResourceSlice": SliceStrategy(),
-    "DeviceClass": DeviceClassStrategy(),
+    "DeviceClass": Generational(),
     "DeviceTaintRule": TaintRuleStrategy(),
-    "ResourcePoolStatusRequest": PoolStatusRequestStrategy(),
 }
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 # What a status write may never change (metav1.ResetObjectMetaForStatus).
 STATUS_KEEPS = ("labels", "annotations", "finalizers", "ownerReferences")
-# (reason of the cause, text, field path)
-Cause = tuple[str, str, str]
 
 
 class Strategy:
@@ -37,14 +35,6 @@ class Strategy:
         """Restore what this kind of write may not change; generic rules were applied."""
         return []
 
-    def check_create(self, registry: Registry, obj: Object) -> list[Cause]:
-        """What is wrong with a new object, beyond api.validate."""
-        return []
-
-    def check_update(self, registry: Registry, new: Object, old: Object, subresource: str) -> list[Cause]:
-        """What is wrong with a change, beyond api.validate."""
-        return []
-
     def before_delete(self, registry: Registry, obj: Object, wish: DeleteWish) -> None:
         """Refuse a deletion."""
 
@@ -55,6 +45,12 @@ class Strategy:
     def is_finalized(self, obj: Object) -> bool:
         """Whether nothing outside metadata.finalizers holds back the removal."""
         return True
+
+
+class Generational(Strategy):
+    """A kind whose generation counts changes of spec."""
+
+    keeps_generation = True
 
 
 def dig(obj: Any, *path: str) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.request import DeleteWish, Write
 from dragoman.apiserver.status import Object, forbidden
-from dragoman.apiserver.strategies.base import Cause, Strategy, dig
+from dragoman.apiserver.strategies.base import Strategy, dig
 
 if TYPE_CHECKING:
     from dragoman.apiserver.registry import Registry
@@ -52,22 +51,16 @@ class NamespaceStrategy(Strategy):
 
 
 class NodeStrategy(Strategy):
-    """Kubelets may label through the status."""
+    """Kubelets may label through the status; a node keeps the status it is created with, as kubelets send it."""
 
     status_changes_metadata = True
-
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
-        """A node keeps the status it is created with, as upstream's kubelet registers itself."""
-        return []
-
     has_status = False
 
 
 class EventStrategy(Strategy):
-    """Events have no status, and live for an hour."""
+    """Events may be created by PUT."""
 
     create_on_update = True
-    TTL_S = 3600
 
 
 class LeaseStrategy(Strategy):
@@ -88,23 +81,6 @@ class SecretStrategy(Strategy):
         """Fold stringData into data."""
         _fold(new)
         return []
-
-    def check_create(self, registry: Registry, obj: Object) -> list[Cause]:
-        """data holds base64."""
-        for key, value in (obj.get("data") or {}).items():
-            try:
-                base64.b64decode(value, validate=True)
-            except (binascii.Error, ValueError, TypeError):
-                return [("FieldValueInvalid", "Invalid value: must be base64", f"data[{key}]")]
-        return []
-
-    def check_update(self, registry: Registry, new: Object, old: Object, subresource: str) -> list[Cause]:
-        """An immutable secret stays, the type always does."""
-        if new.get("type") != old.get("type"):
-            return [("FieldValueInvalid", f'Invalid value: "{new.get("type")}": field is immutable', "type")]
-        if old.get("immutable") and (new.get("data") != old.get("data") or not new.get("immutable")):
-            return [("FieldValueForbidden", "Forbidden: field is immutable when `immutable` is set", "data")]
-        return self.check_create(registry, new)
 
 
 def _fold(obj: Object) -> None:

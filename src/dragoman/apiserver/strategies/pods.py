@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.apiserver.request import DeleteWish, Write
 from dragoman.apiserver.status import Object
-from dragoman.apiserver.strategies.base import Cause, Strategy, dig
+from dragoman.apiserver.strategies.base import Strategy, dig
 
 if TYPE_CHECKING:
     from dragoman.apiserver.registry import Registry
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 FINISHED = ("Succeeded", "Failed")
 TOLERATED_S = 300
 _LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_MAY_CHANGE = (
-    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
-    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
 
 
 class PodStrategy(Strategy):
@@ -57,14 +52,6 @@ class PodStrategy(Strategy):
                 new["spec"]["ephemeralContainers"] = ephemeral
             new["status"] = old["status"]
         return []
-
-    def check_update(self, registry: Registry, new: Object, old: Object, subresource: str) -> list[Cause]:
-        """A pod's spec hardly changes once it exists."""
-        if new["spec"] == old["spec"] or subresource in ("status", "binding"):
-            return []
-        if subresource == "ephemeralcontainers":
-            return _only_added(new["spec"], old["spec"])
-        return _spec_change(new["spec"], old["spec"])
 
     def grace_s(self, obj: Object, wish: DeleteWish) -> int | None:
         """Nobody waits for a pod that no node runs."""
@@ -107,40 +94,3 @@ def qos_class(spec: Object) -> str:
     if not asks:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _only_added(new: Object, old: Object) -> list[Cause]:
-    kept = {c.get("name"): c for c in new.get("ephemeralContainers") or []}
-    for container in old.get("ephemeralContainers") or []:
-        if kept.get(container.get("name")) != container:
-            text = "Forbidden: existing ephemeral containers may not be changed or removed"
-            return [("FieldValueForbidden", text, "spec.ephemeralContainers")]
-    return []
-
-
-def _spec_change(new: Object, old: Object) -> list[Cause]:
-    mutable = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
-    if old.get("schedulingGates"):
-        mutable |= {"nodeSelector", "affinity"}
-    for field in (new.keys() | old.keys()) - mutable:
-        before, after = old.get(field), new.get(field)
-        if before == after:
-            continue
-        if field in ("containers", "initContainers") and _without_images(before) == _without_images(after):
-            continue
-        return [("FieldValueForbidden", _MAY_CHANGE, "spec")]
-    after = new.get("tolerations") or []
-    if any(toleration not in after for toleration in old.get("tolerations") or []):
-        return [("FieldValueForbidden", _MAY_CHANGE, "spec")]
-    gates = old.get("schedulingGates") or []
-    if any(gate not in gates for gate in new.get("schedulingGates") or []):
-        text = "Forbidden: only deletion is allowed, but found new scheduling gate"
-        return [("FieldValueForbidden", text, "spec.schedulingGates")]
-    grace, grace_before = new.get("terminationGracePeriodSeconds"), old.get("terminationGracePeriodSeconds")
-    if grace != grace_before and not (grace == 1 and (grace_before or 0) < 0):
-        return [("FieldValueForbidden", _MAY_CHANGE, "spec")]
-    return []
-
-
-def _without_images(containers: Any) -> list[Object]:
-    return [{k: v for k, v in c.items() if k != "image"} for c in containers or [] if isinstance(c, dict)]

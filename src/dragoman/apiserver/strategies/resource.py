@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object
-from dragoman.apiserver.strategies.base import Strategy, dig
+from dragoman.apiserver.strategies.base import Generational, Strategy, dig
 
 if TYPE_CHECKING:
     from dragoman.apiserver.registry import Registry
@@ -41,17 +41,7 @@ def _is_new(device: Any, old: Object) -> bool:
     return all(_device(device) != _device(before) for before in stored)
 
 
-class ClaimTemplateStrategy(Strategy):
-    """ResourceClaimTemplate: nothing but validation."""
-
-
-class DeviceClassStrategy(Strategy):
-    """DeviceClass keeps a generation."""
-
-    keeps_generation = True
-
-
-class SliceStrategy(DeviceClassStrategy):
+class SliceStrategy(Generational):
     """ResourceSlice keeps a generation; upper case in driver names is warned of."""
 
     def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
@@ -70,7 +60,7 @@ def _upper_case(obj: Object) -> list[str]:
     return []
 
 
-class TaintRuleStrategy(DeviceClassStrategy):
+class TaintRuleStrategy(Generational):
     """DeviceTaintRule: a new effect starts a new time."""
 
     def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
@@ -81,7 +71,3 @@ class TaintRuleStrategy(DeviceClassStrategy):
             if same_time and after.get("effect") != before.get("effect"):
                 after["timeAdded"] = registry.now_text()
         return []
-
-
-class PoolStatusRequestStrategy(Strategy):
-    """ResourcePoolStatusRequest: nothing but validation."""

@@ -1,0 +1,8 @@
+"""What holds for all tests: hypothesis does not judge by the clock, since machines are small and noisy."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("dragoman", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("dragoman")

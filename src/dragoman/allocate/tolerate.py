@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.api.resource import DeviceTaint, DeviceToleration
+from dragoman.snapshot.taints import tolerates
 
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -17,12 +18,3 @@ def blocker(
         if taint.effect in BLOCKING and not any(tolerates(toleration, taint) for toleration in tolerations):
             return rule, taint
     return None
-
-
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Empty effect or key match all; Exists ignores the value; an unknown operator never tolerates."""
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value

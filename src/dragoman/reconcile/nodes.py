@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from dragoman.api.core import Node, Pod, Taint, Toleration
+from dragoman.api.core import Node, Pod, Taint
 from dragoman.api.meta import Condition, ObjectMeta, Value
 from dragoman.effects import Delete, Effect, Emit, Patch
 from dragoman.reconcile.step import NOTHING, Step, World, ref_of
 from dragoman.reconcile.workloads.pods import seconds_of, time_text
 from dragoman.snapshot.change import Change, Gone, Put, keys_of
+from dragoman.snapshot.taints import tolerates
 from dragoman.snapshot.usage import is_finished
 
 COMPONENT = "node-controller"
@@ -163,17 +164,6 @@ def _taints(world: World, node: Node) -> Patch | None:
     taints: list[Any] = [msgspec.to_builtins(taint) for taint in (*kept, *new)]
     patch = {"spec": {"taints": taints or None}}
     return Patch(ref_of("Node", node.metadata), patch, resource_version=node.metadata.resource_version)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers a taint; an empty key or effect matches all."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == taint.value
 
 
 def stays_until(pod: Pod, taints: list[Taint], now: float) -> float | None:

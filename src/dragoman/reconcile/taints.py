@@ -23,7 +23,7 @@ from dragoman.reconcile.nodes import evicted
 from dragoman.reconcile.step import NOTHING, Step, World, ref_of
 from dragoman.reconcile.workloads.pods import seconds_of, time_text
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
-from dragoman.snapshot.taints import applies
+from dragoman.snapshot.taints import applies, tolerates
 from dragoman.snapshot.usage import is_finished
 
 NAME = "device-taint-eviction-controller"
@@ -162,19 +162,11 @@ def delay_s(tolerations: tuple[DeviceToleration, ...], taint: DeviceTaint) -> fl
 
     Only tolerations whose effect says NoExecute protect: an empty effect is enough for scheduling, not here.
     """
-    covering = [t for t in tolerations if t.effect == NO_EXECUTE and _covers(t, taint)]
+    covering = [t for t in tolerations if t.effect == NO_EXECUTE and tolerates(t, taint)]
     limits = [float(max(0, t.toleration_seconds)) for t in covering if t.toleration_seconds is not None]
     if len(limits) < len(covering):
         return None
     return min(limits, default=0.0)
-
-
-def _covers(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == taint.value
 
 
 def _reasons(world: World, claim: ResourceClaim) -> list[Reason]:

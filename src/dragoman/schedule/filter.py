@@ -29,6 +29,7 @@ from dragoman.schedule.refusal import (
     TooManyPods,
 )
 from dragoman.snapshot.selection import selects
+from dragoman.snapshot.taints import tolerates
 from dragoman.values.quantity import BINARY_SI, DECIMAL_SI, Quantity
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -106,17 +107,6 @@ def affinity_reason(spec: PodSpec, node: Node) -> AffinityMismatch | None:
         return None
     terms = affinity.required.node_selector_terms
     return AffinityMismatch(" or ".join(_term_text(term) for term in terms) or "no term")
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers a taint; an empty key or effect matches all."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == taint.value
 
 
 def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:

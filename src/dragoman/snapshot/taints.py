@@ -1,7 +1,7 @@
-"""Which taints does a device carry once the administrator's rules are applied? (KEP-5055)
+"""Which taints does a device carry once the administrator's rules are applied, and what tolerates them? (KEP-5055)
 
 Published taints come first, then those of matching DeviceTaintRules by rule name; a rule without selector
-applies to nothing. Never decides whether a taint matters.
+applies to nothing. Nodes' taints are tolerated by the same rule. Never decides whether a taint matters.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dragoman.api.resource import Device, DeviceTaint, DeviceTaintRule
+from dragoman.api.core import Taint, Toleration
+from dragoman.api.resource import Device, DeviceTaint, DeviceTaintRule, DeviceToleration
 
 if TYPE_CHECKING:
     from dragoman.snapshot.change import Snapshot
@@ -47,3 +48,12 @@ def taints_of(
         if applies(rule, driver=driver, pool=pool, device=device.name)
     ]
     return tuple(found)
+
+
+def tolerates(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
+    """Empty effect or key match all; Exists ignores the value; an unknown operator never tolerates."""
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value

@@ -13,13 +13,13 @@ import msgspec
 from dragoman.api import codec
 from dragoman.api.core import Node, Pod, PodSpec, Taint, Toleration, Workload
 from dragoman.effects import Delete, Effect, Patch
-from dragoman.reconcile.nodes import tolerates
 from dragoman.reconcile.step import NOTHING, Step, World, difference, ref_of
 from dragoman.reconcile.workloads import pods as the_pods
 from dragoman.reconcile.workloads.deployment import template_hash
 from dragoman.reconcile.workloads.rollout import resolved
 from dragoman.snapshot.change import Change, Gone
 from dragoman.snapshot.selection import selects
+from dragoman.snapshot.taints import tolerates
 from dragoman.snapshot.usage import is_finished
 
 KIND = "DaemonSet"

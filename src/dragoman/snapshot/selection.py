@@ -26,17 +26,21 @@ def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
 def requirement_holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
     """One requirement over labels (or fields); unknown operators never hold."""
     value = labels.get(requirement.key)
-    match requirement.operator:
+    if requirement.operator in ("Gt", "Lt"):
+        return value is not None and _compares(requirement, value)
+    return _holds(requirement.operator, value, requirement.values)
+
+
+def _holds(operator: str, value: str | None, values: tuple[str, ...]) -> bool:
+    match operator:
         case "In":
-            return value is not None and value in requirement.values
+            return value is not None and value in values
         case "NotIn":
-            return value is None or value not in requirement.values
+            return value is None or value not in values
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
-        case "Gt" | "Lt":
-            return value is not None and _compares(requirement, value)
         case _:
             return False
 
@@ -57,19 +61,4 @@ def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
         return False
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
-    for wanted in selector.match_expressions:
-        value = labels.get(wanted.key)
-        match wanted.operator:
-            case "In":
-                ok = value is not None and value in wanted.values
-            case "NotIn":
-                ok = value is None or value not in wanted.values
-            case "Exists":
-                ok = value is not None
-            case "DoesNotExist":
-                ok = value is None
-            case _:
-                ok = False
-        if not ok:
-            return False
-    return True
+    return all(_holds(e.operator, labels.get(e.key), e.values) for e in selector.match_expressions)

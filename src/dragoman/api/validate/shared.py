@@ -222,24 +222,29 @@ def node_selector_term(value: Any, path: Path) -> Errors:
     return errors + each(items(term, "matchFields"), path / "matchFields", _field_requirement)
 
 
-def _node_requirement(value: Any, path: Path) -> Errors:
-    requirement = value if isinstance(value, dict) else {}
-    values, place = items(requirement, "values"), path / "values"
+def requirement(value: Any, path: Path, *, numbers: bool = False) -> Errors:
+    """One requirement of a selector on labels; numbers: Gt and Lt are operators, too, as in selectors of nodes."""
+    wanted = value if isinstance(value, dict) else {}
+    values, place = items(wanted, "values"), path / "values"
     errors: Errors = []
-    match requirement.get("operator"):
+    match wanted.get("operator"):
         case "In" | "NotIn":
             if not values:
                 errors.append(place.required("must be specified when `operator` is 'In' or 'NotIn'"))
         case "Exists" | "DoesNotExist":
             if values:
                 errors.append(place.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-        case "Gt" | "Lt":
+        case "Gt" | "Lt" if numbers:
             if len(values) != 1:
                 errors.append(place.required("must be specified single value when `operator` is 'Lt' or 'Gt'"))
         case other:
             errors.append((path / "operator").invalid(other or "", "not a valid selector operator"))
-    errors += by_rule(requirement.get("key") or "", path / "key", names.label_key)
+    errors += by_rule(wanted.get("key") or "", path / "key", names.label_key)
     return errors + each(values, place, lambda v, p: by_rule(v, p, names.label_value))
+
+
+def _node_requirement(value: Any, path: Path) -> Errors:
+    return requirement(value, path, numbers=True)
 
 
 def _field_requirement(value: Any, path: Path) -> Errors:

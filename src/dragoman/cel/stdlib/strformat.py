@@ -160,7 +160,7 @@ def _key(key: Value) -> str:
     return _literal(key)
 
 
-_ESCAPES: Final = {
+ESCAPES: Final = {
     "\a": "\\a",
     "\b": "\\b",
     "\f": "\\f",
@@ -175,7 +175,7 @@ _ESCAPES: Final = {
 
 def quoted(text: str) -> str:
     """The text in double quotes with escapes, as Go's %q writes it."""
-    return '"' + "".join(_ESCAPES.get(sign) or (sign if sign.isprintable() else _code(sign)) for sign in text) + '"'
+    return '"' + "".join(ESCAPES.get(sign) or (sign if sign.isprintable() else _code(sign)) for sign in text) + '"'
 
 
 def _code(sign: str) -> str:

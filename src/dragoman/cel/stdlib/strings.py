@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.cel import types as t
 from dragoman.cel.faults import EvalError
 from dragoman.cel.functions import free, member
-from dragoman.cel.stdlib.strformat import format_string
+from dragoman.cel.stdlib.strformat import ESCAPES, format_string
 from dragoman.cel.values import TEXT_MAX
 
 SPACES: Final = (
@@ -18,19 +18,7 @@ SPACES: Final = (
 
 _LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _UPPER = {ord(lower): lower.upper() for lower in "abcdefghijklmnopqrstuvwxyz"}
-_QUOTED = str.maketrans(
-    {
-        "\a": "\\a",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-        "\\": "\\\\",
-        '"': '\\"',
-    }
-)
+_QUOTED = str.maketrans(ESCAPES)
 
 
 def _out_of_range(index: int) -> EvalError:

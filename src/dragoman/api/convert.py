@@ -18,7 +18,7 @@ Object = dict[str, Any]
 Step = Callable[[Object], Object]
 
 # What v1 keeps under `exactly` and v1beta1 in the request itself.
-_EXACT_FIELDS = (
+EXACT_FIELDS = (
     "deviceClassName",
     "selectors",
     "allocationMode",
@@ -104,8 +104,8 @@ def _is_set(value: Any) -> bool:
 
 def _nest_request(request: Object) -> Object:
     """v1beta1 to v1: any flat field that is set makes an `exactly`."""
-    flat = {field: request[field] for field in _EXACT_FIELDS if _is_set(request.get(field))}
-    nested = {field: value for field, value in request.items() if field not in _EXACT_FIELDS}
+    flat = {field: request[field] for field in EXACT_FIELDS if _is_set(request.get(field))}
+    nested = {field: value for field, value in request.items() if field not in EXACT_FIELDS}
     if flat:
         nested["exactly"] = flat
     return nested

@@ -8,21 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dragoman.api.convert import EXACT_FIELDS
 from dragoman.api.files import Document
 from dragoman.api.shape import dig, items
 from dragoman.lint.finding import Edit, Lift, Nest, Remove, SetValue, Steps
-
-EXACT_FIELDS = (
-    "deviceClassName",
-    "selectors",
-    "allocationMode",
-    "count",
-    "adminAccess",
-    "tolerations",
-    "capacity",
-    "derivedAttributes",
-)
-"""What v1 keeps under `exactly` of a request and v1beta1 in the request itself."""
 
 
 def requests_at(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:

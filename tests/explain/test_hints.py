@@ -310,3 +310,23 @@ def test_changes(name: str) -> None:
     objects, kind, told = CHANGES[name]
     found = hints(snapshot_of(node("a"), gpus("a", 2, model="A"), device_class(), *objects, pod("p", "c")), "p")
     assert told in found[kind]
+
+
+def test_two_changes_where_none_helps_alone() -> None:
+    objects = [
+        node("a", taints=["team=ml:NoSchedule"]),
+        gpus("a", 2),
+        device_class(),
+        claim("c", count=3),
+        pod("p", "c"),
+    ]
+    found = hints(snapshot_of(*objects), "p")
+    assert found == {
+        "Together": "request gpu of claim c: ask for 2 instead of 3 devices and tolerate team=ml:NoSchedule of node a: "
+        "fits on a with gpu-0, gpu-1"
+    }
+
+
+def test_a_pod_may_ask_for_less_of_a_resource() -> None:
+    found = hints(snapshot_of(node("a", cpu="4", pods="9"), pod("p", cpu="6")), "p")
+    assert found["ChangeResources"] == "ask for 4 instead of 6 of cpu: fits on a"

@@ -219,7 +219,7 @@ def _node(scene: Scene, name: str) -> _Told:
 def _everything(scene: Scene, clock: Clock) -> _Told:
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
-    waits: list[tuple[str, str]] = []
+    waits: list[say.Short] = []
     fits: list[str] = []
     for step in steps(scene.settled, units(scene.settled, scene.order), scene.now, scene.context):
         over = _either(simulation.deadline(clock, EACH_S), scene.over)
@@ -228,7 +228,7 @@ def _everything(scene: Scene, clock: Clock) -> _Told:
             verdict = answer.verdict
             pods.append(say.as_json(answer))
             if verdict.node is None:
-                waits.append((f"pod {'/'.join(verdict.pod)}", say.short(answer)))
+                waits.append(say.short(answer))
             else:
                 fits.append(f"pod {'/'.join(verdict.pod)} waits and fits on {verdict.node}")
     for key in sorted(scene.raw.pods):
@@ -237,13 +237,15 @@ def _everything(scene: Scene, clock: Clock) -> _Told:
         if reasons:
             facts = pod_facts(scene.raw, pod, scene.events, scene.now, scene.context)
             pods.append(describe.pod_json(facts))
-            waits.append((f"pod {'/'.join(key)}", "; ".join(text.sentence(reason) for reason in reasons)))
+            why = "; ".join(text.sentence(reason) for reason in reasons)
+            waits.append(say.Short(f"pod {'/'.join(key)}", why, why))
     for key in sorted(scene.raw.claims):
         waiting = deletion(scene.raw, scene.raw.claims[key], scene.now)
         if waiting is not None:
             claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], scene.now, scene.context)))
-            waits.append((f"claim {'/'.join(key)}", text.sentence(waiting)))
-    lines = [*describe.summary_lines(waits), *fits] or ["nothing waits"]
+            why = text.sentence(waiting)
+            waits.append(say.Short(f"claim {'/'.join(key)}", why, why))
+    lines = [*say.short_lines(waits), *fits] or ["nothing waits"]
     return {"pods": pods, "claims": claims}, lines, not waits
 
 

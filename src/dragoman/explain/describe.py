@@ -5,7 +5,6 @@ Facts of refusals are said by `explain.text`. Never decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from dragoman.api import codec
@@ -235,11 +234,3 @@ def node_lines(facts: NodeFacts) -> list[str]:
     for namespace, name, names in facts.pods:
         lines.append(f"  {namespace}/{name} has {listed([device_name(d) for d in names])}")
     return lines
-
-
-def summary_lines(told: Sequence[tuple[str, str]]) -> list[str]:
-    """(object, why) pairs: objects that wait for the same reason in one line."""
-    groups: dict[str, list[str]] = {}
-    for name, why in told:
-        groups.setdefault(why, []).append(name)
-    return [f"{listed(names, 3)}: {why}" for why, names in groups.items()]

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.explain import candidates
-from dragoman.explain.asking import pinned, story_on
+from dragoman.explain.asking import nearest_first, pinned, story_on
 from dragoman.explain.candidates import Candidate, Place
 from dragoman.explain.scenarios import claims_used, focus
 from dragoman.schedule.decision import AnyReason
@@ -119,7 +119,7 @@ def _pairs(question: Question, failed: Sequence[Candidate], tried: int, over: Ov
         if over():
             return Hints((), tried, len(firsts) - position)
         changes = first.make(question.snapshot)
-        after = _after(question, node, changes) if changes is not None and node else None
+        after = _after(question, node, changes) if changes is not None else None
         if changes is None or after is None:
             continue
         seconds, _ = _singles(after, over)
@@ -136,8 +136,9 @@ def _pair(one: Hint, other: Hint) -> Hint:
 
 
 def _after(question: Question, node: str, changes: Sequence[Change]) -> Question | None:
-    """The question on one node alone once a change is made; None where that leaves no reasons to work on."""
-    small = apply_all(focus(question.snapshot, [node], [question.pod]), changes)
+    """The question on one node ("": the nearest) once a change is made; None where no reasons are left to work on."""
+    base = focus(question.snapshot, [node], [question.pod]) if node else question.snapshot
+    small = apply_all(base, changes)
     if question.pod not in small.pods:
         return None
     context = msgspec.structs.replace(question.context, memory=Memory())
@@ -147,9 +148,8 @@ def _after(question: Question, node: str, changes: Sequence[Change]) -> Question
     if refused is None or refused.gave_up:
         return None
     pod = small.pods[question.pod]
-    places = tuple(
-        Place(some.nodes[0], some.reasons, story_on(small, pod, some.nodes[0], context)) for some in refused.nodes
-    )
+    nearest = nearest_first(refused.nodes)[:1]
+    places = tuple(Place(s.nodes[0], s.reasons, story_on(small, pod, s.nodes[0], context)) for s in nearest)
     return Question(small, unit, question.pod, refused.reasons, places, question.now, context)
 
 

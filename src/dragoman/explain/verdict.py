@@ -99,22 +99,43 @@ def why(answer: Answer, reader: str | None = None) -> list[str]:
     return lines + [f"hint: {line}" for line in phrases.hints_lines(answer.hints)]
 
 
-def short(answer: Answer) -> str:
-    """One line: the contradiction or the nearest node's reasons, and the first hint."""
-    refused = answer.verdict.refused
-    if refused is None:
-        return ""
-    lines = [text.sentence(reason) for reason in refused.reasons[:2]]
-    if answer.conflict is not None and phrases.conflict_lines(answer.conflict):
-        lines.append(phrases.conflict_lines(answer.conflict)[0])
-    elif not lines or answer.verdict.nodes:
-        lines += node_lines(answer.verdict.nodes)[:2]
-    hint = f" (hint: {phrases.hint_text(answer.hints.found[0])})" if answer.hints.found else ""
-    told = "; ".join(lines[:2]) + hint
-    for claim in answer.verdict.claims:  # pods of one template wait for the same
-        if claim.template:
-            told = told.replace(f"claim {claim.name}", f"claim of template {claim.template}")
-    return told
+class Short(msgspec.Struct, frozen=True):
+    """An object that waits, in one line. alike: the same without names that only this object has. hint: may be ""."""
+
+    name: str
+    why: str
+    alike: str
+    hint: str = ""
+
+
+def short(answer: Answer) -> Short:
+    """A pod without a place: the contradiction or the nearest node's reasons, and the first hint."""
+    verdict = answer.verdict
+    refused = verdict.refused
+    lines = [text.sentence(reason) for reason in refused.reasons[:2]] if refused is not None else []
+    told = phrases.conflict_lines(answer.conflict) if answer.conflict is not None else []
+    lines += told[:1] or node_lines(verdict.nodes)[:2]
+    why = alike = "; ".join(lines[:2])
+    for claim in verdict.claims:  # pods of one template, or of claims that ask for the same, wait for the same
+        whose = f"claim of template {claim.template}" if claim.template else f"claim {claim.pod_claim} of each"
+        alike = alike.replace(f"claim {claim.name}", whose)
+    hint = phrases.hint_text(answer.hints.found[0]) if answer.hints.found else ""
+    return Short(f"pod {'/'.join(verdict.pod)}", why, alike, hint)
+
+
+def short_lines(told: Sequence[Short]) -> list[str]:
+    """Objects that wait for the same reason in one line, with a hint for the first that has one."""
+    groups: dict[str, list[Short]] = {}
+    for entry in told:
+        groups.setdefault(entry.alike, []).append(entry)
+    lines = []
+    for alike, entries in groups.items():
+        why = entries[0].why if len(entries) == 1 else alike
+        names = phrases.listed([entry.name for entry in entries], NODES_SHOWN)
+        helped = next((entry for entry in entries if entry.hint), None)
+        whose = f" for {helped.name}" if helped is not None and len(entries) > 1 else ""
+        lines.append(f"{names}: {why}" + (f" (hint{whose}: {helped.hint})" if helped is not None else ""))
+    return lines
 
 
 def node_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:

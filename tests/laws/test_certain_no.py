@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
+from hard import hard
 from oracle import Fatal, Oracle
 from worlds import MIDDLE, SHARE, snapshot_of, world
 
@@ -45,3 +47,25 @@ def test_a_no_is_confirmed(first: int) -> None:
             assert feasible is not False, seed
         else:
             assert feasible is not True, seed
+
+
+HARD = int(os.environ.get("DRAGOMAN_HARD_CASES", "240"))
+"""Claims made to be hard; more with DRAGOMAN_HARD_CASES=N."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, HARD, 2 * BATCH))
+def test_claims_made_to_be_hard(first: int) -> None:
+    """Every no is confirmed, every yes is checked by the allocator's checker, and hardly any is not decided."""
+    undecided = []
+    for seed in range(first, min(first + 2 * BATCH, HARD)):
+        family, objects, claims = hard(seed)
+        snapshot = snapshot_of(objects)
+        answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
+        if isinstance(answer, Allocation):
+            continue
+        if answer.gave_up:
+            undecided.append((family, seed))
+            continue
+        assert Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible() is not True, (family, seed)
+    assert len(undecided) <= 1, undecided

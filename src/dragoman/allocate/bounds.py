@@ -8,6 +8,7 @@ each need one value, and sums of counters and capacities. Never chooses a device
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from dragoman.allocate.search import Request
 
 PLENTY = 1 << 30
+SUMS_MAX = 4096
+"""Units of a device for which sums of parts are worth their time."""
+
 WHOLE = 1_000_000
 """A device, where fractions of it count."""
 
@@ -331,8 +335,9 @@ class Bounds:
             for key, amount in (least or {}).items():
                 if amount > 0:
                     wanted[key].append((number, amount * left.need[number]))
+        parts = _parts(left)
         for key, draws_of in wanted.items():
-            total, limit = sum(amount for _, amount in draws_of), sum(have[key].values())
+            total, limit = sum(amount for _, amount in draws_of), _filled(have[key].values(), parts.get(key))
             if total > limit:
                 numbers = tuple(number for number, _ in draws_of)
                 devices = sum(left.need[number] for number in numbers)
@@ -357,6 +362,41 @@ class Bounds:
                 draws[key] = draws.get(key, 0) + amount
                 have[key][use.key] = max(ledger.counter_left(offer, use.key, name), 0)
         return draws
+
+
+def _parts(left: _Left) -> dict[Any, list[set[int]]]:
+    """The amounts of each capacity that a request may take of one device, request by request."""
+    parts: dict[Any, list[set[int]]] = defaultdict(list)
+    for number, usable in left.usable.items():
+        if number in left.apart:
+            continue
+        amounts: dict[Any, set[int]] = defaultdict(set)
+        for candidate in usable.values():
+            if candidate.offer.multi:
+                for name, amount in zip(candidate.offer.left, candidate.amounts, strict=True):
+                    amounts["capacity", candidate.offer.driver, name].add(amount)
+        for key, some in amounts.items():
+            parts[key].append(some)
+    return parts
+
+
+def _filled(rooms: Iterable[int], parts: list[set[int]] | None) -> int:
+    """How much of these rooms can be used at most, where each part is one of some amounts: what no sum of parts
+    comes to stays empty."""
+    rooms = list(rooms)
+    if parts is None:
+        return sum(rooms)
+    unit = math.gcd(*(amount for some in parts for amount in some))
+    most = max(rooms, default=0) // unit if unit else 0
+    if not unit or most > SUMS_MAX:
+        return sum(rooms)
+    within = (1 << (most + 1)) - 1
+    sums = 1  # bit n: n units can be filled
+    for some in parts:
+        before = sums
+        for amount in some:
+            sums |= before << (amount // unit) & within
+    return sum(((sums & ((1 << (room // unit + 1)) - 1)).bit_length() - 1) * unit for room in rooms)
 
 
 def _one_a_group(view: View) -> list[Candidate]:

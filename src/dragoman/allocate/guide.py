@@ -7,13 +7,27 @@ search in the given order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
+from dragoman.allocate.bounds import Bounds
 from dragoman.allocate.ledger import Ledger
-from dragoman.allocate.search import Exhausted, Found, Halted, Outcome, OutOfSteps, Pick, Request, Search, number, take
-from dragoman.allocate.slots import MAX_RESULTS
-from dragoman.allocate.wants import View
+from dragoman.allocate.search import (
+    BOUND_STEPS,
+    Exhausted,
+    Found,
+    Halted,
+    Outcome,
+    OutOfSteps,
+    Pick,
+    Request,
+    Search,
+    number,
+    take,
+)
+from dragoman.allocate.slots import MAX_RESULTS, Want
+from dragoman.allocate.wants import Candidate, View
 from dragoman.errors import Bug
+from dragoman.snapshot.usage import DeviceId
 
 GUIDE_STEPS = 1_000
 """Steps of a plain search after which asking ahead is worth its time."""
@@ -25,6 +39,10 @@ def find(requests: list[Request], ledger: Ledger, *, steps_max: int) -> Outcome:
     if isinstance(outcome, OutOfSteps) and outcome.steps < steps_max:
         return Guide(requests, ledger, steps=outcome.steps, steps_max=steps_max).run()
     return outcome
+
+
+ALTERNATIVES_STEPS = 500
+"""Steps of a search among alternatives and devices at once after which alternatives are chosen first."""
 
 
 class _Undecided(Exception):
@@ -44,6 +62,7 @@ class Guide:
         self.counts: dict[int, int] = {}
         self.picks: list[Pick] = []
         self.chosen: list[View] = []
+        self.witness: dict[Want, set[DeviceId]] = {}  # devices with which what is left to choose is known to be met
 
     def run(self) -> Outcome:
         """The first solution in the given order, or certainly none, or out of steps."""
@@ -72,7 +91,7 @@ class Guide:
         views = [view for view in request.views if view.count or view.every]
         view = views[0]
         for view in views:
-            if view is views[-1] or self._can([_only(request, view), *rest]):
+            if view is views[-1] or view.want in self.witness or self._can([_only(request, view), *rest]):
                 break
             halted = self._breaks(index, view)
             if halted is not None:
@@ -104,11 +123,29 @@ class Guide:
             failed.add(sort)
             if take(ledger, view, candidate, request.claim) < 0:
                 remainder = [_remainder(request, view, place + 1, missing)] if missing else []
-                if self._can([*remainder, *self.requests[index + 1 :]], filling=request.claim, missing=missing):
+                if self._known(view.want, candidate, sort) or self._can(
+                    [*remainder, *self.requests[index + 1 :]], filling=request.claim, missing=missing
+                ):
                     self.picks.append(Pick(index, view, candidate))
                     return place + 1
             ledger.rewind(mark)
         raise Bug("a request that was found possible has no device for a slot")
+
+    def _known(self, want: Want, candidate: Candidate, sort: Hashable) -> bool:
+        """Whether the rest is known to be met after this device; then what is known is brought up to date."""
+        mine, chosen = self.witness.get(want), candidate.offer.id
+        if not mine:
+            return False
+        if chosen not in mine:
+            untouched = (o for o in mine if self.ledger.usage(o) is None)
+            other = next((o for o in untouched if (self.sorts[o], None) == sort), None)
+            if other is None:
+                return False
+            for devices in self.witness.values():  # the two are interchangeable
+                if (chosen in devices) != (other in devices):
+                    devices ^= {chosen, other}
+        mine.discard(chosen)
+        return True
 
     def _breaks(self, index: int, view: View) -> Halted | None:
         """Whether a constraint is what keeps a request for all devices from them."""
@@ -130,21 +167,83 @@ class Guide:
         counts = dict(self.counts)
         if filling is not None:
             counts[filling] -= missing
-        ordered = sorted((_without_failures(request) for request in requests), key=self._slack)
+        simple = (_without_dominated(_without_failures(request)) for request in requests)
+        ordered = sorted(simple, key=lambda request: (self._slack(request), -_size(request)))
+        if all(len(request.views) == 1 for request in ordered):
+            return self._found(ordered, counts, self.steps_max)
+        try:
+            return self._found(ordered, counts, self.steps + ALTERNATIVES_STEPS)
+        except _Undecided:
+            return self._with_alternatives(ordered, counts)
+
+    def _with_alternatives(self, requests: list[Request], counts: Mapping[int, int]) -> bool:
+        """Whether some choice of alternatives can be met: chosen before any device, with counting after each choice."""
+        place = next((place for place, request in enumerate(requests) if len(request.views) > 1), None)
+        if place is None:
+            return self._found(requests, counts, self.steps_max)
+        self.steps += BOUND_STEPS
+        if self.steps > self.steps_max:
+            raise _Undecided
+        number(requests)
+        if Bounds(requests).cause(0, self.ledger) is not None:
+            return False
+        request = requests[place]
+        return any(
+            self._with_alternatives([*requests[:place], _only(request, view), *requests[place + 1 :]], counts)
+            for view in request.views
+        )
+
+    def _found(self, requests: list[Request], counts: Mapping[int, int], steps_max: int) -> bool:
+        """Whether a search for these requests finds something. Raises _Undecided."""
         mark = self.ledger.mark()
-        left = self.steps_max - self.steps
-        search = Search(ordered, self.ledger, steps_max=left, counts=counts, whole=False, soft=True)
-        outcome = search.run()
+        most = min(steps_max, self.steps_max) - self.steps
+        outcome = Search(requests, self.ledger, steps_max=most, counts=counts, whole=False, soft=True).run()
         self.steps += outcome.steps
         self.ledger.rewind(mark)
         if isinstance(outcome, OutOfSteps) or self.steps > self.steps_max:
             raise _Undecided
-        return isinstance(outcome, Found)
+        if not isinstance(outcome, Found):
+            return False
+        self.witness = {view.want: set() for view in outcome.views}
+        for pick in outcome.picks:
+            self.witness[pick.view.want].add(pick.candidate.offer.id)
+        return True
 
     def _slack(self, request: Request) -> int:
         """How many devices more than needed a request could have now."""
         ledger, claim = self.ledger, request.claim
         return min(_available(ledger, claim, view) - view.count for view in request.views)
+
+
+def _size(request: Request) -> int:
+    """How much of a shared device a request takes at least."""
+    return min((sum(c.amounts) for view in request.views for c in view.candidates if c.offer.multi), default=0)
+
+
+def _without_dominated(request: Request) -> Request:
+    """Leaves out alternatives that can be met only where another one can be met as well."""
+    views = request.views
+    if len(views) == 1 or request.views[0].want.admin:
+        return request
+    kept: list[View] = []
+    for view in sorted(views, key=lambda view: view.count):
+        if not any(_dominates(other, view) for other in kept):
+            kept.append(view)
+    return Request(request.ask, request.claim, kept) if len(kept) < len(views) else request
+
+
+def _dominates(view: View, other: View) -> bool:
+    """Whether some of the devices that meet the other view always meet this one."""
+    if view.every or other.every or view.count > other.count:
+        return False
+    mine = {candidate.offer.id: candidate for candidate in view.candidates}
+    for theirs in other.candidates:
+        own = mine.get(theirs.offer.id)
+        if own is None or not set(own.joins) <= set(theirs.joins):
+            return False
+        if any(a > b for a, b in zip(own.amounts, theirs.amounts, strict=True)):
+            return False
+    return True
 
 
 def _available(ledger: Ledger, claim: int, view: View) -> int:

@@ -68,6 +68,8 @@ class App:
             reply = _refusal(request, Refused(503, "ServiceUnavailable", str(error)))
         except DragomanError as error:
             reply = _refusal(request, Refused(500, "InternalError", str(error)))
+        except RecursionError:
+            reply = _refusal(request, Refused(400, "BadRequest", "the body is nested too deep"))
         except Exception as error:
             _log.error("request broke", exc=error, method=request.method, path=request.path)
             text = f"Internal error occurred: {type(error).__name__}: this is a bug, see the server's log"
@@ -87,7 +89,7 @@ class App:
             raise Refused(401, "Unauthorized", "Unauthorized")
         request.user = _impersonated(request, user)
         if request.method not in ("GET", "HEAD"):
-            request.body = await _body(receive)
+            request.body = await _body(request, receive)
         if request.path == "/metrics" and request.method == "GET":
             return Reply(200, self.metrics.text(), CONTENT_TYPE.encode())
         reply = self.handlers.respond(request)
@@ -114,7 +116,10 @@ def _impersonated(request: Request, user: User) -> User:
     return User(name, (*listed, "system:authenticated"), request.headers.get("impersonate-uid", ""))
 
 
-async def _body(receive: Receive) -> bytes:
+async def _body(request: Request, receive: Receive) -> bytes:
+    said = request.headers.get("content-length", "")
+    if said.isdecimal() and int(said) > BODY_BYTES:
+        raise _too_large()
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -124,10 +129,14 @@ async def _body(receive: Receive) -> bytes:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > BODY_BYTES:
-            raise Refused(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES}")
+            raise _too_large()
         if not message.get("more_body"):
             return b"".join((*chunks, chunk)) if chunks else chunk
         chunks.append(chunk)
+
+
+def _too_large() -> Refused:
+    return Refused(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES}")
 
 
 def _refusal(request: Request, refused: Refused) -> Reply:

@@ -96,6 +96,8 @@ def _prepared(
     if not 0 <= config.port <= 65535:
         raise Invalid("port", f"must be 0 to 65535, got {config.port}")
     if config.data is not None:
+        if config.data.exists() and not config.data.is_dir():
+            raise Invalid(str(config.data), "is a file; the state needs a folder")
         config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = config.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dragoman-")))
     store = _store(config, stack)

@@ -37,7 +37,7 @@ async def _apply(args: argparse.Namespace) -> int:
                 before = None
             try:
                 after = await client.patch(
-                    kind, meta["name"], obj, namespace, type="apply", manager="dragoman-apply", force=True
+                    kind, meta["name"], obj, namespace, type="apply", manager="dragoman-apply", force=True, strict=True
                 )
             except DragomanError as error:
                 output.say(f"error: {label}: {error}")

@@ -6,6 +6,7 @@ server serves to the ones we think in. Watches are split into lines here, since 
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -99,6 +100,8 @@ class HttpClient:
             )
         except aiohttp.ClientConnectorCertificateError as error:
             raise Denied(f"{access.server}: its certificate is not trusted: {error.certificate_error}") from None
+        except aiohttp.ClientConnectorError as error:
+            raise Retry(f"{access.server} does not answer: {_reason(error.os_error)}; is it running?") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Retry(f"{access.server} does not answer: {error or type(error).__name__}") from None
         if response.status >= 400:
@@ -259,12 +262,15 @@ class HttpClient:
         subresource: str = "",
         manager: str = "",
         force: bool = False,
+        strict: bool = False,
     ) -> Object:
-        """PATCH; an apply patch names its apiVersion and kind."""
+        """PATCH; an apply patch names its apiVersion and kind. strict: unknown fields are refused, not dropped."""
         path, version = await self._at(kind, namespace, name, subresource)
         if isinstance(patch, dict):
             patch = convert.from_stored(kind.kind, version, patch)
         query = {"fieldManager": manager or self.manager, "force": "true" if force and type == "apply" else ""}
+        if strict:
+            query["fieldValidation"] = "Strict"
         answer = await self._call("PATCH", path, query=query, body=patch, content_type=CONTENT_TYPES[type])
         return _ours(kind, version, answer)
 
@@ -323,6 +329,11 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         yield line
 
 
+def _reason(error: OSError) -> str:
+    """Why there is no connection, in the system's words, which asyncio wraps in its own."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
 async def _failure(response: aiohttp.ClientResponse, request: str) -> DragomanError:
     try:
         raw = await response.read()
@@ -350,7 +361,11 @@ def _of_status(status: Object, request: str, *, after_s: float | None = None) ->
         return Stale(message)
     if code == 404:
         return NotFound(message)
-    if code in (401, 403):
+    if code == 401:
+        return Denied(
+            f"{message}: the server does not know the token; is the kubeconfig of another or an older cluster?"
+        )
+    if code == 403:
         return Denied(message)
     if code == 429 or code >= 500:
         details = status.get("details") or {}

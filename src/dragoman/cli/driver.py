@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dragoman.drivers.nvidia.driver import Options
     from dragoman.drivers.nvidia.hardware import Hardware
     from dragoman.node.plugin import Plugin
+    from dragoman.profiles import Catalog, Profile
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +28,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     nvidia = drivers.add_parser("nvidia", help="NVIDIA GPUs through NVML, or simulated ones, gpu.nvidia.com")
     _nvidia_arguments(nvidia)
     _node_arguments(nvidia)
+    nic = drivers.add_parser("nic", help="network adapters of simulated machines, dra.net")
+    nic.add_argument("--simulate", required=True, metavar="PROFILE", help="the adapters of this machine profile")
+    nic.add_argument("--profile", action="append", type=Path, metavar="FILE", help="machine profiles of your own")
+    _node_arguments(nic)
     driver_bench.arguments(drivers.add_parser("bench", help="examine a driver of any language"))
 
 
@@ -76,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until told to end; devices stay prepared."""
     if args.driver == "bench":
         return driver_bench.run(args)
-    work = _nvidia(args) if args.driver == "nvidia" else _example(args)
+    work = {"example": _example, "nvidia": _nvidia, "nic": _nic}[args.driver](args)
     return serve.serve(args, work)
 
 
@@ -163,8 +168,16 @@ def _hardware(args: argparse.Namespace) -> Hardware:
 
         return NvmlHardware(driver_root=Path(args.driver_root_ctr_path or args.nvidia_driver_root))
     from dragoman.drivers.nvidia.simulated import SimulatedHardware
-    from dragoman.errors import Invalid
     from dragoman.node.checkpoint import kernel_boot_id
+
+    catalog, profile = _profile(args)
+    return SimulatedHardware(
+        catalog, profile, args.node_name, args.root_dir / "simulated", args.boot_id or kernel_boot_id(), durable=True
+    )
+
+
+def _profile(args: argparse.Namespace) -> tuple[Catalog, Profile]:
+    from dragoman.errors import Invalid
     from dragoman.profiles import Catalog
 
     catalog = Catalog.packaged()
@@ -173,6 +186,28 @@ def _hardware(args: argparse.Namespace) -> Hardware:
     profile = catalog.profile(args.simulate)
     if profile is None:
         raise Invalid(f"--simulate {args.simulate}", "no such profile; `dragoman profiles` lists them")
-    return SimulatedHardware(
-        catalog, profile, args.node_name, args.root_dir / "simulated", args.boot_id or kernel_boot_id(), durable=True
-    )
+    return catalog, profile
+
+
+def _nic(args: argparse.Namespace) -> Work:
+    from dragoman.drivers.nic import DEVICE_CLASSES, DRIVER, NicDriver
+    from dragoman.node.classes import install_classes
+    from dragoman.node.plugin import Places, Plugin
+
+    catalog, profile = _profile(args)
+
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
+        made = Plugin(
+            NicDriver(args.node_name, profile, catalog.nics, shell.clock),
+            shell.client,
+            shell.clock,
+            shell.entropy,
+            node_name=args.node_name,
+            places=Places.under(args.root_dir, DRIVER, _cdi_dir(args)),
+            metrics=shell.metrics,
+            pod_uid=args.pod_uid,
+            boot_id=args.boot_id,
+        )
+        return _serving(shell, made, lambda client: install_classes(client, DEVICE_CLASSES))
+
+    return work

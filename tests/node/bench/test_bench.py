@@ -25,11 +25,11 @@ FLAGS = (
     *("--kubeconfig", "{kubeconfig}", "--node", "{node}", "--root", "{root}", "--cdi", "{cdi}"),
     *("--boot-id", "{boot_id}", "--pod-uid={pod_uid}"),
 )
-EXAMPLE = (
-    *(sys.executable, "-m", "dragoman.cli", "driver", "example", "--count", "140", "--log-level", "warning"),
-    *("--kubeconfig", "{kubeconfig}", "--node-name", "{node}", "--root-dir", "{root}", "--cdi-dir", "{cdi}"),
-    *("--boot-id", "{boot_id}", "--pod-uid={pod_uid}"),
+OURS = (
+    *("--log-level", "warning", "--kubeconfig", "{kubeconfig}", "--node-name", "{node}", "--root-dir", "{root}"),
+    *("--cdi-dir", "{cdi}", "--boot-id", "{boot_id}", "--pod-uid={pod_uid}"),
 )
+EXAMPLE = (sys.executable, "-m", "dragoman.cli", "driver", "example", "--count", "140", *OURS)
 
 
 @pytest.fixture
@@ -50,12 +50,34 @@ def verdicts(found: Report) -> dict[str, str]:
     return {outcome.case: outcome.verdict for outcome in found.outcomes}
 
 
+ALL = {case.name for case in CASES}
+SOME = {"registration", "kubelet-restart", "health", "prepare-twice", "unknown-device", "batch", "held-device", "kill"}
+SOME |= {"crash-preparing", "reboot", "rolling-update"}
+# words after `dragoman driver`, names of devices to use, cases
+DRIVERS: dict[str, tuple[list[str], str, set[str]]] = {
+    "example": (["example", "--count", "140"], "*", ALL),
+    "partitions made as claims come": (
+        ["nvidia", "--simulate", "dgx-h100-dynamic", "--feature-gates", "DynamicMIG=true"],
+        "*-mig-*",
+        ALL,
+    ),
+    "whole GPUs with health": (
+        ["nvidia", "--simulate", "dgx-h100", "--feature-gates", "NVMLDeviceHealthCheck=true"],
+        "gpu-*",
+        SOME,
+    ),
+    "network adapters": (["nic", "--simulate", "dgx-h100"], "*", SOME),
+}
+
+
 @pytest.mark.slow
-def test_our_example_driver_passes_all(folder: Path) -> None:
-    found = examined(folder, EXAMPLE)
-    assert set(verdicts(found).values()) == {"pass"}, report.text(found)
-    assert found.driver == "gpu.example.com"
-    assert len(found.outcomes) == len(CASES)
+@pytest.mark.parametrize("name", DRIVERS)
+def test_our_drivers_pass_all(name: str, folder: Path) -> None:
+    words, devices, cases = DRIVERS[name]
+    command = (sys.executable, "-m", "dragoman.cli", "driver", *words, *OURS)
+    settings = Settings(folder, folder / "kubeconfig", command, patience_s=30.0, crash_points=3, devices=(devices,))
+    found = asyncio.run(examine(settings, named(sorted(cases))))
+    assert verdicts(found) == dict.fromkeys(cases, "pass"), report.text(found)
 
 
 # defect: (cases that must fail, cases of the same run that must not)
@@ -112,7 +134,8 @@ def test_every_defect_is_blamed_on_something() -> None:
 @pytest.mark.slow
 def test_a_driver_that_ends_at_once_fails_with_its_words(folder: Path) -> None:
     found = examined(folder, (sys.executable, "-c", "raise SystemExit('no GPU here')"), "registration", "kill")
-    assert set(verdicts(found).values()) == {"fail"}
+    assert verdicts(found) == {"registration": "fail", "kill": "skip"}
+    assert found.outcomes[1].reason == "the driver never registered: see registration"
     assert "exit status 1; it printed: no GPU here" in found.outcomes[0].reason
 
 

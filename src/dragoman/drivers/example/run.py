@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dragoman.api.kinds import kind_of
 from dragoman.cluster.client import Client
 from dragoman.drivers.example.driver import DEVICE_CLASS, DRIVER, ExampleDriver
-from dragoman.errors import NotFound, Stale
+from dragoman.node.classes import install_classes
 from dragoman.node.paths import CDI, KUBELET
 from dragoman.node.plugin import Places, Plugin
 from dragoman.runtime.clock import Clock
@@ -39,12 +37,7 @@ def plugin(
 
 async def install(client: Client) -> None:
     """Create the DeviceClass unless it is there. Raises as Client does."""
-    kind = kind_of("DeviceClass")
-    try:
-        await client.get(kind, DRIVER)
-    except NotFound:
-        with suppress(Stale):
-            await client.create(kind, DEVICE_CLASS)
+    await install_classes(client, (DEVICE_CLASS,))
 
 
 async def run(

@@ -288,20 +288,27 @@ class Bed:
         missing = "the driver did not publish a complete pool with devices for its node"
         return await self.until(complete, lambda: "; ".join([missing, *faults]))
 
+    async def usable(self) -> list[Chosen]:
+        """Devices that claims may be given, in the order of their publication."""
+        return [
+            Chosen(name, device)
+            for name, view in (await self.published()).items()
+            for device in view.devices
+            if any(fnmatchcase(device.name, pattern) for pattern in self.settings.devices)
+            and not any(taint.effect in ("NoSchedule", "NoExecute") for taint in device.taints)
+        ]
+
     async def pick(self, count: int) -> list[Chosen]:
         """Devices that can be held at a time by different claims. Raises NotApplicable when there are fewer."""
         chosen: list[Chosen] = []
         drawn: set[tuple[str, str]] = set()
-        for name, view in (await self.published()).items():
-            for device in view.devices:
-                sets = {(name, consumed.counter_set) for consumed in device.consumes_counters}
-                tainted = any(taint.effect in ("NoSchedule", "NoExecute") for taint in device.taints)
-                wanted = any(fnmatchcase(device.name, pattern) for pattern in self.settings.devices)
-                if wanted and not tainted and not sets & drawn:
-                    drawn |= sets
-                    chosen.append(Chosen(name, device))
-                if len(chosen) == count:
-                    return chosen
+        for one in await self.usable():
+            sets = {(one.pool, consumed.counter_set) for consumed in one.device.consumes_counters}
+            if not sets & drawn:
+                drawn |= sets
+                chosen.append(one)
+            if len(chosen) == count:
+                return chosen
         raise NotApplicable(f"needs {count} devices that can be held at a time; the driver publishes {len(chosen)}")
 
     # ---- claims

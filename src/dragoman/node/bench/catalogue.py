@@ -82,6 +82,8 @@ class Bench:
         self.driver = ""
         self._bed: Bed | None = None
         self._beds = 0
+        self._hopeless = ""
+        """The case that found out that the driver does not even register."""
 
     async def run(self, cases: Sequence[Case]) -> Report:
         """All of them. Raises Invalid if the command cannot be run."""
@@ -99,6 +101,8 @@ class Bench:
         began = self.clock.monotonic()
         if case.alone and not self.settings.command:
             return self._outcome(case, "skip", [], "has to start and kill the driver: give a COMMAND", began)
+        if self._hopeless:
+            return self._outcome(case, "skip", [], f"the driver never registered: see {self._hopeless}", began)
         bed: Bed | None = None
         verdict: Verdict
         try:
@@ -120,6 +124,8 @@ class Bench:
             bed = self._bed
         if bed is not None and bed.instance:
             self.driver = bed.driver
+        elif verdict == "fail" and not self.driver:
+            self._hopeless = case.name
         outcome = self._outcome(case, verdict, bed.notes if bed else [], reason, began)
         if bed is not None:
             bed.notes = []

@@ -104,9 +104,10 @@ async def many_devices(bed: Bed) -> None:
     bed.note(f"pool {most.name}: {len(most.devices)} devices in {len(most.slices)} slices")
     if most.faults:
         raise Defect("; ".join(most.faults))
-    last = await bed.pick(len(most.devices))
-    ref = await bed.claim(last[-1])
-    await bed.prepare(ref, last[-1])
+    await bed.pick(1)
+    last = [one for one in await bed.usable() if one.pool == most.name][-1]
+    ref = await bed.claim(last)
+    await bed.prepare(ref, last)
     await bed.unprepare(ref)
 
 

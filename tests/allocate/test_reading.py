@@ -8,6 +8,8 @@ import pytest
 from shortforms import DRIVER, claim, device, device_class, ids, node, options, piece, wants
 
 from dragoman.allocate.allocator import Memory, Survey, survey
+from dragoman.api.codec import decode
+from dragoman.api.core import Node
 from dragoman.snapshot.change import Put, Snapshot, apply
 
 NODES = 6
@@ -84,3 +86,17 @@ def test_a_memory_follows_a_changed_identifier() -> None:
     after = survey(apply(snapshot, Put("ResourceSlice", changed)), asked, options(), memory=memory)
     assert isinstance(after, Survey)
     assert sorted(name for c in after.classes if c.fits for name in c.nodes) == ["n0", "n4"]
+
+
+@pytest.mark.parametrize("where", ["own", "wide"])
+def test_what_a_node_declares_counts_where_a_slice_skips_node_operations(where: str) -> None:
+    able = {"metadata": {"name": "n1"}, "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
+    objects = [device_class(), node("n0"), ("Node", decode(Node, able))]
+    if where == "wide":
+        objects.append(piece([device("d0")], skipNodeOperations=["*"], allNodes=True))
+    else:
+        objects += [
+            piece([device("d0")], name=name, pool=name, nodeName=name, skipNodeOperations=["*"])
+            for name in ("n0", "n1")
+        ]
+    assert classes(objects, wants()) == [(("n0",), False), (("n1",), True)]

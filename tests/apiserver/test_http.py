@@ -474,6 +474,15 @@ def test_a_body_beyond_the_limit_is_413(api: Api) -> None:
     assert api("POST", MAPS, config_map("a", x="y" * 4_000_000)).status == 413
 
 
+def test_a_body_announced_beyond_the_limit_is_413_before_it_comes(api: Api) -> None:
+    assert api("POST", MAPS, config_map("a"), content_length="99999999999").status == 413
+
+
+def test_a_body_nested_too_deep_is_400(api: Api) -> None:
+    answer = api("POST", MAPS, b'{"a":' * 5000 + b"1" + b"}" * 5000)
+    assert (answer.status, answer.json()["message"]) == (400, "the body is nested too deep")
+
+
 def test_what_breaks_inside_is_a_500_status_and_a_log_line(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -118,8 +118,10 @@ def test_what_the_system_refuses_is_one_clear_line(tmp_path: Path) -> None:
 
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(Denied, match=f"{file}"):
+    with pytest.raises(Invalid, match=f"{file}: is a file"):
         asyncio.run(start(ServerConfig(data=file)))
+    with pytest.raises(Denied, match=f"{file}/below: Not a directory"):
+        asyncio.run(start(ServerConfig(data=file / "below")))
     with pytest.raises(Denied, match=r"nowhere/.*kubeconfig"):
         asyncio.run(start(ServerConfig(kubeconfig=tmp_path / "nowhere/kubeconfig")))
     with pytest.raises(Invalid, match="port: must be 0 to 65535, got 70000"):

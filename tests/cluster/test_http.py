@@ -48,7 +48,12 @@ ERRORS: dict[str, tuple[int, dict[str, Any], type[Exception], str]] = {
     "conflict": (409, {"message": "changed"}, Stale, "changed"),
     "gone": (410, {"message": "too old"}, Stale, "too old"),
     "not found": (404, {"message": "no such thing"}, NotFound, "no such thing"),
-    "unauthorized": (401, {"message": "who are you"}, Denied, "who are you"),
+    "unauthorized": (
+        401,
+        {"message": "Unauthorized"},
+        Denied,
+        "Unauthorized: the server does not know the token; is the kubeconfig of another or an older cluster?",
+    ),
     "forbidden": (403, {"message": "not you"}, Denied, "not you"),
     "too many": (429, {"message": "slow", "details": {"retryAfterSeconds": 7}}, Retry, "slow"),
     "broken": (503, {"message": "starting"}, Retry, "starting"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from contextlib import suppress
 
 from dragoman.api.kinds import kind_of
 from dragoman.cli import connect, output
@@ -25,6 +26,7 @@ EXAMPLES = """\
 examples:
   dragoman fault xid --node gpu-0 --gpu 3 --xid 79 --for 5m
   dragoman fault gpu-lost --node gpu-0 --gpu 3
+  dragoman fault memory-overrun --node gpu-0 --gpu 3 --pod default/train
   dragoman fault nic-down --node gpu-0 --nic mlx5_0
   dragoman fault driver-stopped --node gpu-0 --driver gpu.nvidia.com
   dragoman fault node-rebooted --node gpu-0 --downtime 30s
@@ -33,8 +35,9 @@ examples:
   dragoman fault recover NAME
 """
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "xid": ("gpu", "xid", "instance", "for"),
+    "xid": ("gpu", "xid", "instance", "pod", "for"),
     "gpu-lost": ("gpu", "for"),
+    "memory-overrun": ("gpu", "pod"),
     "nic-down": ("nic", "for"),
     "driver-stopped": ("driver", "for"),
     "node-rebooted": ("downtime",),
@@ -44,6 +47,7 @@ HELP: dict[str, tuple[str, str]] = {
     "gpu": ("GPU", "as 3, gpu-3, or a UUID"),
     "xid": ("N", "the XID"),
     "instance": ("GI", "a GPU instance of the GPU"),
+    "pod": ("POD", "whose work it is, as NAMESPACE/NAME; a name alone is of the namespace default"),
     "nic": ("NIC", "RDMA device, interface, PCI address or device name"),
     "driver": ("NAME", "default: all drivers of the node"),
     "downtime": ("TIME", "default: 10s"),
@@ -53,6 +57,7 @@ HELP: dict[str, tuple[str, str]] = {
 SUMMARIES: dict[str, str] = {
     "xid": "a critical XID on a GPU",
     "gpu-lost": "a GPU falls off the bus",
+    "memory-overrun": "a pod takes all the memory that it gets on a GPU",
     "nic-down": "a network adapter has no link",
     "driver-stopped": "a driver's process does not run",
     "node-rebooted": "a machine goes down and boots anew",
@@ -119,14 +124,16 @@ def wish(name: str, sort: str, data: dict[str, str]) -> Object:
 
 
 async def _break(args: argparse.Namespace, body: Object) -> int:
+    fault, name, namespace = fault_of(body["data"]), body["metadata"]["name"], connect.namespace(args)
+    patience_s = ANSWER_S + float(getattr(fault, "downtime_s", 0.0))
     async with connect.client(args) as client:
-        await client.create(CONFIG_MAP, body, connect.namespace(args))
-        return await told(client, body["metadata"]["name"], connect.namespace(args), ANSWER_S + _patience_s(body))
-
-
-def _patience_s(body: Object) -> float:
-    fault = fault_of(body["data"])
-    return float(getattr(fault, "downtime_s", 0.0))
+        await client.create(CONFIG_MAP, body, namespace)
+        try:
+            return await told(client, name, namespace, patience_s)
+        finally:
+            if fault.once:  # it is over: the next one of that name has its place
+                with suppress(NotFound):
+                    await client.delete(CONFIG_MAP, name, namespace)
 
 
 async def told(client: Client, name: str, namespace: str, within_s: float) -> int:

@@ -239,3 +239,10 @@ def test_text_names_demand_deed_and_reason() -> None:
         "d.example.com: 1 passed, 1 failed, 1 skipped; failed: b"
     )
     assert not found.is_clean
+
+
+def test_the_reference_lists_every_case_with_its_demand() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "driver-bench.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 4]
+    wanted = [f"| `{case.name}`: {case.title} | {case.demand} | {case.source} |" for case in CASES]
+    assert [row for row in rows if "`: " in row] == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ DRIVER = ["driver", "nvidia", "--node-name", "n"]
 WRONG = {
     "no such profile to show": (["profiles", "dgx"], "dgx: no such profile"),
     "no such profile to simulate": ([*DRIVER, "--simulate", "dgx"], "--simulate dgx: no such profile"),
+    "a machine without GPUs": (DRIVER, "libnvidia-ml.so.1 is not here: install the NVIDIA driver, or use --simulate"),
     "gates that exclude each other": (
         [*DRIVER, "--simulate", "t4-4", "--feature-gates", "DynamicMIG=true,MPSSupport=true"],
         "--feature-gates: DynamicMIG and MPSSupport exclude each other",
@@ -60,6 +62,7 @@ WRONG = {
 }
 
 
+@pytest.mark.skipif(find_library("nvidia-ml") is not None, reason="this machine has the NVIDIA driver")
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_told_before_anything_runs(case: str) -> None:
     arguments, text = WRONG[case]

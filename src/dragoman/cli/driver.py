@@ -166,7 +166,10 @@ def _hardware(args: argparse.Namespace) -> Hardware:
     if not args.simulate:
         from dragoman.drivers.nvidia.nvml import NvmlHardware
 
-        return NvmlHardware(driver_root=Path(args.driver_root_ctr_path or args.nvidia_driver_root))
+        real = NvmlHardware(driver_root=Path(args.driver_root_ctr_path or args.nvidia_driver_root))
+        # A machine without the driver is told at once, not by a loop that fails again and again.
+        real.open()
+        return real
     from dragoman.drivers.nvidia.simulated import SimulatedHardware
     from dragoman.node.checkpoint import kernel_boot_id
 

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.cli.main import main
 from dragoman.daemon.machines import machines
-from dragoman.errors import DragomanError, Invalid
+from dragoman.errors import Denied, DragomanError, Invalid
 
 
 def test_all_machines_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +40,6 @@ DRIVER = ["driver", "nvidia", "--node-name", "n"]
 WRONG = {
     "no such profile to show": (["profiles", "dgx"], "dgx: no such profile"),
     "no such profile to simulate": ([*DRIVER, "--simulate", "dgx"], "--simulate dgx: no such profile"),
-    "a machine without GPUs": (DRIVER, "libnvidia-ml.so.1 is not here: install the NVIDIA driver, or use --simulate"),
     "gates that exclude each other": (
         [*DRIVER, "--simulate", "t4-4", "--feature-gates", "DynamicMIG=true,MPSSupport=true"],
         "--feature-gates: DynamicMIG and MPSSupport exclude each other",
@@ -63,6 +62,11 @@ WRONG = {
 
 
 @pytest.mark.skipif(find_library("nvidia-ml") is not None, reason="this machine has the NVIDIA driver")
+def test_a_machine_without_the_kernels_driver_is_told_at_once() -> None:
+    with pytest.raises(Denied, match=r"libnvidia-ml\.so\.1 is not here: install the NVIDIA driver, or use --simulate"):
+        main(DRIVER)
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_told_before_anything_runs(case: str) -> None:
     arguments, text = WRONG[case]

@@ -271,6 +271,9 @@ CODES: dict[str, Callable[[], Reasons]] = {
     "ClaimElsewhere": lambda: pods(
         node("node-b"), given(reserved=False), pod("p", "train", nodeSelector={"kubernetes.io/hostname": "node-b"})
     ),
+    "MappedClaimShared": lambda: mapped(MAPPED, pod("q", "train", nodeName="node-a")),
+    "MappedAmountUnknown": lambda: mapped({"capacityKey": "memory", "capacityMultiplier": "1"}),
+    "PodLevelTooLittle": lambda: mapped(MAPPED, resources={"requests": {"memory": "4Gi"}}),
     "BindingFailed": failing_binding,
     # the claim
     "FeatureOff": lambda: asked(
@@ -368,6 +371,18 @@ CODES: dict[str, Callable[[], Reasons]] = {
     "Starting": lambda: bound(node("node-a"), running()),
     "DeletionWaits": deleting,
 }
+
+
+MAPPED = {"deviceMultiplier": "8Gi"}
+
+
+def mapped(mapping: dict[str, str], *others: dict[str, Any], **spec: Any) -> Reasons:
+    """A pod with a device that needs memory of its node (KEP-5517)."""
+    gpu = device("gpu-0", capacity={"memory": "80Gi"}) | {"nodeAllocatableResources": {"memory": {"mapping": mapping}}}
+    gates = {"DRANodeAllocatableResources": True}
+    made = pool("node-a", [gpu], node="node-a")
+    held = given() if others else claim("train")
+    return pods(made, held, *others, pod("p", "train", **spec), gates=gates)
 
 
 def pods_without_nodes() -> Reasons:

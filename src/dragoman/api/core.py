@@ -210,6 +210,30 @@ class PodExtendedResourceClaimStatus(Value, frozen=True):
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
+class NodeAllocatableAmount(Value, frozen=True):
+    """So much of a node's resource comes with a claim's devices."""
+
+    resource: str = ""
+    quantity: Quantity = Quantity(0)
+
+
+class NodeAllocatableExtra(Value, frozen=True):
+    """So much more, once for the pod and for each container that uses the claim."""
+
+    resource: str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableClaimStatus(Value, frozen=True):
+    """What a claim's devices need of the node (KEP-5517, alpha in 1.37). containers: names of those that use it."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    mapping: tuple[NodeAllocatableAmount, ...] = ()
+    overhead: tuple[NodeAllocatableExtra, ...] = ()
+
+
 class PodStatus(Value, frozen=True):
     """As far as decisions read it."""
 
@@ -220,7 +244,7 @@ class PodStatus(Value, frozen=True):
     nominated_node_name: str = ""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
-    node_allocatable_resource_claim_statuses: tuple[Any, ...] = ()
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
     container_statuses: tuple[Any, ...] = ()
     init_container_statuses: tuple[Any, ...] = ()
 

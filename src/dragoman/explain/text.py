@@ -281,6 +281,15 @@ def _of_node(reason: pod.NodeReason) -> str:
             return f"one more pod in the node's {reason.topology_key} would exceed maxSkew {reason.max_skew}"
         case pod.ClaimElsewhere():
             return f"claim {reason.claim} has devices that the node cannot reach"
+        case pod.MappedClaimShared():
+            return f"claim {reason.claim}, whose devices need resources of the node, is already used by another pod"
+        case pod.MappedAmountUnknown():
+            return f"claim {reason.claim} does not tell how much {reason.capacity} of device {reason.device} it holds"
+        case pod.PodLevelTooLittle():
+            return (
+                f"the pod states {reason.stated} of {reason.resource}, "
+                f"its containers and devices need {reason.wanted} together"
+            )
         case pod.BindingFailed():
             if reason.timed_out:
                 return f"claim {reason.claim}: {reason.condition} of device {reason.device} did not become true in time"

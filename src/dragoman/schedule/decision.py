@@ -16,7 +16,7 @@ import msgspec
 from dragoman.allocate.allocator import Kind
 from dragoman.allocate.refusal import Refusal
 from dragoman.api import codec
-from dragoman.api.core import Pod, PodExtendedResourceClaimStatus
+from dragoman.api.core import NodeAllocatableClaimStatus, Pod, PodExtendedResourceClaimStatus
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref, format_time
 from dragoman.api.resource import FINALIZER, AllocationResult, ConsumerReference, ResourceClaim
@@ -177,6 +177,19 @@ def special_writes(
         pod, status=msgspec.structs.replace(pod.status, extended_resource_claim_status=status)
     )
     return (Create(body), *writes, record), allocated, shown
+
+
+def mapped_write(pod: Pod, brought: tuple[NodeAllocatableClaimStatus, ...]) -> tuple[Effect, Pod]:
+    """The write that records what a pod's devices need of its node, and the pod then. "" names its special claim."""
+    special = pod.status.extended_resource_claim_status
+    name = special.resource_claim_name if special is not None else ""
+    entries = [
+        msgspec.structs.replace(entry, resource_claim_name=entry.resource_claim_name or name) for entry in brought
+    ]
+    entries.sort(key=lambda entry: entry.resource_claim_name)
+    status = msgspec.structs.replace(pod.status, node_allocatable_resource_claim_statuses=tuple(entries))
+    told = {"nodeAllocatableResourceClaimStatuses": [codec.to_json(entry) for entry in entries] or None}
+    return Patch(pod_ref(pod), {"status": told}, subresource="status"), msgspec.structs.replace(pod, status=status)
 
 
 def remove_special_writes(pod: Pod, claim: ResourceClaim) -> tuple[tuple[Effect, ...], tuple[Change, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dragoman.api.core import Container
 from dragoman.api.resource import IMPLICIT_EXTENDED_PREFIX
+from dragoman.snapshot.usage import stated
 
 Amounts = dict[str, int]
 """Resource name to nano-units."""
@@ -26,10 +27,8 @@ def is_extended(resource: str) -> bool:
 
 
 def container_requests(container: Container) -> Amounts:
-    """The requests of one container; a limit without a request is the request (API defaulting)."""
-    stated = {name: amount.nanos for name, amount in container.resources.limits.items()}
-    stated.update({name: amount.nanos for name, amount in container.resources.requests.items()})
-    return stated
+    """The requests of one container."""
+    return stated(container.resources)
 
 
 def is_sidecar(container: Container) -> bool:

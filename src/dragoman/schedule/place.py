@@ -23,6 +23,7 @@ from dragoman.schedule.alike import Alike, NodeGroup, lone
 from dragoman.schedule.decision import AnyReason, NodesRefused
 from dragoman.schedule.extended import Special, served_by_devices, special_claim, special_requests
 from dragoman.schedule.filter import room_reasons, static_reason
+from dragoman.schedule.mapped import Brought, brought_by, why_not
 from dragoman.schedule.needs import Amounts
 from dragoman.schedule.refusal import AffinityMismatch, ClaimElsewhere, NodeReason, NoNodes
 from dragoman.schedule.score import Raw, alternative_score, room_score, static_scores, totals
@@ -31,18 +32,20 @@ from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.selection import selects
 
 MAX_SHAPES = 256
+MAPPED_GATE = "DRANodeAllocatableResources"
 
 
 class Place(msgspec.Struct, frozen=True):
     """A yes: the node, results for the claims to allocate (the special one last), and what the special one asks.
 
-    kind: the pod as one to expect again, for policies that learn.
+    kind: the pod as one to expect again, for policies that learn. brought: what the devices need of the node.
     """
 
     node: str
     results: tuple[AllocationResult, ...] = ()
     special: Special | None = None
     kind: Kind | None = None
+    brought: Brought = ()
 
 
 class NoPlace(msgspec.Struct, frozen=True):
@@ -97,7 +100,7 @@ class _Search(NamedTuple):
 class _Option(NamedTuple):
     """Nodes that can take the pod and are alike in every score; name is the smallest of them.
 
-    rank: of the policy, least is best, where it has a say.
+    rank: of the policy, least is best, where it has a say. brought: what the devices need of the node.
     """
 
     raw: Raw
@@ -105,6 +108,7 @@ class _Option(NamedTuple):
     devices: NodeClass | None
     special: Special | None
     rank: Weight = ()
+    brought: Brought = ()
 
 
 class _Seen(NamedTuple):
@@ -133,7 +137,7 @@ def find_place(
         return NoPlace((), tuple(seen.refused), seen.gave_up)
     best = _best(seen.options)
     results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
-    return Place(best.name, results, best.special, _kind(best, wish) if results else None)
+    return Place(best.name, results, best.special, _kind(best, wish) if results else None, best.brought)
 
 
 def all_refusals(
@@ -281,7 +285,8 @@ def _with_devices(
     if served:
         special = special_requests(wish.pod.spec, served, search.by_resource)
         claims = (*claims, special_claim(wish.pod, special.requests))
-    if not claims and not search.ranks:
+    maps = search.options.gates.on(MAPPED_GATE) and bool(claims or wish.claims)
+    if not claims and not search.ranks and not maps:
         return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
     many = sum(len(group.members) for group, _ in some)
     nodes = None
@@ -291,12 +296,16 @@ def _with_devices(
     if isinstance(answer, Refusals):
         return answer
     fitting = [devices for devices in answer.classes if devices.fits]
-    options = _ranked(search, fitting, some, special) if search.ranks else _options(fitting, some, special)
+    short: list[NodesRefused] = []
+    if maps:
+        options, short = _with_brought(search, fitting, some, special)
+    else:
+        options = _ranked(search, fitting, some, special) if search.ranks else _options(fitting, some, special)
     if options and not whole:
         return _Seen(options, [], False)
     allowed = frozenset(name for group, _ in some for name in group.members)
     refused, gave_up = _refused_by_devices(answer.classes, allowed)
-    return _Seen(options, refused, gave_up)
+    return _Seen(options, refused + short, gave_up)
 
 
 def _options(
@@ -320,19 +329,50 @@ def _ranked(
 ) -> list[_Option]:
     """Every way to fit with the policy's rank in place of the scores for room."""
     of = {name: entry for entry in some for name in entry[0].members}
-    needs = search.wish.needs
     found = []
     for devices in classes:
-        liked = alternative_score([chosen.index for chosen in devices.chosen])
         firsts: dict[NodeGroup, str] = {}
         for name in devices.nodes:
             if name in of:
                 firsts.setdefault(of[name][0], name)
-        for group, name in firsts.items():
-            raw = of[name][1].raw._replace(room=0, devices=liked)
-            rank = devices.rank(_supply(group, needs, "cpu"), _supply(group, needs, "memory"))
-            found.append(_Option(raw, name, devices, special, rank))
+        found += [_on_node(search, devices, *of[name], name, special) for name in firsts.values()]
     return found
+
+
+def _with_brought(
+    search: _Search, classes: list[NodeClass], some: list[tuple[NodeGroup, _Verdict]], special: Special | None
+) -> tuple[list[_Option], list[NodesRefused]]:
+    """Node by node, for alike ones may differ in what their devices need of them: options, and who has too little."""
+    of = {name: entry for entry in some for name in entry[0].members}
+    found: list[_Option] = []
+    short: dict[tuple[NodeReason, ...], list[str]] = {}
+    for devices in classes:
+        for name in devices.nodes:
+            if name not in of:
+                continue
+            group, verdict = of[name]
+            results = devices.allocation_on(name, str).results[0]
+            brought = brought_by(search.snapshot, search.wish, results, special)
+            if not isinstance(brought, tuple):
+                short.setdefault((brought,), []).append(name)
+            elif reasons := why_not(search.wish, brought, group.allocatable, group.used):
+                short.setdefault(tuple(reasons), []).append(name)
+            else:
+                option = _on_node(search, devices, group, verdict, name, special)
+                found.append(option._replace(brought=brought))
+    return found, [NodesRefused(tuple(sorted(names)), reasons) for reasons, names in short.items()]
+
+
+def _on_node(
+    search: _Search, devices: NodeClass, group: NodeGroup, verdict: _Verdict, name: str, special: Special | None
+) -> _Option:
+    """One way to fit, with the policy's rank where it has a say."""
+    raw = verdict.raw._replace(devices=alternative_score([chosen.index for chosen in devices.chosen]))
+    if not search.ranks:
+        return _Option(raw, name, devices, special)
+    needs = search.wish.needs
+    rank = devices.rank(_supply(group, needs, "cpu"), _supply(group, needs, "memory"))
+    return _Option(raw._replace(room=0), name, devices, special, rank)
 
 
 def _supply(group: NodeGroup, needs: Amounts, resource: str) -> Supply | None:

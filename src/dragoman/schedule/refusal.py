@@ -177,6 +177,28 @@ class ClaimElsewhere(Reason, frozen=True):
     claim: str
 
 
+class MappedClaimShared(Reason, frozen=True):
+    """The claim's devices need cpu, memory, ... of the node, and another pod there uses the claim (KEP-5517)."""
+
+    claim: str
+
+
+class MappedAmountUnknown(Reason, frozen=True):
+    """What a device needs of the node follows from a capacity of which the claim's result tells no amount."""
+
+    claim: str
+    device: str
+    capacity: str
+
+
+class PodLevelTooLittle(Reason, frozen=True):
+    """spec.resources of the pod states less than containers and devices need together (KEP-5517)."""
+
+    resource: str
+    wanted: Quantity
+    stated: Quantity
+
+
 class BindingFailed(Reason, frozen=True):
     """A device of the allocated claim reports a binding failure, or its conditions did not come true in time.
 
@@ -216,6 +238,9 @@ NodeReason: TypeAlias = (
     | PodsRepel
     | SpreadUneven
     | ClaimElsewhere
+    | MappedClaimShared
+    | MappedAmountUnknown
+    | PodLevelTooLittle
     | BindingFailed
 )
 ScheduleReason: TypeAlias = PodReason | NodeReason

@@ -21,6 +21,7 @@ from dragoman.schedule.decision import (
     Refused,
     Wait,
     bound,
+    mapped_write,
     pod_claim_writes,
     release_writes,
     remove_special_writes,
@@ -108,6 +109,9 @@ def placed(wish: Wish, place: Place, now: datetime, context: Context) -> Outcome
         assert allocated.status.allocation is not None
         allocations.append(((pod.metadata.namespace, name), allocated.status.allocation))
         claims.append(allocated)
+    if place.brought or pod.status.node_allocatable_resource_claim_statuses:
+        write, shown = mapped_write(shown, place.brought)
+        writes.append(write)
     changes.append(Put("Pod", bound(shown, place.node)))
     key = (pod.metadata.namespace, pod.metadata.name)
     wait = wait_of(key, place.node, claims, now, context)

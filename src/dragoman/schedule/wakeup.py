@@ -168,6 +168,8 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield LABELS
         case refusal.ClaimElsewhere():
             yield LABELS
+        case refusal.MappedClaimShared() | refusal.MappedAmountUnknown() | refusal.PodLevelTooLittle():
+            yield from (DEVICES, FREED)
         case refusal.TooLittle():
             yield room(reason.resource)
             if is_extended(reason.resource):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dragoman.api.core import Container, Pod
+from dragoman.api.core import NodeAllocatableClaimStatus, Pod, ResourceRequirements
 from dragoman.api.resource import ResourceClaim
 from dragoman.values.quantity import Quantity
 
@@ -87,10 +87,11 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in FINISHED
 
 
-def _asked(container: Container) -> dict[str, int]:
-    asked = {name: amount.nanos for name, amount in container.resources.limits.items()}
-    asked.update({name: amount.nanos for name, amount in container.resources.requests.items()})
-    return asked
+def stated(resources: ResourceRequirements) -> dict[str, int]:
+    """Requests in nano-units; a limit without a request is the request, as the API server defaults it."""
+    found = {name: amount.nanos for name, amount in resources.limits.items()}
+    found.update({name: amount.nanos for name, amount in resources.requests.items()})
+    return found
 
 
 def _add(total: dict[str, int], more: dict[str, int]) -> None:
@@ -98,18 +99,28 @@ def _add(total: dict[str, int], more: dict[str, int]) -> None:
         total[name] = total.get(name, 0) + nanos
 
 
+def _brought(claim: NodeAllocatableClaimStatus) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for mapped in claim.mapping:
+        _add(found, {mapped.resource: mapped.quantity.nanos})
+    for extra in claim.overhead:
+        for amount, times in ((extra.per_pod, 1), (extra.per_container, len(claim.containers))):
+            _add(found, {extra.resource: amount.nanos * times if amount is not None else 0})
+    return found
+
+
 def pod_requests(pod: Pod) -> dict[str, int]:
     """What a pod asks of its node: resource name -> nano-units, "pods" being one whole.
 
     Regular containers and sidecars add up; an init container needs its own and the sidecars' started before
-    it; pod-level resources replace the sum where given; overhead comes on top. A limit without request counts
-    as request, as the API server defaults it.
+    it; what devices need of the node adds to them (KEP-5517); pod-level resources replace the sum where given;
+    overhead comes on top. A limit without request counts as request, as the API server defaults it.
     """
     total: dict[str, int] = {}
     peak: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     for container in pod.spec.init_containers:
-        asked = _asked(container)
+        asked = stated(container.resources)
         if container.restart_policy == "Always":
             _add(sidecars, asked)
             asked = dict(sidecars)
@@ -118,13 +129,14 @@ def pod_requests(pod: Pod) -> dict[str, int]:
         for name, nanos in asked.items():
             peak[name] = max(peak.get(name, 0), nanos)
     for container in pod.spec.containers:
-        _add(total, _asked(container))
+        _add(total, stated(container.resources))
     _add(total, sidecars)
     for name, nanos in peak.items():
         total[name] = max(total.get(name, 0), nanos)
+    for claim in pod.status.node_allocatable_resource_claim_statuses:
+        _add(total, _brought(claim))
     if pod.spec.resources is not None:
-        level = {name: amount.nanos for name, amount in pod.spec.resources.limits.items()}
-        level.update({name: amount.nanos for name, amount in pod.spec.resources.requests.items()})
+        level = stated(pod.spec.resources)
         total.update({name: nanos for name, nanos in level.items() if name.startswith(POD_LEVEL)})
     _add(total, {name: amount.nanos for name, amount in pod.spec.overhead.items()})
     total["pods"] = ONE

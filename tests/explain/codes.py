@@ -394,11 +394,21 @@ def pods_without_nodes() -> Reasons:
     return refused.reasons
 
 
-def example(code: str) -> str:
-    """The sentence of the situation's reason with that code, first line."""
-    return text.sentence(next(reason for reason in CODES[code]() if text.code(reason) == code)).partition("\n")[0]
+def situation(code: str) -> Any:
+    """The situation's reason with that code."""
+    return next(reason for reason in CODES[code]() if text.code(reason) == code)
+
+
+def row(code: str) -> tuple[str, str, str]:
+    """What the reference says of a code: what it means, its facts in JSON, an example (its first line)."""
+    reason = situation(code)
+    means = " ".join((type(reason).__doc__ or "").split())
+    for field in type(reason).__struct_fields__:
+        means = means.replace(field, text.camel(field)) if "_" in field else means
+    facts = ", ".join(f"`{name}`" for name in text.as_json(reason) if name not in ("code", "message"))
+    return means, facts or "none", text.sentence(reason).partition("\n")[0]
 
 
 if __name__ == "__main__":
     for name in CODES:
-        sys.stdout.write(f"| `{name}` | {example(name)} |\n")
+        sys.stdout.write(f"| `{name}` | {' | '.join(row(name))} |\n")

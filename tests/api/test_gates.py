@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.api.gates import DEFAULTS, GATES, gates_with, parse_gates, refusals_of
+from dragoman.api.gates import DEFAULTS, GATES, gates_with, parse_gates, refusals_of, strict_gates
 from dragoman.errors import Invalid
 
 
@@ -62,3 +62,6 @@ def test_what_kubernetes_would_not_start_with() -> None:
         "feature gate DRADeviceTaintRules needs DRADeviceTaints, which is off",
     )
     assert refusals_of({"Nope": True}) == ("unknown feature gate 'Nope'",)
+    assert strict_gates("DRANodeAllocatableResources=true").on("DRANodeAllocatableResources")
+    with pytest.raises(Invalid, match="DRAAdminAccess to false, it is locked"):
+        strict_gates("DRAAdminAccess=false")

@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+from dragoman.allocate.allocator import Options
+from dragoman.api.gates import strict_gates
 from dragoman.api.kinds import kind_of
+from dragoman.testing.build import claim, device, device_class, pod, pool, request
 from tests.daemon.lab import lab
 
 CONFIG_MAP = kind_of("ConfigMap")
@@ -30,5 +33,36 @@ def test_the_root_certificate_is_made_again_and_every_kind_is_listed_once() -> N
             lists = [line for line in text.splitlines() if line.startswith("dragoman_informer_lists_total{")]
             assert lists
             assert not [line for line in lists if not line.endswith(" 1.0")], "scheduler and controllers share"
+
+    asyncio.run(body())
+
+
+@pytest.mark.slow
+def test_gates_hold_for_api_scheduler_and_node_alike() -> None:
+    """A device that needs memory of its node (KEP-5517): stored, counted, told, though no driver prepares it."""
+    gate = "DRANodeAllocatableResources"
+
+    async def body() -> None:
+        async with lab(("n", "example"), options=Options(gates=strict_gates(f"{gate}=true"))) as here:
+            needs = {"memory": {"mapping": {"deviceMultiplier": "1Gi"}}}
+            mapped = device("d", size=1) | {"nodeAllocatableResources": needs}
+            made = (
+                pool("n", [mapped], node="n", driver="mapped.example.com"),
+                device_class("mapped.example.com", driver="mapped.example.com"),
+                claim("c", request(device_class="mapped.example.com")),
+                pod("p", "c"),
+            )
+            await here.apply(*({**obj, "metadata": {**obj["metadata"], "uid": None}} for obj in made))
+
+            async def bound() -> bool:
+                found = await here.pod("p")
+                return bool(found and found["spec"].get("nodeName"))
+
+            await here.until(bound)
+            found = await here.pod("p")
+            assert found is not None
+            [told] = found["status"]["nodeAllocatableResourceClaimStatuses"]
+            mapping = [{"resource": "memory", "quantity": "1Gi"}]
+            assert told == {"resourceClaimName": "c", "containers": ["main"], "mapping": mapping}
 
     asyncio.run(body())

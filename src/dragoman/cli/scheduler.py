@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dragoman.cli import output, serve
+from dragoman.cli import serve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scheduler-name", action="append", metavar="NAME", help="spec.schedulerName to serve; default: dragoman"
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...")
+    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
     serve.arguments(parser, lease="dragoman-scheduler")
     serve.from_environment(parser)
 
@@ -27,16 +27,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
     from dragoman.allocate.allocator import Options  # --help is fast without them
-    from dragoman.api.gates import parse_gates
+    from dragoman.api.gates import strict_gates
     from dragoman.daemon.scheduler import Scheduler, Settings
 
-    gates, notes = parse_gates(args.feature_gates)
-    for note in notes:
-        output.say(f"note: {note}")
     names = args.scheduler_name or ["dragoman"]
     settings = Settings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
-        options=Options(gates=gates, policy=args.policy),
+        options=Options(gates=strict_gates(args.feature_gates), policy=args.policy),
     )
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:

@@ -38,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="machine profiles of your own; `dragoman profiles` lists the packaged ones",
     )
+    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
     parser.add_argument(
         "--gpu-feature-gates",
         default="",
@@ -65,7 +66,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    from dragoman.cli import signals  # --help is fast without all these
+    from dragoman.allocate.allocator import Options  # --help is fast without all these
+    from dragoman.api.gates import strict_gates
+    from dragoman.cli import signals
     from dragoman.daemon.allinone import Settings
     from dragoman.daemon.machines import GpuSettings
     from dragoman.drivers.nvidia.gates import parse_gates
@@ -81,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         kubeconfig=_writable(args.kubeconfig),
         minor=_minor(args.kubernetes),
         speed=_speed(args.speed),
+        options=Options(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
         gpus=GpuSettings(
             parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"),

@@ -60,8 +60,9 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 class Settings(msgspec.Struct, frozen=True):
     """nodes: (name, profile). data: keep state there; root_dir: sockets and node files of a memory-only cluster.
 
-    kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. profiles: files of
-    machine profiles beside the packaged ones; gpus: how the GPU drivers behave.
+    kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
+    scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; gpus: how the
+    GPU drivers behave.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
@@ -110,7 +111,9 @@ class Cluster:
         _raise_open_files(len(self.machines))
         # Millions of long-lived objects: the collector's default thresholds would walk them again and again.
         gc.set_threshold(100_000, 50, 1000)
-        config = ServerConfig(port=settings.port, data=settings.data, minor=settings.minor)
+        config = ServerConfig(
+            port=settings.port, data=settings.data, minor=settings.minor, gates=settings.options.gates
+        )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
         client = InProcessClient(self._server.registry)

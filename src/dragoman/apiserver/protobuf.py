@@ -19,7 +19,6 @@ from dragoman.apiserver import facts
 from dragoman.errors import Invalid
 
 MAGIC = b"k8s\x00"
-MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAX_DEPTH = 100
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

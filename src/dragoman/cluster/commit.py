@@ -239,14 +239,6 @@ def _named(namespace: str, name: str, uid: str) -> Object:
     return {key: value for key, value in named.items() if value}
 
 
-def _at_version_made(effect: Effect, made: dict[tuple[str, str, str], str]) -> Effect:
-    if isinstance(effect, Patch | Delete) and effect.resource_version:
-        version = made.get((effect.ref.kind, effect.ref.namespace, effect.ref.name))
-        if version is not None:
-            return msgspec.structs.replace(effect, resource_version=version)
-    return effect
-
-
 def _kind_name(effect: Effect) -> str:
     match effect:
         case Create(body):

@@ -13,7 +13,6 @@ from dragoman.cel.values import STRICT_EQUALITY, TYPE_OF, Map
 
 URL_TYPE: Final = t.struct("kubernetes.URL")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PORT = re.compile(r"(:[0-9]*)?")
 _HOST = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])*")

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim peers bench proto format clean
+.PHONY: help setup demo test check sim peers bench docs proto format clean
 
 help: ## list the tasks
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -41,6 +41,9 @@ check: $(VENV)/.dev ## formatting, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
+sim: $(VENV)/.dev ## the whole system in virtual time, with faults by seeds
+	@$(BIN)/python -m pytest -q -n 2 tests/sim
+
 peers: $(VENV)/.dev ## build what answers as Kubernetes does, for tests and benchmarks (needs Go)
 	@$(BIN)/python bench/peer.py
 
@@ -49,6 +52,9 @@ bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON 
 
 proto: $(VENV)/.dev ## make the gRPC messages again from their .proto files
 	@$(BIN)/python tools/make_proto.py
+
+docs: $(VENV)/.run ## make docs/reference/commands.md again from the commands' parsers
+	@$(BIN)/python tools/make_commands.py
 
 format: $(VENV)/.dev ## format and fix
 	@$(BIN)/ruff format .

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.daemon.explainer import Explainer  # --help is fast without it
 
     if args.filename or args.object:
-        raise Invalid("--watch", "is for a live cluster, and for all of its pods: neither -f nor an object goes with it")
+        raise Invalid("--watch", "is for a live cluster and all of its pods: neither -f nor an object goes with it")
     options = simulate.options_of(args)
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from dragoman.api.kinds import Kind
 from dragoman.cli import connect, output
-from dragoman.cluster.client import Object
-from dragoman.cluster.http import HttpClient
+
+if TYPE_CHECKING:
+    from dragoman.cluster.client import Object
+    from dragoman.cluster.http import HttpClient
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,12 @@ def _write(kind: Kind, objects: list[Object], form: str, *, single: bool) -> Non
     for obj in objects:
         obj["metadata"].pop("managedFields", None)
     whole: Any = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": objects}
-    output.write(json.dumps(whole, indent=4) if form == "json" else yaml.safe_dump(whole, sort_keys=False).rstrip())
+    if form == "json":
+        output.write(json.dumps(whole, indent=4))
+        return
+    import yaml  # --help is fast without it
+
+    output.write(yaml.safe_dump(whole, sort_keys=False).rstrip())
 
 
 async def _table(client: HttpClient, kind: Kind, scope: str, name: str, args: argparse.Namespace) -> int:

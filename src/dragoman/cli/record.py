@@ -47,7 +47,7 @@ def _write(path: Path, text: str) -> None:
     """The whole file or none of it; for the owner's eyes, as clusters' states are."""
     part = path.with_name(f".{path.name}.part")
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
         part.replace(path)
     except OSError as error:

@@ -137,14 +137,14 @@ def of_object(selector: Mapping[str, Any] | None) -> Requirements | None:
 
 
 def to_text(requirements: Requirements) -> str:
-    """Requirements as the text of a selector (Scale.status.selector)."""
+    """Requirements as the text of a selector, keys and values sorted (tables, Scale.status.selector)."""
     parts = []
-    for want in requirements:
+    for want in sorted(requirements, key=lambda want: want.key):
         match want.operator:
             case "in" if len(want.values) == 1:
                 parts.append(f"{want.key}={want.values[0]}")
             case "in" | "notin":
-                parts.append(f"{want.key} {want.operator} ({','.join(want.values)})")
+                parts.append(f"{want.key} {want.operator} ({','.join(sorted(want.values))})")
             case "exists":
                 parts.append(want.key)
             case "absent":

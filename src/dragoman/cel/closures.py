@@ -131,23 +131,7 @@ def all_of(codes: tuple[Code, ...], offset: int) -> Code:
 
         return both
 
-    def code(frame: Frame) -> Value:
-        failed: EvalError | None = None
-        for term in codes:
-            try:
-                value = term(frame)
-            except EvalError as error:
-                failed = failed or error
-                continue
-            if value is False:
-                return False
-            if value is not True:
-                failed = failed or _no_logic("_&&_", offset)
-        if failed is not None:
-            raise failed
-        return True
-
-    return code
+    return _decided(codes, False, "_&&_", offset)
 
 
 def _is_false(code: Code, frame: Frame) -> bool:
@@ -159,6 +143,11 @@ def _is_false(code: Code, frame: Frame) -> bool:
 
 def any_of(codes: tuple[Code, ...], offset: int) -> Code:
     """`||`: true wins over errors, wherever it stands."""
+    return _decided(codes, True, "_||_", offset)
+
+
+def _decided(codes: tuple[Code, ...], wins: bool, function: str, offset: int) -> Code:
+    loses = not wins
 
     def code(frame: Frame) -> Value:
         failed: EvalError | None = None
@@ -168,13 +157,13 @@ def any_of(codes: tuple[Code, ...], offset: int) -> Code:
             except EvalError as error:
                 failed = failed or error
                 continue
-            if value is True:
-                return True
-            if value is not False:
-                failed = failed or _no_logic("_||_", offset)
+            if value is wins:
+                return wins
+            if value is not loses:
+                failed = failed or _no_logic(function, offset)
         if failed is not None:
             raise failed
-        return False
+        return loses
 
     return code
 

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from dragoman.apiserver.selectors import of_object, to_text
+
 Object: TypeAlias = dict[str, Any]
 Cell: TypeAlias = str | int | bool | None
 # object and now (epoch seconds) -> one cell a column
@@ -158,25 +160,7 @@ def labels_text(labels: Any) -> str:
 
 def selector_text(selector: Any) -> str:
     """A metav1.LabelSelector as the text of a selector; null selects nothing, {} everything."""
-    if not isinstance(selector, dict):
-        return NONE
-    parts = [(key, "In", [value]) for key, value in (selector.get("matchLabels") or {}).items()]
-    parts += [
-        (text(entry, "key"), text(entry, "operator"), entries(entry, "values"))
-        for entry in selector.get("matchExpressions") or []
-    ]
-    if not parts:
-        return NONE
-    return ",".join(_requirement(*part) for part in sorted(parts, key=lambda part: part[0]))
-
-
-def _requirement(key: str, operator: str, values: list[Any]) -> str:
-    listed = ",".join(sorted(str(value) for value in values))
-    if operator == "In":
-        return f"{key}={listed}" if len(values) == 1 else f"{key} in ({listed})"
-    if operator == "NotIn":
-        return f"{key} notin ({listed})"
-    return f"!{key}" if operator == "DoesNotExist" else key
+    return to_text(of_object(selector) or ()) or NONE
 
 
 def containers_text(template: Any) -> list[Cell]:

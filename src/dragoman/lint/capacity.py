@@ -16,9 +16,9 @@ from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, objects, text
 from dragoman.lint.catalogue import CATALOGUE
-from dragoman.lint.chains import candidates, claims_of
+from dragoman.lint.chains import candidates, claims_of, matching, selectors_of
 from dragoman.lint.finding import Finding, Steps, found
-from dragoman.lint.shape import pod_specs
+from dragoman.lint.pods import pod_specs
 from dragoman.lint.world import World
 from dragoman.values.quantity import Quantity
 
@@ -39,35 +39,49 @@ def check(document: Document, world: World) -> Iterator[Finding]:
 # ---- claims
 
 
+_Wanted = tuple[int, tuple[str, ...]]
+"""How many devices, that match these selectors."""
+
+
 class _Want:
     """What a claim's plain requests take together: devices that each could get, and how many."""
 
     def __init__(self, devices: Object, world: World) -> None:
         self.known = True
-        self.wanted: list[tuple[str, int, list[DeviceView]]] = []
+        self.wanted: list[_Wanted] = []
         for request in objects(devices, "requests"):
             exactly = dig(request, "exactly")
             takes = text(exactly, "allocationMode") in ("", "ExactCount") and not exactly.get("adminAccess")
-            views = candidates(request, world)
-            if not takes or not views or any(view.allow_multiple_allocations for view in views):
+            selectors = selectors_of(exactly, world) if takes else None
+            if selectors is None or not _is_exclusive(selectors, world):
                 # Alternatives, All, admin access and shared devices do not add up so simply.
                 self.known = False
                 return
-            count = exactly.get("count") or 1
-            self.wanted.append((text(request, "name"), count, views))
+            self.wanted.append((exactly.get("count") or 1, selectors))
 
     @property
     def total(self) -> int:
         """Devices of all requests."""
-        return sum(count for _, count, _ in self.wanted)
+        return sum(count for count, _ in self.wanted)
+
+    def exist(self, world: World) -> int:
+        """Devices that any of the requests could get, anywhere."""
+        return len({id(view) for _, selectors in self.wanted for view in matching(selectors, world)})
+
+
+def _is_exclusive(selectors: tuple[str, ...], world: World) -> bool:
+    """Whether there are such devices, and each is for one claim."""
+    views = matching(selectors, world)
+    return world.once(
+        ("exclusive", selectors), lambda: bool(views) and not any(v.allow_multiple_allocations for v in views)
+    )
 
 
 def _too_large(document: Document, devices: Object, world: World) -> Iterator[Finding]:
     want = _Want(devices, world)
     if not want.known or not want.wanted:
         return
-    best = max(world.published.places() or [""], key=lambda place: _room(want, place, world))
-    room = _room(want, best, world)
+    room, best = world.once(("room", tuple(want.wanted)), lambda: _room(want.wanted, world))
     if room >= want.total:
         return
     where = f"node {best}" if best else "any node"
@@ -76,15 +90,17 @@ def _too_large(document: Document, devices: Object, world: World) -> Iterator[Fi
     yield found(document, "LargerThanAnyNode", _first_count(document), message, fix)
 
 
-def _room(want: _Want, place: str, world: World) -> int:
-    """How many of the wanted devices a node could give at most."""
-    seen: set[int] = set()
-    each = 0
-    for _, count, views in want.wanted:
-        here = {id(view) for view in views if world.published.is_at(view, place)}
-        seen |= here
-        each += min(count, len(here))
-    return min(each, len(seen))
+def _room(wanted: list[_Wanted], world: World) -> tuple[int, str]:
+    """How many of the wanted devices a node could give at most, and which."""
+    nowhere: set[int] = set()
+    places = [(count, world.published.by_place(matching(selectors, world))) for count, selectors in wanted]
+    best = (-1, "")
+    for place in sorted({place for _, there in places for place in there}):
+        here = [(count, there.get(place, nowhere) | there.get("", nowhere)) for count, there in places]
+        room = min(sum(min(count, len(views)) for count, views in here), len(set().union(*(v for _, v in here))))
+        if room > best[0]:
+            best = (room, place)
+    return best
 
 
 def _first_count(document: Document) -> str:
@@ -112,7 +128,7 @@ def _more_than_exist(document: Document, world: World) -> Iterator[Finding]:
         return
     for _path, template in _templates(document, world):
         want = _Want(dig(template.object, "spec", "spec", "devices"), world)
-        have = len({id(view) for _, _, views in want.wanted for view in views})
+        have = want.exist(world)
         if want.known and want.wanted and want.total <= have < want.total * pods:
             each = f" of {want.total} devices" if want.total > 1 else ""
             message = f"{pods} pods{each} ask for {pods * want.total} devices, and only {have} exist"
@@ -139,7 +155,7 @@ def _stuck_rollout(document: Document, world: World) -> Iterator[Finding]:
         want = _Want(dig(template.object, "spec", "spec", "devices"), world)
         if not want.known or not want.wanted:
             continue
-        have = len({id(view) for _, _, views in want.wanted for view in views})
+        have = want.exist(world)
         need = want.total * (replicas + 1)
         if want.total * replicas <= have < need:
             message = (

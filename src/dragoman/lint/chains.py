@@ -76,12 +76,20 @@ def taken(expressions: tuple[str, ...], views: list[DeviceView], world: World) -
     return views
 
 
+def matching(expressions: tuple[str, ...], world: World) -> list[DeviceView]:
+    """The devices at hand that match all of the selectors."""
+    return world.once(("matching", expressions), lambda: taken(expressions, list(world.published.views), world))
+
+
+def selectors_of(wish: Object, world: World) -> tuple[str, ...] | None:
+    """All selectors of a wish, its class's first; None if the class is unknown."""
+    before = class_selectors(text(wish, "deviceClassName"), world)
+    return None if before is None else (*before, *(expression for _, expression in _selectors(wish, ())))
+
+
 def candidates(request: Object, world: World) -> list[DeviceView]:
     """Devices that the request's class and selectors take, of any alternative; none if the class is unknown."""
-    found: dict[int, DeviceView] = {}
-    for _, wish in wishes(request):
-        before = class_selectors(text(wish, "deviceClassName"), world)
-        if before is not None:
-            own = tuple(expression for _, expression in _selectors(wish, ()))
-            found.update({id(view): view for view in taken((*before, *own), list(world.published.views), world)})
-    return list(found.values())
+    every = [selectors for _, wish in wishes(request) if (selectors := selectors_of(wish, world)) is not None]
+    if len(every) == 1:
+        return matching(every[0], world)
+    return list({id(view): view for selectors in every for view in matching(selectors, world)}.values())

@@ -139,6 +139,10 @@ CODES: dict[str, Code] = {
 """Every code there is."""
 
 
+LINES_MAX = 256 * 1024
+"""Characters of a document in which the line of a field is looked for; in larger ones the document's own is told."""
+
+
 def found(
     document: Document, code: str, field: str, message: str, fix: str = "", *edits: Edit, line: int = 0
 ) -> Finding:
@@ -149,7 +153,7 @@ def found(
         file=document.file,
         number=document.number,
         item=document.item,
-        line=line or document.line(field),
+        line=line or (document.line(field) if len(document.chunk.text) <= LINES_MAX else document.chunk.line),
         subject=document.subject,
         field=field,
         message=message,

@@ -48,6 +48,13 @@ class Published(msgspec.Struct, frozen=True):
         """All drivers that publish devices."""
         return {view.driver for view in self.views}
 
+    def by_place(self, views: Iterable[DeviceView]) -> dict[str, set[int]]:
+        """Which of the devices (by identity) each node has that they are tied to; "" for those tied to none."""
+        found: dict[str, set[int]] = {}
+        for view in views:
+            found.setdefault(self.nodes[id(view)], set()).add(id(view))
+        return found
+
     def place_of(self, view: DeviceView) -> str:
         """The node of a device, "" if it is tied to none."""
         return self.nodes[id(view)]

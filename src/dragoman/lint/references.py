@@ -15,8 +15,8 @@ from dragoman.api.shape import dig, objects, text
 from dragoman.api.validate.claims import RESERVED_FOR_MAX
 from dragoman.lint.chains import claims_of, class_selectors, wishes
 from dragoman.lint.finding import Finding, Steps, found
+from dragoman.lint.pods import containers, pod_specs
 from dragoman.lint.rewrite import path_text
-from dragoman.lint.shape import containers, pod_specs
 from dragoman.lint.unknown import as_written
 from dragoman.lint.world import World
 
@@ -67,7 +67,7 @@ def _claims(document: Document, spec: dict[str, Any], path: Steps, world: World)
 
 def _is_elsewhere(kind: str, namespace: str, name: str, world: World) -> bool:
     """The files have an object of that name in another namespace, or one of nearly that name in this one."""
-    elsewhere = any(d.name == name and d.namespace != namespace for d in world.of_kind(kind))
+    elsewhere = world.elsewhere.get((kind, name), ()) not in ((), (namespace,))
     near = world.near(kind, namespace, name)
     return elsewhere or SequenceMatcher(None, near, name).ratio() > _ALIKE
 
@@ -79,7 +79,7 @@ def _missing(document: Document, code: str, field: str, kind: str, namespace: st
     where = "in the cluster" if world.knows_cluster else "in these files"
     place = f" in namespace {namespace}" if namespace else ""
     near = world.near(kind, namespace, name)
-    elsewhere = next((d.namespace for d in world.of_kind(kind) if d.name == name), "")
+    elsewhere = next(iter(world.elsewhere.get((kind, name), ())), "")
     fix = f"write {near}" if near else f"create the {kind}, or name one that exists"
     if elsewhere and namespace:
         fix = f"namespace {elsewhere} has it; pods use claims and templates of their own namespace"
@@ -88,7 +88,7 @@ def _missing(document: Document, code: str, field: str, kind: str, namespace: st
 
 def _consumers(document: Document, entry: dict[str, Any], at: Steps, world: World) -> Iterator[Finding]:
     claim = text(entry, "resourceClaimName")
-    counts = {id(d): n for d in world.documents if (n := _pods_on(d, document.namespace, claim))} if claim else {}
+    counts = world.users.get((document.namespace, claim), {})
     pods = counts.get(id(document), 0)
     total = sum(counts.values())
     if total <= RESERVED_FOR_MAX or (pods <= RESERVED_FOR_MAX and next(iter(counts)) != id(document)):
@@ -96,18 +96,6 @@ def _consumers(document: Document, entry: dict[str, Any], at: Steps, world: Worl
     message = f"{max(pods, total)} pods share claim {claim}, at most {RESERVED_FOR_MAX} can reserve it"
     fix = "use a resourceClaimTemplateName, or several claims"
     yield found(document, "TooManyConsumers", path_text((*at, "resourceClaimName")), message, fix)
-
-
-def _pods_on(document: Document, namespace: str, claim: str) -> int:
-    """How many pods of a document use the claim at a time; pods of a workload that is there too count with it."""
-    if document.namespace != namespace or dig(document.raw, "metadata").get("ownerReferences"):
-        return 0
-    spec = dig(document.raw, "spec")
-    pods = spec.get("replicas", spec.get("parallelism", 1))
-    uses = any(
-        text(e, "resourceClaimName") == claim for _, s in pod_specs(document) for e in objects(s, "resourceClaims")
-    )
-    return pods if uses and isinstance(pods, int) else 0
 
 
 def _requests(document: Document, spec: dict[str, Any], path: Steps, world: World) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import Any
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, compile_selector
 from dragoman.lint import models, names, thresholds
-from dragoman.lint.chains import Chain, chains, taken
+from dragoman.lint.chains import Chain, chains, matching, taken
 from dragoman.lint.finding import Finding, ReplaceText, Steps, found
 from dragoman.lint.migs import misfit
 from dragoman.lint.names import Read
@@ -37,9 +37,9 @@ def check(document: Document, world: World) -> Iterator[Finding]:
 
 
 def _chain(document: Document, chain: Chain, world: World) -> Iterator[Finding]:
-    views = list(world.published.views)
-    if chain.before is not None:
-        views = taken(chain.before, views, world)
+    if not chain.own:
+        return
+    views = list(world.published.views) if chain.before is None else matching(chain.before, world)
     passed = list(chain.before or ())
     for place, expression in chain.own:
         path = as_written(document, place)

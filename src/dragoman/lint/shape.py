@@ -11,10 +11,11 @@ from dragoman.api import convert, defaults, validate
 from dragoman.api.codec import TYPES
 from dragoman.api.files import DEFAULT_NAMESPACE, Document
 from dragoman.api.gated import unused_fields
-from dragoman.api.shape import dig, items, objects, sub
+from dragoman.api.shape import dig, items, sub
 from dragoman.api.validate.field import FieldError
 from dragoman.lint.catalogue import CATALOGUE
 from dragoman.lint.finding import Edit, Finding, Lift, Nest, Rename, SetValue, Steps, found
+from dragoman.lint.pods import pod_specs
 from dragoman.lint.rewrite import devices_at, flat_fields, path_text, requests_at, to_v1
 from dragoman.lint.unknown import unknown_fields
 from dragoman.lint.world import World
@@ -108,21 +109,8 @@ def _devices(document: Document, world: World) -> Iterator[Finding]:
             yield found(document, "WrappedDevice", path_text((*path, "basic")), message, fix, Lift(path, "basic"))
 
 
-def _pod_specs(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:
-    """Path and value of the pod specs in a document: of a pod, of a workload's template."""
-    paths: tuple[tuple[str, ...], ...] = (
-        ("spec", "jobTemplate", "spec", "template", "spec"),
-        ("spec", "template", "spec"),
-        ("spec",),
-    )
-    for path in paths:
-        spec = dig(document.raw, *path)
-        if isinstance(spec.get("containers"), list):
-            yield path, spec
-
-
 def _inline_claims(document: Document) -> Iterator[Finding]:
-    for path, spec in _pod_specs(document):
+    for path, spec in pod_specs(document):
         for index, entry in enumerate(items(spec, "resourceClaims")):
             source = sub(entry, "source") if isinstance(entry, dict) else None
             if source is None:
@@ -283,15 +271,3 @@ def _pool(document: Document) -> Iterator[Finding]:
             f"write {node}",
             SetValue(("spec", "pool", "name"), node),
         )
-
-
-def pod_specs(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:
-    """The pod specs of a document, for other families."""
-    yield from _pod_specs(document)
-
-
-def containers(spec: dict[str, Any]) -> Iterator[tuple[Steps, dict[str, Any]]]:
-    """Path within the spec and value of each container that may use claims."""
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(objects(spec, field)):
-            yield (field, index), container

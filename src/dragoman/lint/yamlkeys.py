@@ -7,16 +7,13 @@ from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.yamltext import compose
-from dragoman.lint.finding import Steps
+from dragoman.lint.finding import LINES_MAX, Steps
 from dragoman.lint.rewrite import path_text
-
-TEXT_MAX = 256 * 1024
-"""Characters of a document that are still searched: dumps come from a server and have no such keys."""
 
 
 def repeated_keys(document: Document) -> Iterator[tuple[str, str, int]]:
     """Path, key and line of each key that is there again."""
-    if len(document.chunk.text) > TEXT_MAX:
+    if len(document.chunk.text) > LINES_MAX:
         return
     node = compose(document.chunk)
     if node is not None:

@@ -92,6 +92,22 @@ def test_a_published_taint_evicts_at_once(cluster: Any) -> None:
     assert pod_step(cluster, "safe") == taints.NOTHING
 
 
+def test_a_pod_of_extended_resources_is_evicted_too(cluster: Any) -> None:
+    """Its claim stands in the status only; it must be the pod's own."""
+    slices(cluster, TAINT)
+    special = {"resourceClaimName": "c-p", "requestMappings": []}
+    p = cluster.add("Pod", "p", spec={"nodeName": "n"}, status={"extendedResourceClaimStatus": special})
+    uid = p["metadata"]["uid"]
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}
+    reserved = [{"resource": "pods", "name": "p", "uid": uid}]
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+    cluster.add("ResourceClaim", "c-p", status=status)
+    assert pod_step(cluster) == taints.NOTHING
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    cluster.edit("ResourceClaim", "c-p", {"metadata": {"ownerReferences": [owner]}})
+    assert any(isinstance(effect, Delete) for effect in pod_step(cluster).effects)
+
+
 def test_a_tolerated_taint_evicts_later(cluster: Any) -> None:
     slices(cluster, TAINT)
     user(cluster, tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}])

@@ -24,7 +24,7 @@ from dragoman.reconcile.step import NOTHING, Step, World, ref_of
 from dragoman.reconcile.workloads.pods import seconds_of, time_text
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 from dragoman.snapshot.taints import applies, tolerates
-from dragoman.snapshot.usage import is_finished
+from dragoman.snapshot.usage import claim_names, is_finished
 
 NAME = "device-taint-eviction-controller"
 NO_EXECUTE = "NoExecute"
@@ -80,7 +80,7 @@ def _after_claim(change: Change, before: World, after: World) -> list[Key]:
 def _after_pod(change: Change, before: World, after: World) -> list[Key]:
     name = _named(change)
     pod = after.snapshot.pods.get(name) or before.snapshot.pods.get(name)
-    if pod is None or not pod.spec.resource_claims or not pod.spec.node_name:
+    if pod is None or not claim_names(pod) or not pod.spec.node_name:
         return []
     why = reasons(after, pod)
     if not why:
@@ -186,15 +186,17 @@ def _reasons(world: World, claim: ResourceClaim) -> list[Reason]:
 
 
 def reasons(world: World, pod: Pod) -> list[Reason]:
-    """The same for a scheduled pod, over the claims that are reserved for it."""
+    """The same for a scheduled pod, over the claims that are reserved for it.
+
+    Claims for extended resources count, too; upstream leaves their pods on tainted devices.
+    """
     if not pod.spec.node_name or is_finished(pod):
         return []
-    made = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
+    named = {entry.resource_claim_name for entry in pod.spec.resource_claims}
     found: list[Reason] = []
-    for entry in pod.spec.resource_claims:
-        name = entry.resource_claim_name or made.get(entry.name)
-        claim = world.snapshot.claims.get((pod.metadata.namespace, name)) if name else None
-        if claim is None or (entry.resource_claim_name is None and not is_owned(claim, pod)):
+    for name in claim_names(pod):
+        claim = world.snapshot.claims.get((pod.metadata.namespace, name))
+        if claim is None or (name not in named and not is_owned(claim, pod)):
             continue
         if _is_reserved(claim, pod):
             found += _reasons(world, claim)
@@ -295,7 +297,7 @@ def _leaving(world: World, uid: str) -> list[tuple[str, str]]:
     return [
         key
         for key, pod in world.snapshot.pods.items()
-        if pod.spec.resource_claims
+        if claim_names(pod)
         and not pod.metadata.deletion_timestamp
         and any(rule == uid for _, rule in reasons(world, pod))
     ]

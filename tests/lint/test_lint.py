@@ -457,6 +457,14 @@ def test_every_code_is_provoked_and_has_a_meaning() -> None:
 
 
 CLEAN: dict[str, str] = {
+    "a node as a kubelet reports it": "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {a: b}}\nspec: {podCIDR: 10.0.0.0/24, providerID: 'x://n1'}\n"
+    "status: {nodeInfo: {kubeletVersion: v1.37.1}, images: [{names: [i], sizeBytes: 1}], capacity: {cpu: 8}}\n",
+    "a workload with more than decisions read": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n"
+    "  minReadySeconds: 5\n  revisionHistoryLimit: 2\n  selector: {matchLabels: {a: b}}\n  template:\n"
+    "    metadata: {labels: {a: b}}\n    spec: {dnsPolicy: Default, containers: [{name: c, image: i, env: [{name: A, value: b}]}]}\n",
+    "a namespace, a priority and a quota": "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n---\n"
+    "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 10\ndescription: x\n---\n"
+    "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {requests.nvidia.com/gpu: '8'}}\n",
     "a claim as large as a node": asking(2),
     "a rollout with a spare device": asking(1) + deployment(1),
     "a rollout that may stop a pod first": asking(1) + deployment(2, "{rollingUpdate: {maxUnavailable: 1}}"),

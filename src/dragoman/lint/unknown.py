@@ -1,6 +1,7 @@
 """Which fields of this document does the API not have? Walks the structs of `api` beside what was written.
 
-Complete for resource.k8s.io, whose structs hold all fields of 1.37; of pods only the claim entries are judged.
+Complete for resource.k8s.io, whose structs hold all fields of 1.37; of pods and workloads only the claim entries are
+judged, and of other kinds nothing: our structs of those hold what decisions read.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dragoman.api.files import Document
 from dragoman.api.meta import ObjectMeta
 from dragoman.api.shape import dig, items, objects
 from dragoman.lint.finding import Steps
+from dragoman.lint.pods import pod_specs
 
 _TOP = frozenset({"apiVersion", "kind"})
 # metav1.ObjectMeta beyond what decisions read.
@@ -25,11 +27,11 @@ _METADATA = frozenset({"managedFields", "selfLink"})
 
 def unknown_fields(document: Document) -> Iterator[tuple[Steps, str]]:
     """Path as written and, if there is one, the known name that was probably meant."""
-    if document.kind_name == "Pod":
-        yield from _of_pod(dig(document.raw, "spec"))
-        return
     struct = TYPES.get(document.kind_name)
-    if struct is None or document.kind is None:
+    if document.kind is None or document.kind.group != "resource.k8s.io" or struct is None:
+        for path, spec in pod_specs(document):
+            for steps, near in _of_pod(spec):
+                yield (*path, *steps), near
         return
     for steps, near in _of(struct, document.object, ()):
         yield as_written(document, steps), near
@@ -105,9 +107,9 @@ def _of_struct(struct: type[msgspec.Struct], value: Any, path: Steps) -> Iterato
 def _of_pod(spec: dict[str, Any]) -> Iterator[tuple[Steps, str]]:
     """Claim entries of a pod and of its containers."""
     for index, entry in enumerate(items(spec, "resourceClaims")):
-        yield from _of_struct(PodResourceClaim, entry, ("spec", "resourceClaims", index))
+        yield from _of_struct(PodResourceClaim, entry, ("resourceClaims", index))
     for field in ("initContainers", "containers"):
         for index, container in enumerate(objects(spec, field)):
             for number, entry in enumerate(items(dig(container, "resources"), "claims")):
-                path: Steps = ("spec", field, index, "resources", "claims", number)
+                path: Steps = (field, index, "resources", "claims", number)
                 yield from _of_struct(ContainerClaim, entry, path)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli import driver_bench, serve
+from dragoman.cli import driver_bench, places, serve
 from dragoman.node.paths import CDI, KUBELET
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from dragoman.drivers.nvidia.hardware import Hardware
     from dragoman.node.plugin import Plugin
     from dragoman.profiles import Catalog, Profile
+
+LONGEST_SOCKET = "plugins_registry/gpu.example.com-reg.sock"
+"""Below a node's folder, of the drivers that are built in."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
     """Serve until told to end; devices stay prepared."""
     if args.driver == "bench":
         return driver_bench.run(args)
+    places.check_node(args.node_name)
+    places.check_root(args.root_dir, LONGEST_SOCKET)
     work = {"example": _example, "nvidia": _nvidia, "nic": _nic}[args.driver](args)
     return serve.serve(args, work)
 

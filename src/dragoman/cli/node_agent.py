@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli import serve
+from dragoman.cli import places, serve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,6 +32,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end; containers of a simulated node go on."""
     from dragoman.kubelet.agent import NodeAgent  # --help is fast without it
+
+    places.check_node(args.node_name)
+    places.check_root(args.root_dir, "pod-resources/kubelet.sock")
+    places.hold_root(args.root_dir)
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         agent = NodeAgent(

@@ -35,11 +35,11 @@ from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import Settings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
 from dragoman.daemon.simulation import Simulation
-from dragoman.errors import Invalid, Stale
+from dragoman.errors import Stale
 from dragoman.kubelet.agent import NodeHost
 from dragoman.node.plugin import Plugin
 from dragoman.node.publish import SLICE, slice_routes
-from dragoman.node.rpc import SOCKET_PATH_MAX
+from dragoman.node.rpc import checked_socket
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -172,13 +172,7 @@ class Cluster:
     def _fits_sockets(self, root: Path) -> None:
         """Refuse at the start what no driver could ever listen below. Raises Invalid."""
         names = [machine.name for machine in self.machines]
-        longest = root.absolute() / max(names, key=len, default="") / LONGEST_SOCKET
-        if (over := len(os.fsencode(longest)) - SOCKET_PATH_MAX) > 0:
-            raise Invalid(
-                str(self.settings.data or self.settings.root_dir or root),
-                f"a folder too deep for the sockets below it: {longest} has {over} bytes more than the system's "
-                f"{SOCKET_PATH_MAX}; name a shorter folder (or shorter nodes)",
-            )
+        checked_socket(root.absolute() / max(names, key=len, default="") / LONGEST_SOCKET)
 
     async def _create_classes(self, client: InProcessClient) -> None:
         wanted = {body["metadata"]["name"]: body for machine in self.machines for body in machine.classes}

@@ -1,0 +1,42 @@
+"""May a node's daemon work there? Its name and its folder are refused before it starts, not again and again after."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from dragoman.errors import Denied, Invalid
+from dragoman.values.names import dns_subdomain
+
+LOCK = "node-agent.lock"
+
+
+def check_node(name: str) -> None:
+    """Raises Invalid for what no Node can be named."""
+    if (wrong := dns_subdomain(name)) is not None:
+        raise Invalid("--node-name", f"{name!r}: {wrong}")
+
+
+def check_root(folder: Path, longest: str) -> None:
+    """Raises Invalid or Denied for a folder that cannot be made, or is too deep for the socket `longest` below it."""
+    from dragoman.node.rpc import checked_socket  # --help is fast without gRPC
+
+    checked_socket(folder.absolute() / longest)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Denied(f"--root-dir {folder}: cannot be made: {error.strerror}; name another folder") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Denied(f"--root-dir {folder}: no right to write there; name another folder")
+
+
+def hold_root(folder: Path) -> int:
+    """Keep other node agents out until this process ends; the lock's descriptor. Raises Denied if one is there."""
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Denied(f"--root-dir {folder}: another node agent works there: stop it, or name another folder") from None
+    return descriptor

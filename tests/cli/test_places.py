@@ -1,0 +1,44 @@
+"""Daemons of a node refuse a name or folder that they can never use, instead of trying for ever."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import places
+from dragoman.cli.main import main
+from dragoman.errors import Denied, DragomanError
+
+DAEMONS = {"node-agent": ["node-agent"], "driver": ["driver", "example"]}
+
+
+@pytest.mark.parametrize("words", DAEMONS.values(), ids=DAEMONS)
+def test_a_name_no_node_can_have_is_refused(words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(DragomanError, match="--node-name: 'A_b'"):
+        main([*words, "--node-name", "A_b", "--root-dir", str(tmp_path)])
+
+
+@pytest.mark.parametrize("words", DAEMONS.values(), ids=DAEMONS)
+def test_a_folder_too_deep_for_sockets_is_refused(words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(DragomanError, match="at most 107 bytes"):
+        main([*words, "--node-name", "n", "--root-dir", str(tmp_path / ("long" * 25))])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", DAEMONS.values(), ids=DAEMONS)
+def test_a_folder_that_cannot_be_made_is_refused(words: list[str]) -> None:
+    with tempfile.NamedTemporaryFile() as file, pytest.raises(Denied, match="cannot be made: Not a directory"):
+        main([*words, "--node-name", "n", "--root-dir", f"{file.name}/below"])
+
+
+def test_one_node_agent_a_folder(tmp_path: Path) -> None:
+    held = places.hold_root(tmp_path)
+    try:
+        with pytest.raises(Denied, match="another node agent works there"):
+            places.hold_root(tmp_path)
+    finally:
+        os.close(held)
+    os.close(places.hold_root(tmp_path))

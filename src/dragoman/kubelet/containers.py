@@ -29,6 +29,7 @@ JOB_RUN_S = 1.0
 
 _SLEEP = re.compile(r"\bsleep\s+(infinity|inf|\d+(?:\.\d+)?)([smhd]?)\b")
 _EXIT = re.compile(r"(?:^|[;&|\n])\s*exit\s+(\d{1,3})\s*;?\s*$")
+_TRUTH = re.compile(r"(?:\S*sh -c )?(?:/\S*/)?(?:true|(false))")
 _FOREVER = re.compile(r"\bwhile\s+(true|:|\[)|\btail\s+(-\w+\s+)*-\w*f")
 _VARIABLE = re.compile(r"\$(\$|\(([^)]*)\))")
 _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -215,17 +216,16 @@ def fate(pod: Pod, container: Container) -> tuple[float | None, int]:
     """(seconds until it ends by itself or None, exit code). Raises CannotStart for annotations that say nothing.
 
     `dragoman.dev/run-seconds` and `dragoman.dev/exit-code` (each also with `.<container>`) come first, then what the
-    command says (`sleep 5`, a last `exit 3`), then: init containers end at once, a Job's after a second, others never.
+    command says (`sleep 5`, a last `exit 3`, `true` or `false` alone), then: init containers end at once, a Job's after a second, others never.
     """
     init = any(c.name == container.name for c in pod.spec.init_containers) and not container.is_sidecar
-    script = (*container.command, *container.args)[-1:]
-    last = _EXIT.search(script[0]) if script else None
-    exit_code = _exit_code(pod, container, int(last[1]) % 256 if last else 0, init=init)
+    command = " ".join((*container.command, *container.args))
+    said = _said(container, command)
+    exit_code = _exit_code(pod, container, said or 0, init=init)
     text = pod.annotation("run-seconds", container.name)
     # The annotation without a container's name is about the pod's work, not about its preparation.
     if text[0] and (text[0].endswith(f".{container.name}") or not (init or container.is_sidecar)):
         return _seconds(*text), exit_code
-    command = " ".join((*container.command, *container.args))
     if _FOREVER.search(command):
         return None, exit_code
     if sleeps := _SLEEP.findall(command):
@@ -235,13 +235,22 @@ def fate(pod: Pod, container: Container) -> tuple[float | None, int]:
                 return None, exit_code
             total += float(number) * _UNIT_S[unit]
         return total, exit_code
-    if init or last:
+    if init or said is not None:
         return 0.0, exit_code
     owner = pod.metadata.controller
     if owner and owner.kind == "Job" and not container.is_sidecar:
         return JOB_RUN_S, exit_code
     # A container that is to fail has to end for that.
     return (JOB_RUN_S if exit_code else None), exit_code
+
+
+def _said(container: Container, command: str) -> int | None:
+    """The exit code that the command itself tells."""
+    if truth := _TRUTH.fullmatch(command):
+        return 1 if truth[1] else 0
+    script = (*container.command, *container.args)[-1:]
+    last = _EXIT.search(script[0]) if script else None
+    return int(last[1]) % 256 if last else None
 
 
 def _exit_code(pod: Pod, container: Container, said: int, *, init: bool) -> int:

@@ -216,7 +216,8 @@ def fate(pod: Pod, container: Container) -> tuple[float | None, int]:
     """(seconds until it ends by itself or None, exit code). Raises CannotStart for annotations that say nothing.
 
     `dragoman.dev/run-seconds` and `dragoman.dev/exit-code` (each also with `.<container>`) come first, then what the
-    command says (`sleep 5`, a last `exit 3`, `true` or `false` alone), then: init containers end at once, a Job's after a second, others never.
+    command says (`sleep 5`, a last `exit 3`, `true` or `false` alone), then: init containers end at once, a Job's
+    after a second, others never.
     """
     init = any(c.name == container.name for c in pod.spec.init_containers) and not container.is_sidecar
     command = " ".join((*container.command, *container.args))

@@ -59,6 +59,14 @@ def test_live_record_and_kubectl_give_the_same_refusal(waiting: Cluster, tmp_pat
             assert answer["refusal"][part] == answers[0]["refusal"][part]
 
 
+def test_lint_has_nothing_to_say_of_what_a_server_prints(waiting: Cluster, tmp_path: Path) -> None:
+    kinds = "nodes,pods,resourceslices,deviceclasses,resourceclaims,namespaces,events,leases"
+    for form in ("yaml", "json"):
+        file = tmp_path / f"printed.{form}"
+        file.write_text(waiting.kubectl("get", kinds, "-A", "-o", form, "--show-managed-fields").stdout)
+        assert told(dragoman(waiting, "lint", "-f", str(file), "-o", "json"))["findings"] == []
+
+
 def test_lint_against_the_cluster_and_against_its_record(waiting: Cluster, tmp_path: Path) -> None:
     record, manifest = tmp_path / "record.json", tmp_path / "m.yaml"
     live = ("--kubeconfig", str(waiting.kubeconfig))

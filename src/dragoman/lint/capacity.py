@@ -177,11 +177,13 @@ def _unavailable(value: Any, replicas: int) -> int:
 
 
 def _advertised_twice(document: Document, world: World) -> Iterator[Finding]:
-    here = [view for view in world.published.views if world.published.place_of(view) == document.name]
+    places = world.once("views by place", lambda: _by_place(world))
+    here = places.get(document.name, [])
     if not here:
         return
     status = dig(document.object, "status")
-    for resource, raw in (dig(status, "allocatable") or dig(status, "capacity")).items():
+    field = "allocatable" if dig(status, "allocatable") else "capacity"
+    for resource, raw in dig(status, field).items():
         if _is_none(raw):
             continue
         driver = _served_by(resource, here, world)
@@ -192,7 +194,7 @@ def _advertised_twice(document: Document, world: World) -> Iterator[Finding]:
                 "the same hardware can be given away twice"
             )
             fix = "run the device plugin or the driver on a node, not both"
-            yield found(document, "AdvertisedTwice", "status.allocatable", message, fix)
+            yield found(document, "AdvertisedTwice", f"status.{field}", message, fix)
 
 
 def _is_none(raw: Any) -> bool:
@@ -209,11 +211,27 @@ def _served_by(resource: str, here: list[DeviceView], world: World) -> str:
         known = CATALOGUE.get(driver)
         if known is not None and re.fullmatch(known.plugin_resource, resource):
             return driver
-    for owner in world.documents:
-        if owner.kind_name == "DeviceClass" and dig(owner.object, "spec").get("extendedResourceName") == resource:
-            request = {"exactly": {"deviceClassName": owner.name}}
-            mine = {id(view) for view in here}
-            taken = [view for view in candidates(request, world) if id(view) in mine]
-            if taken:
-                return taken[0].driver
+    for name in world.once("mapped resources", lambda: _mapped(world)).get(resource, ()):
+        mine = {id(view) for view in here}
+        taken = [v for v in candidates({"exactly": {"deviceClassName": name}}, world) if id(v) in mine]
+        if taken:
+            return taken[0].driver
     return ""
+
+
+def _by_place(world: World) -> dict[str, list[DeviceView]]:
+    found: dict[str, list[DeviceView]] = {}
+    for view in world.published.views:
+        found.setdefault(world.published.place_of(view), []).append(view)
+    return found
+
+
+def _mapped(world: World) -> dict[str, list[str]]:
+    """Classes by the extended resource that they serve."""
+    found: dict[str, list[str]] = {}
+    for name in world.names("DeviceClass"):
+        owner = world.find("DeviceClass", "", name)
+        resource = text(dig(owner.object, "spec"), "extendedResourceName") if owner is not None else ""
+        if resource:
+            found.setdefault(resource, []).append(name)
+    return found

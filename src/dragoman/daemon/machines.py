@@ -44,12 +44,16 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """A node to come: name, facts, a maker for each of its drivers, and the DeviceClasses these bring."""
+    """A node to come: name, facts, a maker for each of its drivers, and the DeviceClasses these bring.
+
+    direct: drivers that the agent calls without sockets, which at a thousand nodes are memory that nothing shows.
+    """
 
     name: str
     facts: NodeFacts
     drivers: tuple[Callable[[Site], Driver], ...]
     classes: tuple[Object, ...] = ()
+    direct: frozenset[str] = frozenset()
 
 
 class GpuSettings(msgspec.Struct, frozen=True):
@@ -133,7 +137,7 @@ class _Kind:
         if self.profile.nics:
             drivers.append(lambda site: nic.NicDriver(name, self.profile, self.catalog.nics, site.clock))
             classes += nic.DEVICE_CLASSES
-        return Machine(name, facts, tuple(drivers), classes)
+        return Machine(name, facts, tuple(drivers), classes, direct=frozenset({nic.DRIVER}))
 
     def _gpu_driver(self, name: str, site: Site) -> Driver:
         hardware = SimulatedHardware(self.catalog, self.profile, name, site.root, site.boot_id, durable=site.durable)

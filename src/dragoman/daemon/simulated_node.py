@@ -41,6 +41,8 @@ class SimulatedNode:
         self._routes = routes
         self._tasks = tasks
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._leave: dict[str, Callable[[], None]] = {}
+        """Ends what `attach` began, by driver called without sockets."""
         self._makers: dict[str, Callable[[Site], Driver]] = {}
         self._turn = asyncio.Lock()
 
@@ -69,6 +71,8 @@ class SimulatedNode:
         """As its pod were deleted; nothing to do when it does not run."""
         async with self._turn:
             await self._stop(driver)
+            if leave := self._leave.pop(driver, None):
+                leave()
 
     async def start_driver(self, driver: str) -> None:
         """A new process of it; nothing to do when it runs."""
@@ -81,6 +85,7 @@ class SimulatedNode:
         async with self._turn:
             for what in list(self._running):
                 await self._stop(what)
+            self._leave.clear()
             await self.site.clock.sleep(downtime_s)
             self._lose_memory()
             self._start_agent()
@@ -128,10 +133,24 @@ class SimulatedNode:
             durable=site.durable,
             routes=self._routes,
             metrics=site.metrics,
+            sockets=driver.name not in self.machine.direct,
             delay_s=lambda: self.delays.get(driver.name, 0.0),
         )
         self.plugins[driver.name] = plugin
-        self._start(driver.name, f"driver {driver.name} on {self.name}", plugin.run)
+        run = self._attached(plugin) if driver.name in self.machine.direct else plugin.run
+        self._start(driver.name, f"driver {driver.name} on {self.name}", run)
+
+    def _attached(self, plugin: Plugin) -> Callable[[], Awaitable[None]]:
+        agent = self.agent
+
+        async def run() -> None:
+            await agent.started.wait()
+            if plugin.driver.name not in self._leave:
+                self._leave[plugin.driver.name] = agent.attach(plugin)
+            plugin.registered.set()
+            await plugin.run()
+
+        return run
 
     def _start(self, what: str, title: str, run: Callable[[], Awaitable[None]]) -> None:
         site = self.site

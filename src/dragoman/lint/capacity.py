@@ -92,12 +92,12 @@ def _too_large(document: Document, devices: Object, world: World) -> Iterator[Fi
 
 def _room(wanted: list[_Wanted], world: World) -> tuple[int, str]:
     """How many of the wanted devices a node could give at most, and which."""
-    nowhere: set[int] = set()
     places = [(count, world.published.by_place(matching(selectors, world))) for count, selectors in wanted]
     best = (-1, "")
     for place in sorted({place for _, there in places for place in there}):
-        here = [(count, there.get(place, nowhere) | there.get("", nowhere)) for count, there in places]
-        room = min(sum(min(count, len(views)) for count, views in here), len(set().union(*(v for _, v in here))))
+        sources = (place, "") if place else ("",)
+        here = [(count, {id(view) for at in sources for view in there.get(at, ())}) for count, there in places]
+        room = min(sum(min(count, len(ids)) for count, ids in here), len(set().union(*(ids for _, ids in here))))
         if room > best[0]:
             best = (room, place)
     return best
@@ -177,7 +177,7 @@ def _unavailable(value: Any, replicas: int) -> int:
 
 
 def _advertised_twice(document: Document, world: World) -> Iterator[Finding]:
-    places = world.once("views by place", lambda: _by_place(world))
+    places = world.once("views by place", lambda: world.published.by_place(world.published.views))
     here = places.get(document.name, [])
     if not here:
         return
@@ -217,13 +217,6 @@ def _served_by(resource: str, here: list[DeviceView], world: World) -> str:
         if taken:
             return taken[0].driver
     return ""
-
-
-def _by_place(world: World) -> dict[str, list[DeviceView]]:
-    found: dict[str, list[DeviceView]] = {}
-    for view in world.published.views:
-        found.setdefault(world.published.place_of(view), []).append(view)
-    return found
 
 
 def _mapped(world: World) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ Looks at each constraint by itself and at what exists, free or held: what it say
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, items, objects, text
 from dragoman.lint import names
-from dragoman.lint.chains import candidates, claims_of
+from dragoman.lint.chains import candidates, claims_of, selectors_of, wishes
 from dragoman.lint.finding import Finding, Steps, found
 from dragoman.lint.names import Read
 from dragoman.lint.rewrite import path_text
@@ -23,14 +23,18 @@ _SHOWN = 5
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """A request under a constraint: so many (0: unknown) of these devices."""
+    """A request under a constraint: so many (0: unknown) of these devices, by place; key is equal for equal ones."""
 
     name: str
     count: int
-    views: tuple[DeviceView, ...]
+    key: Hashable
+    views: Sequence[DeviceView]
+    places: dict[str, list[DeviceView]]
 
-    def at(self, place: str, world: World) -> list[DeviceView]:
-        return [view for view in self.views if world.published.is_at(view, place)]
+    def at(self, place: str) -> list[DeviceView]:
+        """Those that a pod on the node can use, as far as names tell."""
+        everywhere = self.places.get("", [])
+        return everywhere + self.places.get(place, []) if place else everywhere
 
 
 def check(document: Document, world: World) -> Iterator[Finding]:
@@ -49,10 +53,17 @@ def check(document: Document, world: World) -> Iterator[Finding]:
 def _wanted(devices: Object, constraint: Object, world: World) -> list[_Wanted]:
     covered = {str(request).partition("/")[0] for request in items(constraint, "requests")}
     return [
-        _Wanted(text(request, "name"), _count(request), tuple(candidates(request, world)))
+        _of(request, world)
         for request in objects(devices, "requests")
         if not covered or text(request, "name") in covered
     ]
+
+
+def _of(request: Object, world: World) -> _Wanted:
+    key = tuple(selectors_of(wish, world) for _, wish in wishes(request))
+    views = candidates(request, world)
+    places = world.once(("places", key), lambda: world.published.by_place(views))
+    return _Wanted(text(request, "name"), _count(request), key, views, places)
 
 
 def _count(request: Object) -> int:
@@ -117,15 +128,20 @@ def _unmeetable(match: bool, read: Read, wanted: list[_Wanted], world: World) ->
 
     None too where a node without the constraint would not do: that is another finding.
     """
-    places = world.published.places() or [""]
-    roomy = [place for place in places if all(0 < want.count <= len(want.at(place, world)) for want in wanted)]
-    if not wanted or not roomy or any(_meets(match, read, wanted, place, world) for place in roomy):
+    question = ("unmeetable", match, read, tuple((want.count, want.key) for want in wanted))
+    return world.once(question, lambda: _nearest_place(match, read, wanted))
+
+
+def _nearest_place(match: bool, read: Read, wanted: list[_Wanted]) -> str | None:
+    places = sorted({place for want in wanted for place in want.places if place}) or [""]
+    roomy = [place for place in places if all(0 < want.count <= len(want.at(place)) for want in wanted)]
+    if not wanted or not roomy or any(_meets(match, read, wanted, place) for place in roomy):
         return None
     return roomy[0]
 
 
-def _meets(match: bool, read: Read, wanted: list[_Wanted], place: str, world: World) -> bool:
-    here = [(want.count, want.at(place, world)) for want in wanted]
+def _meets(match: bool, read: Read, wanted: list[_Wanted], place: str) -> bool:
+    here = [(want.count, want.at(place)) for want in wanted]
     values = {value for _, views in here for view in views for value in _values(view, read)}
     if not match:
         return len(values) >= sum(count for count, _ in here) or any(
@@ -156,16 +172,16 @@ def _unmet(document: Document, path: Steps, attribute: str, wanted: list[_Wanted
     read = Read("attributes", *attribute.split("/", 1))
     asked = " and ".join(f"{want.count} for {want.name}" for want in wanted)
     kind = "one value" if match else "different values"
-    message = f"no node has devices ({asked}) with {kind} of {attribute}: {_shown(read, wanted, place, world)}"
+    message = f"no node has devices ({asked}) with {kind} of {attribute}: {_shown(read, wanted, place)}"
     other = _meetable(match, attribute, wanted, world)
     fix = f"use {other}, which can be met here" if other else "drop the constraint, or ask for fewer devices"
     return found(document, "ConstraintUnmeetable", path_text(path), message, fix)
 
 
-def _shown(read: Read, wanted: list[_Wanted], place: str, world: World) -> str:
+def _shown(read: Read, wanted: list[_Wanted], place: str) -> str:
     parts = []
     for want in wanted:
-        values = {str(view.attributes[read.domain].get(read.name)) for view in want.at(place, world)}
+        values = {str(view.attributes[read.domain].get(read.name)) for view in want.at(place)}
         more = ", ..." if len(values) > _SHOWN else ""
         parts.append(f"{want.name} has {', '.join(sorted(values)[:_SHOWN])}{more}")
     return (f"on {place} " if place else "") + "; ".join(parts)

@@ -48,24 +48,12 @@ class Published(msgspec.Struct, frozen=True):
         """All drivers that publish devices."""
         return {view.driver for view in self.views}
 
-    def by_place(self, views: Iterable[DeviceView]) -> dict[str, set[int]]:
-        """Which of the devices (by identity) each node has that they are tied to; "" for those tied to none."""
-        found: dict[str, set[int]] = {}
+    def by_place(self, views: Iterable[DeviceView]) -> dict[str, list[DeviceView]]:
+        """The devices by the node that they are tied to; "" for those tied to none."""
+        found: dict[str, list[DeviceView]] = {}
         for view in views:
-            found.setdefault(self.nodes[id(view)], set()).add(id(view))
+            found.setdefault(self.nodes[id(view)], []).append(view)
         return found
-
-    def place_of(self, view: DeviceView) -> str:
-        """The node of a device, "" if it is tied to none."""
-        return self.nodes[id(view)]
-
-    def places(self) -> list[str]:
-        """All nodes that devices are tied to."""
-        return sorted({node for node in self.nodes.values() if node})
-
-    def is_at(self, view: DeviceView, node: str) -> bool:
-        """Whether a pod on the node can use the device, as far as names tell."""
-        return self.place_of(view) in ("", node)
 
     def run(self, selector: Selector, views: Iterable[DeviceView] | None = None) -> Outcome:
         """Evaluates the selector once for each kind of device that it can tell apart."""

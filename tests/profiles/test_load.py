@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.drivers.nvidia.gates import gates_with
 from dragoman.errors import Invalid
 from dragoman.profiles import Catalog
 
@@ -145,6 +146,22 @@ WRONG = {
     "a list": ("- a\n", "line 1: a profile is a mapping"),
     "nothing": ("", "holds no profile"),
     "a name that is taken": (f"name: dgx-h100\ngpu: NVIDIA H200\n{GPU}", "profile dgx-h100 is there already"),
+    "a node without processors": ("name: x\nbase: dgx-h100\nnode:\n  cpu: 0\n", "line 4, field node.cpu: must be at least 1"),
+    "a node without memory": ("name: x\nbase: dgx-h100\nnode: {memory: -5Gi}\n", "field node.memory: must be more than"),
+    "a label with a space": ("name: x\nbase: dgx-h100\nlabels:\n  a b: c\n", "line 4, field labels: 'a b': "),
+    "a value that is no label's": ("name: x\nbase: dgx-h100\nlabels:\n  a: b c\n", "line 4, field labels.a: 'b c': "),
+    "an own model without memory": (
+        "name: x\ngpuModels:\n- {name: M, architecture: H, computeCapability: '9.0', memoryMiB: 0}\n",
+        "line 3, field gpuModels[0].memoryMiB: must be at least 1, got 0",
+    ),
+    "an unknown feature gate": (
+        "name: x\nbase: dgx-h100\nfeatureGates:\n  DynamicMIGG: true\n",
+        "line 4, field featureGates: unknown feature gate 'DynamicMIGG'",
+    ),
+    "feature gates that exclude each other": (
+        "name: x\nbase: dgx-h100\nfeatureGates: {DynamicMIG: true, MPSSupport: true}\n",
+        "line 3, field featureGates: DynamicMIG and MPSSupport exclude each other",
+    ),
     "memory that is no quantity": (f"name: x\ngpu: NVIDIA H200\n{GPU}node: {{memory: lots}}\n", "field node.memory"),
 }  # fmt: skip
 
@@ -155,7 +172,7 @@ def test_a_bad_profile_gets_one_error_with_file_line_and_field(case: str, tmp_pa
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     with pytest.raises(Invalid) as caught:
-        CATALOG.adding(file)
+        CATALOG.adding(file, gates_with)
     assert str(caught.value).startswith(str(file))
     for part in parts:
         assert part in str(caught.value)

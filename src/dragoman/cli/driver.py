@@ -185,12 +185,13 @@ def _hardware(args: argparse.Namespace) -> Hardware:
 
 
 def _profile(args: argparse.Namespace) -> tuple[Catalog, Profile]:
+    from dragoman.drivers.nvidia.gates import gates_with
     from dragoman.errors import Invalid
     from dragoman.profiles import Catalog
 
     catalog = Catalog.packaged()
     for file in args.profile or ():
-        catalog = catalog.adding(file)
+        catalog = catalog.adding(file, gates_with)
     profile = catalog.profile(args.simulate)
     if profile is None:
         raise Invalid(f"--simulate {args.simulate}", "no such profile; `dragoman profiles` lists them")

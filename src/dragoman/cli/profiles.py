@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.drivers.nvidia.gates import gates_with
 from dragoman.errors import Invalid
 from dragoman.profiles import Catalog, Profile
 
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the list, or one profile."""
     catalog = Catalog.packaged()
     for file in args.profile or ():
-        catalog = catalog.adding(file)
+        catalog = catalog.adding(file, gates_with)
     if args.name:
         profile = catalog.profile(args.name)
         if profile is None:

@@ -91,7 +91,7 @@ def catalog_with(files: tuple[Path, ...]) -> Catalog:
     """The packaged profiles and those of files. Raises Invalid with file, line and field."""
     catalog = Catalog.packaged()
     for file in files:
-        catalog = catalog.adding(file)
+        catalog = catalog.adding(file, gates_with)
     return catalog
 
 

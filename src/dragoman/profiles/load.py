@@ -9,12 +9,12 @@ Reads YAML strictly: an unknown field, a wrong type or an impossible machine is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
 import yaml
@@ -22,9 +22,12 @@ import yaml
 from dragoman.errors import Invalid
 from dragoman.profiles.machine import GpuModel, GpuSlot, MigGeometry, MigTable, NicModel, NicSlot, Profile
 from dragoman.profiles.mig import Placed, Shape, misfit, parse_instance, shapes_of
+from dragoman.values.names import label_key, label_value
 from dragoman.values.quantity import Quantity
 
 T = TypeVar("T")
+GateRule: TypeAlias = Callable[[Mapping[str, bool]], object]
+"""Judges a profile's feature gates, which belong to the driver. Raises Invalid."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BUS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
@@ -165,7 +168,7 @@ class Catalog:
             made = made._with(read(f"machines/{file}"), "packaged")
         return made
 
-    def adding(self, file: Path) -> Self:
+    def adding(self, file: Path, gates: GateRule | None = None) -> Self:
         """This catalog and the profiles of a file. Raises Invalid with file, line and field."""
         try:
             text = file.read_text(encoding="utf-8")
@@ -174,7 +177,7 @@ class Catalog:
         found = documents(str(file), text)
         if not found:
             raise Invalid(str(file), "holds no profile")
-        return self._with(found, str(file))
+        return self._with(found, str(file), gates)
 
     def profile(self, name: str) -> Profile | None:
         """The profile of that name or alias."""
@@ -198,7 +201,7 @@ class Catalog:
             self._shapes[key] = shapes_of(self.geometries[table.geometry], table, model.memory_mib)
         return self._shapes[key]
 
-    def _with(self, sources: list[Source], origin: str) -> Self:
+    def _with(self, sources: list[Source], origin: str, gates: GateRule | None = None) -> Self:
         profiles, gpus, origins = dict(self.profiles), dict(self.gpus), dict(self.origins)
         raw = {name: msgspec.to_builtins(made) for name, made in profiles.items()}
         taken = {alias: name for name, made in profiles.items() for alias in made.aliases}
@@ -213,6 +216,8 @@ class Catalog:
                 if name in profiles or name in taken:
                     raise source.wrong("name", f"profile {name} is there already")
             self._check(source, made, gpus)
+            if gates is not None:
+                _check_gates(source, made, gates)
             profiles[made.name] = made
             raw[made.name] = value
             origins[made.name] = origin
@@ -233,6 +238,8 @@ class Catalog:
             if model.mig and model.mig not in self.mig_tables:
                 tables = ", ".join(sorted(self.mig_tables))
                 raise source.wrong(f"gpuModels[{index}].mig", f"no MIG table {model.mig!r}; there are: {tables}")
+            if model.memory_mib < 1:
+                raise source.wrong(f"gpuModels[{index}].memoryMiB", f"must be at least 1, got {model.memory_mib}")
             gpus[model.name] = model
 
     def _inherited(
@@ -267,10 +274,7 @@ class Catalog:
         for index, partition in enumerate(made.fabric.partitions):
             if stray := sorted(set(partition.modules) - modules):
                 raise source.wrong(f"fabric.partitions[{index}].modules", f"no GPU has the module id {stray[0]}")
-        try:
-            Quantity.parse(made.node.memory)
-        except ValueError as error:
-            raise source.wrong("node.memory", str(error)) from None
+        _check_node(source, made)
         if made.rack and made.rack.trays < 1:
             raise source.wrong("rack.trays", f"must be at least 1, got {made.rack.trays}")
 
@@ -300,6 +304,29 @@ class Catalog:
                 raise source.wrong(f"{field}.layout[{at}]", str(error)) from None
             if reason := misfit(placed):
                 raise source.wrong(f"{field}.layout[{at}]", reason)
+
+
+def _check_node(source: Source, made: Profile) -> None:
+    if made.node.cpu < 1:
+        raise source.wrong("node.cpu", f"must be at least 1, got {made.node.cpu}")
+    try:
+        memory = Quantity.parse(made.node.memory)
+    except ValueError as error:
+        raise source.wrong("node.memory", str(error)) from None
+    if memory.nanos <= 0:
+        raise source.wrong("node.memory", f"must be more than 0, got {memory}")
+    for key, value in made.labels.items():
+        if why := label_key(key):
+            raise source.wrong("labels", f"{key!r}: {why}")
+        if why := label_value(value):
+            raise source.wrong(f"labels.{key}", f"{value!r}: {why}")
+
+
+def _check_gates(source: Source, made: Profile, gates: GateRule) -> None:
+    try:
+        gates(made.feature_gates)
+    except Invalid as error:
+        raise source.wrong("featureGates", error.what) from None
 
 
 def _check_place(source: Source, where: str, slot: GpuSlot | NicSlot, buses: set[str]) -> None:

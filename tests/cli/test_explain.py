@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dragoman.cli import output
 from dragoman.cli.main import main
 from dragoman.errors import Invalid, NotFound
 from dragoman.testing.build import DRIVER, claim, device_class, gpus, node, pod, template
@@ -59,10 +60,36 @@ def test_everything_that_waits_alike_ones_together(ask: Any) -> None:
     pods = [pod(f"p{i}", templates=["t"]) for i in range(4)]
     status, lines, told = ask([*BASE, template("t", count=2), *pods])
     assert status == 1
-    assert lines[0].startswith("pod default/p1, pod default/p2, pod default/p3: a: claim of template t, request gpu")
-    assert lines[1] == "pod default/p0 waits and fits on a"
+    assert lines[0] == "pod default/p1, pod default/p2, pod default/p3:"
+    assert lines[1].startswith("  a: claim of template t, request gpu: 2 devices")
+    assert lines[2].startswith("  hint: for pod default/p1: would fit if default/p0")
+    assert lines[3] == "pod default/p0 waits and fits on a"
     assert len(told["pods"]) == 4
     assert ask([*BASE])[1] == ["nothing waits"]
+
+
+def test_many_pods_that_fit_are_counted(ask: Any) -> None:
+    pods = [pod(f"p{i:02}", templates=["t"]) for i in range(23)]
+    status, lines, told = ask([node("a"), gpus("a", 30), device_class(), template("t"), *pods])
+    assert status == 0
+    assert lines[19:] == ["pod default/p19 waits and fits on a", "3 more pods that wait and fit, on 1 node"]
+    assert len(told["pods"]) == 23
+
+
+def test_on_a_terminal_long_lines_are_folded_deeper_than_they_began() -> None:
+    assert (
+        output.folded("  hint: ask for 2 instead of 3 devices", 20)
+        == "  hint: ask for 2\n      instead of 3\n      devices"
+    )
+    assert output.folded("  node-with-a-name-longer-than-the-terminal", 20).split() == [
+        "node-with-a-name-longer-than-the-terminal"
+    ]
+
+
+def test_what_is_the_matter_with_devices_stands_below_their_node(ask: Any) -> None:
+    objects = [node("a"), gpus("a", 1), node("b"), device_class(), claim("c"), claim("d"), pod("q", "c"), pod("p", "d")]
+    lines = ask(objects, "pod/p")[1]
+    assert [line.split(":")[0] for line in lines[1:4]] == ["  a", "    claim d, request gpu", "  b"]
 
 
 def test_a_claim_that_no_pod_uses(ask: Any) -> None:

@@ -80,8 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         output.write(json.dumps({**told, "errors": []}, indent=2))
     else:
-        for line in lines:
-            output.write(line)
+        output.prose(lines)
     return 0 if well else 1
 
 
@@ -220,7 +219,7 @@ def _everything(scene: Scene, clock: Clock) -> _Told:
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     waits: list[say.Short] = []
-    fits: list[str] = []
+    fits: list[tuple[str, str]] = []
     for step in steps(scene.settled, units(scene.settled, scene.order), scene.now, scene.context):
         over = _either(simulation.deadline(clock, EACH_S), scene.over)
         brief = len(pods) >= simulation.EXPLAINED_MAX
@@ -230,22 +229,22 @@ def _everything(scene: Scene, clock: Clock) -> _Told:
             if verdict.node is None:
                 waits.append(say.short(answer))
             else:
-                fits.append(f"pod {'/'.join(verdict.pod)} waits and fits on {verdict.node}")
+                fits.append(("/".join(verdict.pod), verdict.node))
     for key in sorted(scene.raw.pods):
         pod = scene.raw.pods[key]
         reasons = stuck(scene.raw, pod, scene.events, scene.now)
         if reasons:
             facts = pod_facts(scene.raw, pod, scene.events, scene.now, scene.context)
             pods.append(describe.pod_json(facts))
-            why = "; ".join(text.sentence(reason) for reason in reasons)
+            why = tuple(text.sentence(reason) for reason in reasons)
             waits.append(say.Short(f"pod {'/'.join(key)}", why, why))
     for key in sorted(scene.raw.claims):
         waiting = deletion(scene.raw, scene.raw.claims[key], scene.now)
         if waiting is not None:
             claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], scene.now, scene.context)))
-            why = text.sentence(waiting)
+            why = (text.sentence(waiting),)
             waits.append(say.Short(f"claim {'/'.join(key)}", why, why))
-    lines = [*say.short_lines(waits), *fits] or ["nothing waits"]
+    lines = [*say.short_lines(waits), *say.fit_lines(fits)] or ["nothing waits"]
     return {"pods": pods, "claims": claims}, lines, not waits
 
 

@@ -5,9 +5,14 @@ Colour never carries meaning alone. Decides nothing.
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+NARROWEST = 40
+"""Columns: a narrower terminal breaks the lines itself."""
 
 
 def say(text: str) -> None:
@@ -23,6 +28,19 @@ def hint(text: str) -> None:
 def write(text: str) -> None:
     """Data: to stdout."""
     print(text)
+
+
+def prose(lines: Iterable[str]) -> None:
+    """Sentences: on a terminal folded at its width, deeper than they began; in a pipe a line each."""
+    width = max(shutil.get_terminal_size().columns, NARROWEST) if terminal() else 0
+    for line in lines:
+        write(folded(line, width) if width else line)
+
+
+def folded(line: str, width: int) -> str:
+    """The line in pieces of at most width columns, broken at blanks only."""
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def rows(header: Sequence[str], body: Sequence[Sequence[Any]], *, indent: str = "") -> str:

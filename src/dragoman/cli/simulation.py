@@ -56,8 +56,7 @@ def deadline(clock: Clock, seconds: float) -> Callable[[], bool]:
 
 
 def _print(answers: list[Answer], changed: changes.Changed) -> None:
-    for line in changed.lines():
-        output.write(line)
+    output.prose(changed.lines())
     if not answers:
         output.say("no unscheduled pods in these files")
         return
@@ -65,9 +64,9 @@ def _print(answers: list[Answer], changed: changes.Changed) -> None:
     for answer in answers:
         verdict = answer.verdict
         if verdict.node is None:
-            output.write(f"\n{verdict.pod[0]}/{verdict.pod[1]} has no place:")
-            for line in say.why(answer):
-                output.write(f"  {line}")
+            output.write("")
+            decided = "is not decided" if verdict.refused and verdict.refused.gave_up else "has no place"
+            output.prose([f"pod {'/'.join(verdict.pod)} {decided}:", *(f"  {line}" for line in say.why(answer))])
 
 
 def table(answers: list[Answer]) -> str:

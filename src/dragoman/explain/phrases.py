@@ -161,11 +161,12 @@ def fragment_text(fragment: Fragment) -> str:
 
 
 def _by_users(users: Sequence[CounterUser]) -> str:
-    told = [
-        f"{user.device.device} of claim {holder.namespace}/{holder.claim} (request {holder.request})"
-        for user in users
-        for holder in user.holders[:1]
-    ]
+    by_holder: dict[str, list[str]] = {}
+    for user in users:
+        for holder in user.holders[:1]:
+            whose = f"claim {holder.namespace}/{holder.claim} (request {holder.request})"
+            by_holder.setdefault(whose, []).append(user.device.device)
+    told = [f"{listed(names)} of {whose}" for whose, names in by_holder.items()]
     return f"; in use by {listed(told, 3)}" if told else ""
 
 

@@ -21,6 +21,7 @@ from dragoman.schedule.whatif import ClaimVerdict, Verdict
 NODES_SHOWN = 3
 GROUPS_SHOWN = 8
 DEVICES_SHOWN = 8
+FITS_SHOWN = 20
 
 
 def as_json(answer: Answer, reader: str | None = None) -> dict[str, Any]:
@@ -86,25 +87,26 @@ def why(answer: Answer, reader: str | None = None) -> list[str]:
     if refused is None:
         return []
     lines = [text.sentence(reason, reader) for reason in refused.reasons]
-    lines += node_lines(answer.verdict.nodes, reader)
+    nearest, *others = _node_blocks(answer.verdict.nodes, reader) or [[]]
+    lines += [*nearest, *(f"  {line}" for line in device_lines(answer, reader))]
+    lines += [line for block in others for line in block]
     lines += absent_lines(answer)
-    lines += [f"  {line}" for line in device_lines(answer, reader)]
     conflict = answer.conflict
     if conflict is not None:
         told = phrases.conflict_lines(conflict)
         lines += [f"contradiction on {line}" if i == 0 else f"  {line}" for i, line in enumerate(told)]
-        nearest = phrases.nearest_text(conflict)
-        if nearest and not any(nearest in line for line in lines):
-            lines.append(f"nearest miss on {conflict.node}: {nearest}")
+        miss = phrases.nearest_text(conflict)
+        if miss and not any(miss in line for line in lines):
+            lines.append(f"nearest miss on {conflict.node}: {miss}")
     return lines + [f"hint: {line}" for line in phrases.hints_lines(answer.hints)]
 
 
 class Short(msgspec.Struct, frozen=True):
-    """An object that waits, in one line. alike: the same without names that only this object has. hint: may be ""."""
+    """An object that waits, shortly. alike: the same without names that only this object has. hint: may be ""."""
 
     name: str
-    why: str
-    alike: str
+    why: tuple[str, ...]
+    alike: tuple[str, ...]
     hint: str = ""
 
 
@@ -115,17 +117,17 @@ def short(answer: Answer) -> Short:
     lines = [text.sentence(reason) for reason in refused.reasons[:2]] if refused is not None else []
     told = phrases.conflict_lines(answer.conflict) if answer.conflict is not None else []
     lines += told[:1] or node_lines(verdict.nodes)[:2]
-    why = alike = "; ".join(lines[:2])
+    why = alike = tuple(lines[:2])
     for claim in verdict.claims:  # pods of one template, or of claims that ask for the same, wait for the same
         whose = f"claim of template {claim.template}" if claim.template else f"claim {claim.pod_claim} of each"
-        alike = alike.replace(f"claim {claim.name}", whose)
+        alike = tuple(line.replace(f"claim {claim.name}", whose) for line in alike)
     hint = phrases.hint_text(answer.hints.found[0]) if answer.hints.found else ""
     return Short(f"pod {'/'.join(verdict.pod)}", why, alike, hint)
 
 
 def short_lines(told: Sequence[Short]) -> list[str]:
-    """Objects that wait for the same reason in one line, with a hint for the first that has one."""
-    groups: dict[str, list[Short]] = {}
+    """Objects that wait for the same reason together: names, reasons, and a hint for the first that has one."""
+    groups: dict[tuple[str, ...], list[Short]] = {}
     for entry in told:
         groups.setdefault(entry.alike, []).append(entry)
     lines = []
@@ -133,25 +135,48 @@ def short_lines(told: Sequence[Short]) -> list[str]:
         why = entries[0].why if len(entries) == 1 else alike
         names = phrases.listed([entry.name for entry in entries], NODES_SHOWN)
         helped = next((entry for entry in entries if entry.hint), None)
-        whose = f" for {helped.name}" if helped is not None and len(entries) > 1 else ""
-        lines.append(f"{names}: {why}" + (f" (hint{whose}: {helped.hint})" if helped is not None else ""))
+        lines += [f"{names}:", *(f"  {line}" for line in why)]
+        if helped is not None:
+            whose = f"for {helped.name}: " if len(entries) > 1 else ""
+            lines.append(f"  hint: {whose}{helped.hint}")
+    return lines
+
+
+def fit_lines(places: Sequence[tuple[str, str]]) -> list[str]:
+    """Pods (name, node) that wait and have a place: a line for each of the first, of more their number."""
+    lines = [f"pod {name} waits and fits on {node}" for name, node in places[:FITS_SHOWN]]
+    rest = places[FITS_SHOWN:]
+    if rest:
+        nodes = len({node for _, node in rest})
+        lines.append(f"{text.plural(len(rest), 'more pod')} that wait and fit, on {text.plural(nodes, 'node')}")
     return lines
 
 
 def node_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:
     """Nodes that refuse for the same kind of reasons in one line, those nearest to a yes first."""
+    return [line for block in _node_blocks(nodes, reader) for line in block]
+
+
+def _node_blocks(nodes: Sequence[NodesRefused], reader: str | None) -> list[list[str]]:
     groups: dict[tuple[tuple[str, ...], ...], list[NodesRefused]] = {}
     for some in nearest_first(nodes):
-        groups.setdefault(tuple(text.topic(reason) for reason in some.reasons), []).append(some)
-    lines = []
+        groups.setdefault(tuple(map(_kind, some.reasons)), []).append(some)
+    blocks = []
     for together in list(groups.values())[:GROUPS_SHOWN]:
         names = sorted(name for some in together for name in some.nodes)
         best = together[0]
         head = _named(names) if len(together) == 1 else f"{_named(names)}, the nearest {best.nodes[0]}"
         sentences = [text.sentence(text.without_node(reason), reader) for reason in best.reasons]
-        lines += [f"{head}: {sentence}" for sentence in dict.fromkeys(sentences)]
+        blocks.append([f"{head}: {sentence}" for sentence in dict.fromkeys(sentences)])
     rest = sum(len(some.nodes) for together in list(groups.values())[GROUPS_SHOWN:] for some in together)
-    return [*lines, f"{text.plural(rest, 'node')} more, for other reasons"] if rest else lines
+    return [*blocks, [f"{text.plural(rest, 'node')} more, for other reasons"]] if rest else blocks
+
+
+def _kind(reason: AnyReason) -> tuple[str, ...]:
+    """A node without a matching device is another matter than one whose devices are held."""
+    if isinstance(reason, TooFew) and not reason.dropped.matched:
+        return (*text.topic(reason), "none matches")
+    return text.topic(reason)
 
 
 def absent_lines(answer: Answer) -> list[str]:

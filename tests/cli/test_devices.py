@@ -11,6 +11,7 @@ import yaml
 
 from dragoman.cli import devices
 from dragoman.cli.main import main
+from dragoman.errors import Invalid
 from dragoman.inspect.inventory import TERMS
 from dragoman.testing.build import DRIVER, claim, device_class, gpus, node
 
@@ -78,8 +79,13 @@ def test_trouble_stands_below(shown: Any) -> None:
     assert out.splitlines()[-1] == f"incomplete: pool {DRIVER}/b, 1 device (1 of 2 slices)"
 
 
+def test_an_attribute_that_no_device_has_is_refused(shown: Any) -> None:
+    with pytest.raises(Invalid, match=r"'clas' is no attribute of any device, .*; near: class"):
+        shown(WORLD, "--by", "node,clas")
+
+
 def test_no_devices(shown: Any, tmp_path: Path) -> None:
-    assert shown([node("a")]) == "no devices are published (1 nodes)\n"
+    assert shown([node("a")]) == "no devices are published (1 node)\n"
     assert main(["devices", "-f", str(tmp_path / "world.yaml")]) == 1
 
 

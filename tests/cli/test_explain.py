@@ -92,6 +92,21 @@ def test_what_is_the_matter_with_devices_stands_below_their_node(ask: Any) -> No
     assert [line.split(":")[0] for line in lines[1:4]] == ["  a", "    claim d, request gpu", "  b"]
 
 
+def test_devices_that_were_given_alike_stand_together(ask: Any) -> None:
+    objects = [node("a"), gpus("a", 4), device_class(), claim("c", count=3), pod("p", "c")]
+    told = "gpu-0, gpu-1, gpu-2 for request gpu: 3 of 4 matching of 4 devices on a"
+    assert any(told in line for line in ask(objects, "pod/p")[1])
+
+
+def test_of_one_namespace_when_it_is_named(ask: Any) -> None:
+    held = claim("c", count=9)
+    objects = [*BASE, held, pod("p", "c"), pod("q", "gone")]
+    objects[-1]["metadata"]["namespace"] = "team"
+    assert len(ask(objects)[2]["pods"]) == 2
+    assert [entry["name"] for entry in ask(objects, "-n", "team")[2]["pods"]] == ["q"]
+    assert ask(objects, "-n", "other")[1] == ["nothing waits"]
+
+
 def test_a_claim_that_no_pod_uses(ask: Any) -> None:
     status, lines, told = ask([*BASE, claim("c", count=3)], "claim/c")
     assert status == 1

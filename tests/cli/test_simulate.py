@@ -46,6 +46,12 @@ def ran(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, Any]:
     return status, json.loads(capsys.readouterr().out)
 
 
+def test_a_taint_for_no_device_is_told(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    taint = f"{DRIVER}/a/gpu-9=k:NoExecute"
+    assert main(["simulate", "-f", write(*BASE, *BUSY), "--taint", taint]) == 0
+    assert capsys.readouterr().out == f"no device is tainted by {taint}\n"
+
+
 def test_places_and_status(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(*BASE, claim("c"), pod("p", "c"))
     assert main(["simulate", "-f", file]) == 0

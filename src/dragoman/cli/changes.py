@@ -22,6 +22,7 @@ from dragoman.explain import scenarios
 from dragoman.explain.scenarios import Displaced
 from dragoman.schedule.whatif import Named
 from dragoman.snapshot.change import Change, Key, Put, Snapshot, apply_all, keys_of
+from dragoman.snapshot.taints import applies
 
 SHAPE = "shape-of "
 EFFECTS = ("NoSchedule", "NoExecute", "None")
@@ -36,6 +37,8 @@ class Changed(msgspec.Struct, frozen=True):
     removed: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     displaced: tuple[Displaced, ...] = ()
+    idle: tuple[str, ...] = ()
+    """--taint flags that concern no published device."""
 
     def as_json(self) -> dict[str, Any]:
         """The part of simulate's JSON that tells of changes; {} without any."""
@@ -67,6 +70,7 @@ class Changed(msgspec.Struct, frozen=True):
             )
             if names
         ]
+        told += [f"no device is tainted by {text}" for text in self.idle]
         for entry in self.displaced:
             when = f" after {entry.after_s} s" if entry.after_s else ""
             pod = "/".join(entry.pod)
@@ -79,6 +83,7 @@ def changed(snapshot: Snapshot, args: argparse.Namespace) -> Changed:
     order: list[Named] = []
     added: list[str] = []
     displaced: dict[Key, Displaced] = {}
+    idle: list[str] = []
     for text in args.add_node:
         more, nodes = _more(snapshot, text)
         snapshot = apply_all(snapshot, more)
@@ -89,7 +94,10 @@ def changed(snapshot: Snapshot, args: argparse.Namespace) -> Changed:
         order += [("Pod", *key) for key in keys_of(snapshot.pods_by_node, name)]
         snapshot = apply_all(snapshot, scenarios.without_node(snapshot, name))
     for text in args.taint:
-        for rule in _rules(text):
+        rules = _rules(text)
+        if not any(_concerns(rule, snapshot) for rule in rules):
+            idle.append(text)
+        for rule in rules:
             displaced |= {entry.pod: entry for entry in scenarios.displaced(snapshot, rule)}
             snapshot = apply_all(snapshot, [Put("DeviceTaintRule", rule)])
     for key in displaced:
@@ -99,7 +107,17 @@ def changed(snapshot: Snapshot, args: argparse.Namespace) -> Changed:
     for key in deleted:
         snapshot = apply_all(snapshot, scenarios.without_pod(snapshot, key))
     names = tuple("/".join(key) for key in deleted)
-    return Changed(snapshot, tuple(order), tuple(added), tuple(args.remove_node), names, tuple(displaced.values()))
+    removed = tuple(args.remove_node)
+    return Changed(snapshot, tuple(order), tuple(added), removed, names, tuple(displaced.values()), tuple(idle))
+
+
+def _concerns(rule: DeviceTaintRule, snapshot: Snapshot) -> bool:
+    """Whether a published device is meant."""
+    return any(
+        applies(rule, driver=piece.spec.driver, pool=piece.spec.pool.name, device=device.name)
+        for piece in snapshot.slices.values()
+        for device in piece.spec.devices
+    )
 
 
 def _more(snapshot: Snapshot, text: str) -> tuple[list[Change], list[str]]:

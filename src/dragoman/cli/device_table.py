@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import csv
+import difflib
 import io
 import json
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import msgspec
 
 from dragoman.cli import output, source
 from dragoman.errors import Invalid
+from dragoman.explain.text import plural
 from dragoman.inspect.inventory import TERMS, Inventory, Row, inventory
 from dragoman.runtime.clock import Clock
 
@@ -32,8 +34,18 @@ def run(args: argparse.Namespace) -> int:
     if args.watch:
         return asyncio.run(_watch(args, by))
     found = inventory(source.world(args).snapshot, by, Clock().utc())
+    _check(found)
     _print(found, args.output)
     return 0 if found.total.counts.total else 1
+
+
+def _check(found: Inventory) -> None:
+    """Refuses an attribute that no device has: most often a misspelt word."""
+    for i, term in enumerate(found.by):
+        if found.rows and term not in TERMS and not any(row.terms[i] for row in found.rows):
+            near = difflib.get_close_matches(term, TERMS, 1)
+            hint = f"; near: {near[0]}" if near else ""
+            raise Invalid("--by", f"{term!r} is no attribute of any device, nor one of {', '.join(TERMS)}{hint}")
 
 
 async def _watch(args: argparse.Namespace, by: tuple[str, ...]) -> int:
@@ -98,7 +110,7 @@ def _csv(found: Inventory) -> str:
 def lines(found: Inventory) -> list[str]:
     """A table on one screen: rows that count alike stand together where there are many; then what is wrong."""
     if not found.total.counts.total:
-        return [f"no devices are published ({found.nodes} nodes)"]
+        return [f"no devices are published ({plural(found.nodes, 'node')})"]
     shown = [state for state in STATES if state in ("held", "free") or getattr(found.total.counts, state)]
     has_fits = bool(found.total.fits)
     header = [term.upper() for term in found.by] + ["TOTAL", *(state.upper() for state in shown)]

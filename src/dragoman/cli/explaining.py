@@ -38,7 +38,7 @@ from dragoman.snapshot.usage import DeviceId
 KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "claim": "claim", "resourceclaim": "claim", "node": "node"}
 KINDS |= {"resourceclaims": "claim", "nodes": "node", "no": "node", "device": "device", "devices": "device"}
 EACH_S = 0.05
-"""What one of many waiting pods may take for its contradiction and hints."""
+"""What one of many waiting pods may take at least for its contradiction and hints, while all have time."""
 
 
 class Scene(msgspec.Struct):
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         simulation.deadline(clock, simulation.EXPLAIN_S),
     )
     if not kind:
-        told, lines, well = _everything(scene, clock)
+        told, lines, well = _everything(scene, clock, args.namespace or "")
     elif kind == "pod":
         told, lines, well = _pod(scene, (_namespace(args, scene), name))
     elif kind == "claim":
@@ -153,7 +153,7 @@ def _told(scene: Scene, step: Step, answer: Answer) -> _Told:
     choices = choices_of(step.after, claims, verdict.node, scene.context)
     entry["choices"] = [plain(choice) for choice in choices]
     lines = [f"pod {name} waits and fits on {verdict.node}"]
-    lines += [f"  {describe.choice_text(choice)} (claim {choice.claim})" for choice in choices]
+    lines += [f"  {line}" for line in describe.choice_lines(choices)]
     if verdict.nodes:
         lines.append("  other nodes cannot take it:")
         lines += [f"    {line}" for line in (*say.node_lines(verdict.nodes), *say.absent_lines(answer))]
@@ -215,13 +215,19 @@ def _node(scene: Scene, name: str) -> _Told:
 # ---- everything that waits
 
 
-def _everything(scene: Scene, clock: Clock) -> _Told:
+def _everything(scene: Scene, clock: Clock, namespace: str) -> _Told:
+    """Of one namespace, or of all with ""; what stands before them in the order is decided first all the same."""
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     waits: list[say.Short] = []
     fits: list[tuple[str, str]] = []
-    for step in steps(scene.settled, units(scene.settled, scene.order), scene.now, scene.context):
-        over = _either(simulation.deadline(clock, EACH_S), scene.over)
+    waiting = units(scene.settled, scene.order)
+    asked = sum(_is_asked(key, namespace) for unit in waiting for key in unit.pods)
+    each_s = max(EACH_S, simulation.EXPLAIN_S / max(asked, 1))
+    for step in steps(scene.settled, waiting, scene.now, scene.context):
+        if not any(_is_asked(key, namespace) for key in step.unit.pods):
+            continue
+        over = _either(simulation.deadline(clock, each_s), scene.over)
         brief = len(pods) >= simulation.EXPLAINED_MAX
         for answer in answers_for(step, scene.now, scene.context, over, brief=brief):
             verdict = answer.verdict
@@ -230,7 +236,7 @@ def _everything(scene: Scene, clock: Clock) -> _Told:
                 waits.append(say.short(answer))
             else:
                 fits.append(("/".join(verdict.pod), verdict.node))
-    for key in sorted(scene.raw.pods):
+    for key in sorted(key for key in scene.raw.pods if _is_asked(key, namespace)):
         pod = scene.raw.pods[key]
         reasons = stuck(scene.raw, pod, scene.events, scene.now)
         if reasons:
@@ -238,14 +244,18 @@ def _everything(scene: Scene, clock: Clock) -> _Told:
             pods.append(describe.pod_json(facts))
             why = tuple(text.sentence(reason) for reason in reasons)
             waits.append(say.Short(f"pod {'/'.join(key)}", why, why))
-    for key in sorted(scene.raw.claims):
-        waiting = deletion(scene.raw, scene.raw.claims[key], scene.now)
-        if waiting is not None:
+    for key in sorted(key for key in scene.raw.claims if _is_asked(key, namespace)):
+        kept = deletion(scene.raw, scene.raw.claims[key], scene.now)
+        if kept is not None:
             claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], scene.now, scene.context)))
-            why = (text.sentence(waiting),)
+            why = (text.sentence(kept),)
             waits.append(say.Short(f"claim {'/'.join(key)}", why, why))
     lines = [*say.short_lines(waits), *say.fit_lines(fits)] or ["nothing waits"]
     return {"pods": pods, "claims": claims}, lines, not waits
+
+
+def _is_asked(key: Key, namespace: str) -> bool:
+    return not namespace or key[0] == namespace
 
 
 def _either(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:

@@ -75,11 +75,18 @@ async def recorded(client: Client, namespace: str = "") -> tuple[list[Object], l
             denied.append(name)
             return
         found[name] = [_needed(item) for item in listed.items]
+        if name == "Pod":  # as explain takes those of a live cluster: files are decided in their order
+            found[name].sort(key=_age)
 
     async with asyncio.TaskGroup() as group:
         for name in KINDS:
             group.create_task(read(name), name=f"list {name}")
     return [item for name in KINDS for item in found.get(name, ())], sorted(denied)
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    metadata = obj["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata["name"]
 
 
 def _needed(obj: Object) -> Object:

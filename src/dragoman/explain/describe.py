@@ -5,6 +5,7 @@ Facts of refusals are said by `explain.text`. Never decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.api import codec
@@ -36,17 +37,33 @@ def device_name(full: str) -> str:
 # ---- why this device
 
 
-def choice_text(choice: Choice) -> str:
-    """`gpu-1: the first usable of 8 devices of class gpu on node-a; before it 1 held`."""
-    name = device_name(choice.device)
-    kind = " (admin access)" if choice.admin else ""
-    if not choice.node:
-        return f"{name}{kind} for request {choice.request}"
-    before = [f"{count} {_STEPS[step]}" for step, count in choice.passed]
-    told = f"; before it {', '.join(before)}" if before else ", the first in order"
+def choice_lines(choices: Sequence[Choice], *, claims: bool = True) -> list[str]:
+    """Why these devices; those of one request that were found alike in one line. claims: name the claim."""
+    groups: dict[tuple[Any, ...], list[Choice]] = {}
+    for choice in choices:
+        same = (choice.claim, choice.request, choice.node, choice.class_name, choice.admin, _before(choice))
+        groups.setdefault(same, []).append(choice)
+    return [_choice(alike, whose=f" (claim {alike[0].claim})" if claims else "") for alike in groups.values()]
+
+
+def _before(choice: Choice) -> tuple[tuple[str, int], ...]:
+    """What stands before it, but for those that the same claim was given."""
+    return tuple((step, count) for step, count in choice.passed if step != "chosen")
+
+
+def _choice(alike: Sequence[Choice], whose: str) -> str:
+    """`gpu-1, gpu-2 for request g: 2 of 8 matching of 8 devices on node-a, class gpu; before them 1 held`."""
+    first = alike[0]
+    names = listed([device_name(choice.device) for choice in alike], 8)
+    head = f"{names}{' (admin access)' if first.admin else ''} for request {first.request}"
+    if not first.node:
+        return head + whose
+    before = ", ".join(f"{count} {_STEPS[step]}" for step, count in _before(first))
+    count = "one" if len(alike) == 1 else str(len(alike))
+    told = f"; before {'it' if len(alike) == 1 else 'them'} {before}" if before else ", the first in order"
     return (
-        f"{name}{kind} for request {choice.request}: one of {choice.matching} matching of "
-        f"{plural(choice.seen, 'device')} on {choice.node}, class {choice.class_name}{told}"
+        f"{head}: {count} of {first.matching} matching of {plural(first.seen, 'device')} on {first.node}, "
+        f"class {first.class_name}{told}{whose}"
     )
 
 
@@ -83,7 +100,7 @@ def pod_lines(facts: PodFacts) -> list[str]:
     """For people."""
     lines = [f"pod {'/'.join(facts.key)} is {facts.state} on {facts.node}"]
     lines += [f"  {text.sentence(reason)}" for reason in facts.reasons]
-    return lines + [f"  {choice_text(choice)} (claim {choice.claim})" for choice in facts.choices]
+    return lines + [f"  {line}" for line in choice_lines(facts.choices)]
 
 
 # ---- claims
@@ -114,7 +131,7 @@ def claim_lines(facts: ClaimFacts) -> list[str]:
     where = f" on {facts.node}" if facts.node else ""
     lines = [f"claim {'/'.join(facts.key)} is {facts.state}{where}"]
     lines += [f"  {text.sentence(reason)}" for reason in facts.reasons]
-    lines += [f"  {choice_text(choice)}" for choice in facts.choices]
+    lines += [f"  {line}" for line in choice_lines(facts.choices, claims=False)]
     lines += [
         f"  reserved for {consumer.namespace}/{consumer.name} ({consumer.state})"
         for consumer in facts.consumers

@@ -312,6 +312,15 @@ def test_changes(name: str) -> None:
     assert told in found[kind]
 
 
+def test_devices_without_a_common_root_may_share_a_numa_node() -> None:
+    root, numa = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
+    devices = [device(f"gpu-{index}", **{root: f"pci0000:0{index}", numa: 0}) for index in range(2)]
+    asked = claim("c", count=2, constraints=[{"matchAttribute": root}])
+    found = hints(snapshot_of(node("a"), pool("a", devices, node="a"), device_class(), asked, pod("p", "c")), "p")
+    assert found["ChangeConstraint"] == f"claim c, constraint 0: {numa} instead of {root}: fits on a with gpu-0, gpu-1"
+    assert "DropConstraint" in found
+
+
 def test_two_changes_where_none_helps_alone() -> None:
     objects = [
         node("a", taints=["team=ml:NoSchedule"]),

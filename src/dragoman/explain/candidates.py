@@ -14,6 +14,7 @@ import msgspec
 
 from dragoman.allocate import refusal
 from dragoman.allocate.allocator import Allocation, Ask, allocate
+from dragoman.allocate.rank import TOPOLOGY
 from dragoman.allocate.refusal import Refusal
 from dragoman.api.core import Container, Pod, Toleration
 from dragoman.api.resource import (
@@ -30,6 +31,7 @@ from dragoman.explain.edits import (
     Edit,
     asked_of,
     changed,
+    constrained_by,
     counted,
     edited,
     selectors_with,
@@ -46,6 +48,7 @@ from dragoman.snapshot.change import Change, Gone, Key, Put, Snapshot, apply_all
 from dragoman.snapshot.usage import DeviceId, Holder, is_finished
 from dragoman.values.quantity import Quantity
 
+PCIE_ROOT, NUMA_NODE = TOPOLOGY
 WAIT, OWN, TOLERATE, OTHER_CLASS, MOVE, REMOVE, ADD = range(7)
 KINDS = frozenset(
     {
@@ -57,6 +60,7 @@ KINDS = frozenset(
             "ChangeCount",
             "ChangeCapacity",
             "DropRequest",
+            "ChangeConstraint",
             "DropConstraint",
         ),
         *("TolerateDeviceTaint", "TolerateNodeTaint", "OtherClass", "ChangeClassSelector"),
@@ -361,6 +365,9 @@ class _Of:
                     "attribute": constraint.match_attribute or constraint.distinct_attribute or "",
                     "requests": constraint.requests,
                 }
+                if constraint.match_attribute == PCIE_ROOT:  # devices without a root in common may be near all the same
+                    near = constrained_by(claim, index, NUMA_NODE)
+                    yield Candidate("ChangeConstraint", OWN, f"near {key}", {**facts, "to": NUMA_NODE}, near, self.node)
                 yield Candidate(
                     "DropConstraint", OWN, f"constraint {key}", facts, unconstrained(claim, index), self.node
                 )

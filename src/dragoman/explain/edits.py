@@ -58,6 +58,13 @@ def unconstrained(claim: ResourceClaim, index: int) -> Callable[[Snapshot], tupl
     return changed(claim, constraints=kept)
 
 
+def constrained_by(claim: ResourceClaim, index: int, attribute: str) -> Callable[[Snapshot], tuple[Change, ...]]:
+    """The claim with one constraint on another attribute."""
+    before = claim.spec.devices.constraints
+    after = msgspec.structs.replace(before[index], match_attribute=attribute)
+    return changed(claim, constraints=(*before[:index], after, *before[index + 1 :]))
+
+
 def changed(claim: ResourceClaim, **fields: Any) -> Callable[[Snapshot], tuple[Change, ...]]:
     """The claim with other fields of spec.devices."""
     devices = msgspec.structs.replace(claim.spec.devices, **fields)

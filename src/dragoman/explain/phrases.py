@@ -238,6 +238,8 @@ def _change(hint: Hint) -> str:
             return f"{what}: ask for {facts['to']} instead of {facts['from']} devices"
         case "DropRequest":
             return f"{whose} without request {facts['request']}"
+        case "ChangeConstraint":
+            return f"{whose}, constraint {facts['constraint']}: {facts['to']} instead of {facts['attribute']}"
         case "DropConstraint":
             return f"{whose} without constraint {facts['constraint']} on {facts['attribute']}"
         case "ChangeCapacity":

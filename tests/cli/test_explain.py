@@ -86,6 +86,16 @@ def test_on_a_terminal_long_lines_are_folded_deeper_than_they_began() -> None:
     ]
 
 
+def test_the_last_column_of_a_wide_table_goes_on_below() -> None:
+    fits = ", ".join(f"{i} x {i}g.{i}gb" for i in range(10, 20))
+    lines = output.rows(("NODE", "FITS"), [("a", fits), ("b", "-")], width=60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert [line[:7].strip() for line in lines if line[:7].strip()] == ["NODE", "a", "b"]
+    assert " ".join(line[7:] for line in lines[1:-1]) == fits
+    assert all(line.endswith((",", "gb")) for line in lines[1:-1])
+    assert output.rows(("NODE", "FITS"), [("a", fits)], width=0).splitlines()[1] == f"a      {fits}"
+
+
 def test_what_is_the_matter_with_devices_stands_below_their_node(ask: Any) -> None:
     objects = [node("a"), gpus("a", 1), node("b"), device_class(), claim("c"), claim("d"), pod("q", "c"), pod("p", "d")]
     lines = ask(objects, "pod/p")[1]

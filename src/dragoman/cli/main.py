@@ -8,6 +8,7 @@ answer is no, 2 bad usage or unreadable input). The table below says what there 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -98,15 +99,24 @@ def _guarded(prog: str) -> int:
     except DragomanError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except Exception as error:
-        if os.environ.get("DRAGOMAN_TRACEBACK"):
-            raise
-        print(
-            f"error: a defect of dragoman: {type(error).__name__}: {error}\n"
-            "hint: please report it with the input; DRAGOMAN_TRACEBACK=1 shows where",
-            file=sys.stderr,
-        )
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            return _defect(error)
+        print(f"error: {error.filename or 'the output'} cannot be written: {error.strerror}", file=sys.stderr)
         return 2
+    except Exception as error:
+        return _defect(error)
+
+
+def _defect(error: Exception) -> int:
+    if os.environ.get("DRAGOMAN_TRACEBACK"):
+        raise error
+    print(
+        f"error: a defect of dragoman: {type(error).__name__}: {error}\n"
+        "hint: please report it with the input; DRAGOMAN_TRACEBACK=1 shows where",
+        file=sys.stderr,
+    )
+    return 2
 
 
 def run() -> None:

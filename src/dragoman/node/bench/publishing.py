@@ -15,6 +15,8 @@ from dragoman.node.bench.pools import DEVICES_MAX, pools
 from dragoman.node.bench.report import Defect, NotApplicable
 
 POOLS = "API field spec.pool of ResourceSlice"
+QUIET_S = 1.0
+"""No change for so long: the driver has written what it wanted to."""
 HELPER = "publishing by drivers, KEP-4381"
 
 
@@ -42,6 +44,13 @@ class Watched:
         for slices in by_driver.values():
             for view in pools(slices).values():
                 self.faults.update(dict.fromkeys(view.faults))
+
+    async def rest(self) -> None:
+        """Until nothing has changed for a while: a pool can look complete before the last of its slices is written."""
+        seen = -1
+        while seen != self.events:
+            seen = self.events
+            await self.bed.clock.sleep(QUIET_S)
 
     def judge(self) -> None:
         """Raises Defect if some moment was wrong."""
@@ -84,7 +93,9 @@ async def publish(bed: Bed) -> None:
     """Watched from before the start until they are complete."""
     async with watching(bed) as watched:
         await bed.start()
-        found = await bed.published()
+        await bed.published()
+        await watched.rest()
+        found = pools(await bed.slices())
         for view in found.values():
             bed.note(f"pool {view.name}: {len(view.devices)} devices in {len(view.slices)} slices")
     watched.judge()

@@ -68,6 +68,14 @@ def test_everything_that_waits_alike_ones_together(ask: Any) -> None:
     assert ask([*BASE])[1] == ["nothing waits"]
 
 
+def test_a_misspelt_attribute_is_told_even_where_all_devices_are_held(ask: Any) -> None:
+    typo = claim("d")
+    expression = f"device.attributes['{DRIVER}'].indx == 1"
+    typo["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
+    lines = ask([*BASE, claim("c", count=2), typo, pod("p", "c"), pod("q", "d")])[1]
+    assert any("did you mean index?" in line for line in lines), lines
+
+
 def test_many_pods_that_fit_are_counted(ask: Any) -> None:
     pods = [pod(f"p{i:02}", templates=["t"]) for i in range(23)]
     status, lines, told = ask([node("a"), gpus("a", 30), device_class(), template("t"), *pods])

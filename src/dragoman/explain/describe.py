@@ -16,7 +16,7 @@ from dragoman.explain.text import plural
 from dragoman.values.quantity import Quantity
 
 _STEPS = {
-    "": "free by now",
+    "": "free now",
     "chosen": "given to the same claim",
     "selector": "not matching",
     "lacking": "without a requested capacity",

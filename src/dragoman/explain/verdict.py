@@ -117,12 +117,20 @@ def short(answer: Answer) -> Short:
     lines = [text.sentence(reason) for reason in refused.reasons[:2]] if refused is not None else []
     told = phrases.conflict_lines(answer.conflict) if answer.conflict is not None else []
     lines += told[:1] or node_lines(verdict.nodes)[:2]
-    why = alike = tuple(lines[:2])
+    why = alike = (*lines[:2], *_selector_fault(answer))
     for claim in verdict.claims:  # pods of one template, or of claims that ask for the same, wait for the same
         whose = f"claim of template {claim.template}" if claim.template else f"claim {claim.pod_claim} of each"
         alike = tuple(line.replace(f"claim {claim.name}", whose) for line in alike)
     hint = phrases.hint_text(answer.hints.found[0]) if answer.hints.found else ""
     return Short(f"pod {'/'.join(verdict.pod)}", why, alike, hint)
+
+
+def _selector_fault(answer: Answer) -> list[str]:
+    """A selector that fails on the nearest device: counts alone would hide that it is misspelt."""
+    conflict = answer.conflict
+    if conflict is None or conflict.nearest is None or not isinstance(conflict.nearest.reason, SelectorError):
+        return []
+    return [f"nearest miss on {conflict.node}: {phrases.nearest_text(conflict)}"]
 
 
 def short_lines(told: Sequence[Short]) -> list[str]:

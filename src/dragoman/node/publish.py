@@ -154,6 +154,8 @@ class Publisher:
 
     def _learn(self, answer: Object, sent: ResourceSliceSpec) -> None:
         stored = codec.decode(ResourceSlice, answer)
+        if stored.spec == sent:
+            stored = msgspec.structs.replace(stored, spec=sent)  # one copy of the devices, shared with the pool
         name = stored.metadata.name
         self._stored[name] = stored
         # Ours came first: the watch will bring the same version, which then is no change.

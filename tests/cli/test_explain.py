@@ -12,7 +12,7 @@ import yaml
 from dragoman.cli import output
 from dragoman.cli.main import main
 from dragoman.errors import Invalid, NotFound
-from dragoman.testing.build import DRIVER, claim, device_class, gpus, node, pod, template
+from dragoman.testing.build import DRIVER, claim, device_class, gpus, manifest, node, pod, template
 
 BASE = [node("a"), gpus("a", 2), device_class()]
 
@@ -74,6 +74,21 @@ def test_a_misspelt_attribute_is_told_even_where_all_devices_are_held(ask: Any) 
     typo["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
     lines = ask([*BASE, claim("c", count=2), typo, pod("p", "c"), pod("q", "d")])[1]
     assert any("did you mean index?" in line for line in lines), lines
+
+
+def test_nodes_whose_devices_are_held_and_tainted_stand_apart(ask: Any) -> None:
+    rule = {"deviceSelector": {"pool": "b"}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    objects = [
+        *BASE,
+        node("b"),
+        gpus("b", 2),
+        claim("c", count=2),
+        claim("d"),
+        manifest("DeviceTaintRule", "r", spec=rule),
+    ]
+    lines = ask([*objects, pod("p", "c"), pod("q", "d")], "pod/q")[1]
+    heads = [line.partition(":")[0] for line in lines if line.startswith(("  a:", "  b:"))]
+    assert sorted(heads) == ["  a", "  b"]
 
 
 def test_many_pods_that_fit_are_counted(ask: Any) -> None:

@@ -22,6 +22,7 @@ NODES_SHOWN = 3
 GROUPS_SHOWN = 8
 DEVICES_SHOWN = 8
 FITS_SHOWN = 20
+_TAKING = ("held", "capacity", "counters", "groups", "taint")
 
 
 def as_json(answer: Answer, reader: str | None = None) -> dict[str, Any]:
@@ -96,7 +97,8 @@ def why(answer: Answer, reader: str | None = None) -> list[str]:
         told = phrases.conflict_lines(conflict)
         lines += [f"contradiction on {line}" if i == 0 else f"  {line}" for i, line in enumerate(told)]
         miss = phrases.nearest_text(conflict)
-        if miss and not any(miss in line for line in lines):
+        repeats = isinstance(conflict.nearest and conflict.nearest.reason, SelectorError) and _tells_of_selector(answer)
+        if miss and not repeats and not any(miss in line for line in lines):
             lines.append(f"nearest miss on {conflict.node}: {miss}")
     return lines + [f"hint: {line}" for line in phrases.hints_lines(answer.hints)]
 
@@ -130,7 +132,11 @@ def _selector_fault(answer: Answer) -> list[str]:
     conflict = answer.conflict
     if conflict is None or conflict.nearest is None or not isinstance(conflict.nearest.reason, SelectorError):
         return []
-    return [f"nearest miss on {conflict.node}: {phrases.nearest_text(conflict)}"]
+    return [] if _tells_of_selector(answer) else [f"nearest miss on {conflict.node}: {phrases.nearest_text(conflict)}"]
+
+
+def _tells_of_selector(answer: Answer) -> bool:
+    return any(isinstance(reason, SelectorError) for some in answer.verdict.nodes for reason in some.reasons)
 
 
 def short_lines(told: Sequence[Short]) -> list[str]:
@@ -181,10 +187,16 @@ def _node_blocks(nodes: Sequence[NodesRefused], reader: str | None) -> list[list
 
 
 def _kind(reason: AnyReason) -> tuple[str, ...]:
-    """A node without a matching device is another matter than one whose devices are held."""
-    if isinstance(reason, TooFew) and not reason.dropped.matched:
-        return (*text.topic(reason), "none matches")
-    return text.topic(reason)
+    """What the reason is about; for counts also the step that took most of the devices that match.
+
+    A node without a matching device, one whose devices are held and one whose are tainted are different matters.
+    """
+    if not isinstance(reason, TooFew):
+        return text.topic(reason)
+    dropped = reason.dropped
+    most = max(_TAKING, key=lambda step: getattr(dropped, step))
+    step = "selector" if not dropped.matched else most if getattr(dropped, most) else ""
+    return (*text.topic(reason), step)
 
 
 def absent_lines(answer: Answer) -> list[str]:

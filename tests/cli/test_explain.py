@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dragoman.cli import output
+from dragoman.cli import output, simulation
 from dragoman.cli.main import main
 from dragoman.errors import Invalid, NotFound
 from dragoman.testing.build import DRIVER, claim, device_class, gpus, manifest, node, pod, template
@@ -89,6 +89,13 @@ def test_nodes_whose_devices_are_held_and_tainted_stand_apart(ask: Any) -> None:
     lines = ask([*objects, pod("p", "c"), pod("q", "d")], "pod/q")[1]
     heads = [line.partition(":")[0] for line in lines if line.startswith(("  a:", "  b:"))]
     assert sorted(heads) == ["  a", "  b"]
+
+
+def test_pods_with_a_place_leave_room_for_facts_of_those_without(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "EXPLAINED_MAX", 2)
+    pods = [pod(f"p{i}", templates=["t"]) for i in range(6)]
+    told = ask([node("a"), gpus("a", 4), device_class(), template("t"), *pods])[2]["pods"]
+    assert [bool(entry["refusal"]["hints"]) for entry in told if entry["refusal"]] == [True, True]
 
 
 def test_many_pods_that_fit_are_counted(ask: Any) -> None:

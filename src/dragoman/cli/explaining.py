@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -50,7 +51,7 @@ class Scene(msgspec.Struct):
     events: tuple[Told, ...]
     now: datetime
     context: Context
-    over: Callable[[], bool]
+    clock: Clock
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
         events_of(world.events),
         clock.utc(),
         Context(new_id=Entropy().uuid4, options=simulate.options_of(args)),
-        simulation.deadline(clock, simulation.EXPLAIN_S),
+        clock,
     )
     if not kind:
-        told, lines, well = _everything(scene, clock, args.namespace or "")
+        told, lines, well = _everything(scene, args.namespace or "")
     elif kind == "pod":
         told, lines, well = _pod(scene, (_namespace(args, scene), name))
     elif kind == "claim":
@@ -137,7 +138,8 @@ def _waiting_pod(scene: Scene, snapshot: Snapshot, waiting: list[Unit], key: Key
         if key in step.unit.pods:
             break
     verdict = next(verdict for verdict in step.verdicts if verdict.pod == key)
-    answer = answer_for(step, verdict, scene.now, scene.context, scene.over)
+    over = simulation.deadline(scene.clock, simulation.EXPLAIN_S)
+    answer = answer_for(step, verdict, scene.now, scene.context, over)
     return _told(scene, step, answer)
 
 
@@ -215,21 +217,23 @@ def _node(scene: Scene, name: str) -> _Told:
 # ---- everything that waits
 
 
-def _everything(scene: Scene, clock: Clock, namespace: str) -> _Told:
+def _everything(scene: Scene, namespace: str) -> _Told:
     """Of one namespace, or of all with ""; what stands before them in the order is decided first all the same."""
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     waits: list[say.Short] = []
+    told_of: Counter[bool] = Counter()
     fits: list[tuple[str, str]] = []
     waiting = units(scene.settled, scene.order)
     asked = sum(_is_asked(key, namespace) for unit in waiting for key in unit.pods)
-    each_s = max(EACH_S, simulation.EXPLAIN_S / max(asked, 1))
+    budget = simulation.Budget(scene.clock, max(EACH_S, simulation.EXPLAIN_S / max(asked, 1)))
     for step in steps(scene.settled, waiting, scene.now, scene.context):
         if not any(_is_asked(key, namespace) for key in step.unit.pods):
             continue
-        over = _either(simulation.deadline(clock, each_s), scene.over)
-        brief = len(pods) >= simulation.EXPLAINED_MAX
-        for answer in answers_for(step, scene.now, scene.context, over, brief=brief):
+        brief = simulation.is_brief(step, told_of)
+        with budget.spent(step) as over:
+            answers = answers_for(step, scene.now, scene.context, over, brief=brief)
+        for answer in answers:
             verdict = answer.verdict
             pods.append(say.as_json(answer))
             if verdict.node is None:
@@ -256,7 +260,3 @@ def _everything(scene: Scene, clock: Clock, namespace: str) -> _Told:
 
 def _is_asked(key: Key, namespace: str) -> bool:
     return not namespace or key[0] == namespace
-
-
-def _either(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
-    return lambda: one() or other()

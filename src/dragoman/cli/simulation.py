@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dragoman.cli import changes, output, source
@@ -15,10 +17,10 @@ from dragoman.explain.why import Answer, answers_for
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.schedule.units import Context
-from dragoman.schedule.whatif import expanded, settled, steps, units
+from dragoman.schedule.whatif import Step, expanded, settled, steps, units
 
 EXPLAINED_MAX = 500
-"""Pods that are explained with all facts; of more only the decision is told."""
+"""Pods with a place, and pods without, that are explained with all facts; of more only the decision is told."""
 EXPLAIN_S = 0.7
 """What contradiction and hints may take together, over all refused pods."""
 
@@ -36,17 +38,48 @@ def run(args: argparse.Namespace) -> int:
         raise
     changed = changes.changed(settled(expanded(world.snapshot)), args)
     clock = Clock()
-    now, over = clock.utc(), deadline(clock, EXPLAIN_S)
+    now, budget = clock.utc(), Budget(clock, EXPLAIN_S)
     order = (*world.order, *changed.order)
     answers: list[Answer] = []
+    told_of: Counter[bool] = Counter()
     for step in steps(changed.snapshot, units(changed.snapshot, order), now, context):
-        answers += answers_for(step, now, context, over, brief=len(answers) >= EXPLAINED_MAX)
+        brief = is_brief(step, told_of)
+        with budget.spent(step) as over:
+            answers += answers_for(step, now, context, over, brief=brief)
     if args.output == "json":
         told = {"pods": [say.as_json(answer) for answer in answers], **changed.as_json(), "errors": []}
         output.write(json.dumps(told, indent=2))
     else:
         _print(answers, changed)
     return 0 if all(answer.verdict.node for answer in answers) and not changed.displaced else 1
+
+
+def is_brief(step: Step, told_of: Counter[bool]) -> bool:
+    """Whether enough pods of its kind (with a place or without) were explained before; counts it in told_of."""
+    waits = _waits(step)
+    told_of[waits] += len(step.verdicts)
+    return told_of[waits] > EXPLAINED_MAX
+
+
+def _waits(step: Step) -> bool:
+    return any(verdict.node is None for verdict in step.verdicts)
+
+
+class Budget:
+    """EXPLAIN_S for the explanations of many pods, deciding not counted; each_s: the most that one may take."""
+
+    def __init__(self, clock: Clock, each_s: float) -> None:
+        self.clock = clock
+        self.each_s = each_s
+        self.left_s = EXPLAIN_S
+
+    @contextmanager
+    def spent(self, step: Step) -> Iterator[Callable[[], bool]]:
+        """What is done within for pods without a place is paid for; gives what says that it has had its part."""
+        start = self.clock.monotonic()
+        yield deadline(self.clock, min(self.each_s, self.left_s))
+        if _waits(step):
+            self.left_s -= self.clock.monotonic() - start
 
 
 def deadline(clock: Clock, seconds: float) -> Callable[[], bool]:

@@ -34,11 +34,23 @@ def test_a_folder_that_cannot_be_made_is_refused(words: list[str]) -> None:
         main([*words, "--node-name", "n", "--root-dir", f"{file.name}/below"])
 
 
-def test_one_node_agent_a_folder(tmp_path: Path) -> None:
-    held = places.hold_root(tmp_path)
+@pytest.mark.parametrize("what", ["node agent", "driver nvidia"])
+def test_one_of_a_kind_a_folder(what: str, tmp_path: Path) -> None:
+    held = places.hold_root(tmp_path, what)
+    other = places.hold_root(tmp_path, "driver nic")
     try:
-        with pytest.raises(Denied, match="another node agent works there"):
-            places.hold_root(tmp_path)
+        with pytest.raises(Denied, match=f"another {what} works there"):
+            places.hold_root(tmp_path, what)
     finally:
         os.close(held)
-    os.close(places.hold_root(tmp_path))
+        os.close(other)
+    os.close(places.hold_root(tmp_path, what))
+
+
+def test_a_second_instance_of_a_driver_is_refused(tmp_path: Path) -> None:
+    held = places.hold_root(tmp_path, "driver nic")
+    try:
+        with pytest.raises(Denied, match="another driver nic works there"):
+            main(["driver", "nic", "--simulate", "dgx-h100", "--node-name", "n", "--root-dir", str(tmp_path)])
+    finally:
+        os.close(held)

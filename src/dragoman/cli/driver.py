@@ -87,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
     places.check_node(args.node_name)
     places.check_root(args.root_dir, LONGEST_SOCKET)
     work = {"example": _example, "nvidia": _nvidia, "nic": _nic}[args.driver](args)
+    if not args.pod_uid:  # with one, two instances share the folder and have sockets of their own
+        places.hold_root(args.root_dir, f"driver {args.driver}")
     return serve.serve(args, work)
 
 

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     places.check_node(args.node_name)
     places.check_root(args.root_dir, "pod-resources/kubelet.sock")
-    places.hold_root(args.root_dir)
+    places.hold_root(args.root_dir, "node agent")
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         agent = NodeAgent(

@@ -9,8 +9,6 @@ from pathlib import Path
 from dragoman.errors import Denied, Invalid
 from dragoman.values.names import dns_subdomain
 
-LOCK = "node-agent.lock"
-
 
 def check_node(name: str) -> None:
     """Raises Invalid for what no Node can be named."""
@@ -31,12 +29,12 @@ def check_root(folder: Path, longest: str) -> None:
         raise Denied(f"--root-dir {folder}: no right to write there; name another folder")
 
 
-def hold_root(folder: Path) -> int:
-    """Keep other node agents out until this process ends; the lock's descriptor. Raises Denied if one is there."""
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def hold_root(folder: Path, what: str) -> int:
+    """Keep others of that kind out until this process ends; the lock's descriptor. Raises Denied if one is there."""
+    descriptor = os.open(folder / f"{what.replace(' ', '-')}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise Denied(f"--root-dir {folder}: another node agent works there: stop it, or name another folder") from None
+        raise Denied(f"--root-dir {folder}: another {what} works there: stop it, or name another folder") from None
     return descriptor

@@ -47,10 +47,11 @@ def test_one_of_a_kind_a_folder(what: str, tmp_path: Path) -> None:
     os.close(places.hold_root(tmp_path, what))
 
 
-def test_a_second_instance_of_a_driver_is_refused(tmp_path: Path) -> None:
-    held = places.hold_root(tmp_path, "driver nic")
-    try:
-        with pytest.raises(Denied, match="another driver nic works there"):
-            main(["driver", "nic", "--simulate", "dgx-h100", "--node-name", "n", "--root-dir", str(tmp_path)])
-    finally:
-        os.close(held)
+def test_a_second_instance_of_a_driver_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as short:
+        held = places.hold_root(Path(short), "driver nic")
+        try:
+            with pytest.raises(Denied, match="another driver nic works there"):
+                main(["driver", "nic", "--simulate", "dgx-h100", "--node-name", "n", "--root-dir", short])
+        finally:
+            os.close(held)

@@ -397,6 +397,7 @@ def test_other_kinds(kind: str, sent: Obj, stored: Obj) -> None:
 
 
 IMAGES = {
+    "": "IfNotPresent",
     "app": "Always",
     "app:latest": "Always",
     "host:5000/app": "Always",

@@ -303,10 +303,7 @@ CREATE: dict[str, tuple[str, Obj, list[str]]] = {
     "a template's pod is judged": (
         "StatefulSet",
         workload(pod_spec={"containers": [{"name": "c"}]}),
-        [
-            "spec.template.spec.containers[0].image: Required value",
-            "spec.template.spec.containers[0].imagePullPolicy: Required value",
-        ],
+        ["spec.template.spec.containers[0].image: Required value"],
     ),
     "a daemon set is valid": ("DaemonSet", workload(), []),
     "a job's pods end": (

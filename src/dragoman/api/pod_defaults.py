@@ -51,9 +51,9 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def _container(container: Object, *, host_network: bool) -> None:
-    image = container.get("image")
+    image = container.get("image", "")
     if isinstance(image, str):
-        fill(container, "imagePullPolicy", "Always" if _is_latest(image) else "IfNotPresent")
+        fill(container, "imagePullPolicy", "Always" if image and _is_latest(image) else "IfNotPresent")
     fill(container, "terminationMessagePath", "/dev/termination-log")
     fill(container, "terminationMessagePolicy", "File")
     _fill_pointer(container, "resources", {})

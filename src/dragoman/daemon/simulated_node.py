@@ -155,7 +155,12 @@ class SimulatedNode:
     def _start(self, what: str, title: str, run: Callable[[], Awaitable[None]]) -> None:
         site = self.site
         log = get("dragoman", task=title)
-        work = supervised(run, clock=site.clock, entropy=site.entropy, backoff=LOOP_BACKOFF, log=log)
+
+        def ending() -> bool:
+            # A group that breaks while it is cancelled loses the cancellation: the loop must know that it is over.
+            return self._tasks.ending or what not in self._running
+
+        work = supervised(run, clock=site.clock, entropy=site.entropy, backoff=LOOP_BACKOFF, log=log, ending=ending)
         self._running[what] = self._tasks.start(title, work)
 
     async def _stop(self, what: str) -> None:

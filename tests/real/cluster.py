@@ -298,7 +298,7 @@ class Cluster:
         texts = [one if isinstance(one, str) else json.dumps(one) for one in objects]
         return self.kubectl("apply", "-f", "-", stdin="\n---\n".join(texts), ok=ok)
 
-    def list(self, kind: str, namespace: str = "") -> list[Object]:
+    def all(self, kind: str, namespace: str = "") -> list[Object]:
         """All objects of a kind; namespace "": in all."""
         where = ["-n", namespace] if namespace else ["-A"]
         found = self.kubectl("get", _resource(kind), *where, "-o", "json").stdout
@@ -351,7 +351,7 @@ class Cluster:
     def held(self) -> dict[tuple[str, str, str], list[str]]:
         """Which claims hold each device, `namespace/name`; admin access holds nothing."""
         holders: dict[tuple[str, str, str], list[str]] = {}
-        for claim in self.list("ResourceClaim"):
+        for claim in self.all("ResourceClaim"):
             meta = claim["metadata"]
             allocation = (claim.get("status") or {}).get("allocation") or {}
             for one in (allocation.get("devices") or {}).get("results", []):

@@ -7,7 +7,7 @@ after kill -9. It decides nothing about where pods run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from dragoman.kubelet.admit import Rejected, rejection
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.connections import DirectConnection
-from dragoman.kubelet.containers import Starter
+from dragoman.kubelet.containers import Starter, Tool
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import FILE as HEALTH_FILE
 from dragoman.kubelet.health import Health
@@ -140,7 +140,7 @@ class NodeAgent:
     priority, `<root_dir>/cdi` by default. boot_id: of the simulated machine, else the kernel's. wipe_slices: delete
     the node's ResourceSlices at the start, as kubelets do. sockets False: drivers join by `attach` only, and there is
     no podresources service (virtual time). durable: whether files survive a power loss.
-    metrics: for a host of its own.
+    metrics: for a host of its own. tools: programs that drivers bring into containers, by name.
     """
 
     def __init__(
@@ -159,8 +159,10 @@ class NodeAgent:
         sockets: bool = True,
         durable: bool = True,
         metrics: Metrics | None = None,
+        tools: Mapping[str, Tool] | None = None,
     ) -> None:
         self.node_name = checked_name(node_name)
+        self.tools = tools or {}
         self.client = client
         self.clock = clock
         self.root_dir = root_dir
@@ -254,6 +256,7 @@ class NodeAgent:
             self.host.agents.pop(self.node_name, None)
             for worker in self._workers.values():
                 worker.stop()
+            self.runtime.close()
             await self.plugins.stop()
             if server:
                 await server.stop(0)
@@ -262,7 +265,15 @@ class NodeAgent:
 
     def _shared(self, tasks: Tasks) -> Node:
         assert self.ips is not None
-        starter = Starter(self.client, self.claims, self.folders, node_name=self.node_name, host_ip=self.facts.host_ip)
+        starter = Starter(
+            self.client,
+            self.claims,
+            self.folders,
+            node_name=self.node_name,
+            host_ip=self.facts.host_ip,
+            tools=self.tools,
+        )
+        self.runtime.wake = lambda uid: self._wake_pods({uid})
         return Node(
             name=self.node_name,
             host_ip=self.facts.host_ip,
@@ -451,7 +462,7 @@ class NodeAgent:
         if name not in runs:
             what = "previous terminated container" if previous else "container"
             raise NotFound(f'{what} "{name}" in pod "{pod}" not found')
-        return runs[name].log
+        return runs[name].text
 
 
 def _containers(pod: Pod) -> tuple[Container, ...]:

@@ -11,10 +11,11 @@ import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
-from dragoman.apiserver import subresources
+from dragoman.apiserver import streams, subresources
 from dragoman.apiserver.gauges import REQUESTS, StoreGauges
 from dragoman.apiserver.handlers import Handlers
 from dragoman.apiserver.http import Reply, Request, Stream, parse
@@ -56,8 +57,8 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI: one request."""
-        if scope["type"] != "http":
-            await _refuse_socket(scope, receive, send)
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
             return
         request = parse(scope["method"], scope["raw_path"], scope["query_string"], scope["headers"])
         try:
@@ -83,11 +84,7 @@ class App:
     async def _reply(self, request: Request, receive: Receive) -> Reply | Stream:
         if request.path in OPEN_PATHS or request.path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return await self._open(request)
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        user = self.whose(token.strip()) if scheme.lower() == "bearer" else None
-        if user is None:
-            raise Refused(401, "Unauthorized", "Unauthorized")
-        request.user = _impersonated(request, user)
+        self._identify(request)
         if request.method not in ("GET", "HEAD"):
             request.body = await _body(request, receive)
         if request.path == "/metrics" and request.method == "GET":
@@ -97,6 +94,38 @@ class App:
         if journal is not None and request.method not in ("GET", "HEAD"):
             await journal.durable()
         return reply
+
+    def _identify(self, request: Request) -> None:
+        """Who asks. Raises 401."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        user = self.whose(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise Refused(401, "Unauthorized", "Unauthorized")
+        request.user = _impersonated(request, user)
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One WebSocket; a no is an HTTP answer in its place."""
+        request = parse("GET", scope["raw_path"], scope["query_string"], scope["headers"])
+        try:
+            await self._serve_socket(request, scope, receive, send)
+        except Refused as refused:
+            reply = _refusal(request, refused)
+            self._requests.labels("CONNECT", reply.status).inc()
+            headers = [(b"content-type", reply.content_type or b"application/json"), *reply.headers]
+            await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
+            await send({"type": "websocket.http.response.body", "body": reply.body})
+        except Exception as broken:
+            # The stream is open: nothing can be said any more but that it is over.
+            _log.error("session broke", exc=broken, path=request.path)
+            with suppress(Exception):
+                await send({"type": "websocket.close", "code": 1011})
+
+    async def _serve_socket(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+        self._identify(request)
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        wanted, pod = await self.handlers.session(request, query)
+        self._requests.labels("CONNECT", 101).inc()
+        await streams.serve(wanted, pod, scope.get("subprotocols") or [], receive, send)
 
     async def _open(self, request: Request) -> Reply:
         if request.path == "/version":
@@ -207,9 +236,3 @@ async def _until_gone(receive: Receive, pump: asyncio.Task[None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     pump.cancel()
-
-
-async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Lifespan and WebSocket: there is no exec, attach or port-forward."""
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1003})

@@ -29,6 +29,7 @@ from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strateg
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.request import INTERNAL, DeleteWish, Outcome, Page, Write
 from dragoman.apiserver.selectors import parse_fields, parse_labels
+from dragoman.apiserver.sessions import Sessions
 from dragoman.apiserver.status import (
     Object,
     Refused,
@@ -67,6 +68,7 @@ class Registry:
         self.gates = gates
         self.pages = Pages()
         self.logs = Logs()
+        self.sessions = Sessions()
         self.external: External | None = None
         self.when_created: dict[Kind, Callable[[Record], None]] = {}
         self.tokens_secret = entropy.token(32)

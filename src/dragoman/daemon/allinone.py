@@ -120,6 +120,7 @@ class Cluster:
         await self._create_classes(client)
         host = NodeHost(client, self.clock, self.entropy, metrics=self.metrics)
         self._server.registry.logs.offer(host.log_source)
+        self._server.registry.sessions.offer(host.sessions)
         informers = Informers(client, self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)

@@ -15,6 +15,7 @@ import msgspec
 from grpc import aio
 
 from dragoman.apiserver.logs import LogSource
+from dragoman.apiserver.sessions import PodSessions
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
 from dragoman.errors import DragomanError, NotFound
@@ -34,6 +35,7 @@ from dragoman.kubelet.plugins import Instance, Plugins
 from dragoman.kubelet.pod import Container, NotResolved, Pod, requests_of
 from dragoman.kubelet.podresources import SOCKET, PodResources
 from dragoman.kubelet.runtime import EXIT_FAILED, SimulatedRuntime
+from dragoman.kubelet.sessions import NodeSessions
 from dragoman.kubelet.state import FILE as CLAIMS_FILE
 from dragoman.kubelet.state import ClaimStates
 from dragoman.node.checkpoint import kernel_boot_id
@@ -112,6 +114,14 @@ class NodeHost:
         for agent in self.agents.values():
             if (source := agent.log_source(namespace, pod)) is not None:
                 return source
+        return None
+
+    def sessions(self, namespace: str, pod: str) -> PodSessions | None:
+        """exec and attach for a pod, for `apiserver.sessions.Sessions.offer`; None for a pod on none of the nodes
+        here."""
+        for agent in self.agents.values():
+            if (found := agent.sessions(namespace, pod)) is not None:
+                return found
         return None
 
     async def take_cidr(self, node_name: str) -> str:
@@ -450,6 +460,11 @@ class NodeAgent:
         """The logs of a pod; None if it is not here."""
         worker = self._workers.get(self._uids.get((namespace, pod), ""))
         return log_source(self.runtime, self.clock, worker.pod) if worker else None
+
+    def sessions(self, namespace: str, pod: str) -> PodSessions | None:
+        """exec and attach for a pod; None if it is not here."""
+        worker = self._workers.get(self._uids.get((namespace, pod), ""))
+        return NodeSessions(self.runtime, worker.pod) if worker else None
 
     def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
         """The log of a container (the first one by default). Raises NotFound."""

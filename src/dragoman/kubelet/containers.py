@@ -117,12 +117,10 @@ class Starter:
     async def again(self, pod: Pod, container: Container, run: ContainerRun, ip: str) -> Start:
         """The start of a run that began before this process, so that its command can go on. Raises CannotStart."""
         seen = await self._seen(pod, container, ip)
+        if not run.scripted:
+            return Start(run, self._place(pod, container, seen, ip, run.started_at))
         run.log.clear()
         return await self._scripted(pod, container, seen, run, ip)
-
-    async def place(self, pod: Pod, container: Container, ip: str, now: float) -> Place:
-        """What a container sees that was started before this process. Raises CannotStart."""
-        return self._place(pod, container, await self._seen(pod, container, ip), ip, now)
 
     async def _scripted(self, pod: Pod, container: Container, seen: Seen, run: ContainerRun, ip: str) -> Start:
         run.scripted = True
@@ -130,7 +128,9 @@ class Starter:
         place = self._place(pod, container, seen, ip, run.started_at)
         place.env = {**links, **place.env}
         from_log = container.termination_message_policy == "FallbackToLogsOnError"
-        return Start(run, place, seen.command, container.stdin, from_log)
+        init = any(c.name == container.name for c in pod.spec.init_containers) and not container.is_sidecar
+        forced, exit_code = _exit_code(pod, container, init=init)
+        return Start(run, place, seen.command, container.stdin, from_log, exit_code if forced else None)
 
     async def _service_links(self, pod: Pod) -> dict[str, str]:
         env = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -340,7 +340,7 @@ def fate(pod: Pod, container: Container, command: Sequence[str] = ()) -> tuple[f
     """
     init = any(c.name == container.name for c in pod.spec.init_containers) and not container.is_sidecar
     words = tuple(command) or (*container.command, *container.args)
-    forced, exit_code = _exit_code(pod, container, init=init)
+    _, exit_code = _exit_code(pod, container, init=init)
     text = pod.annotation("run-seconds", container.name)
     # The annotation without a container's name is about the pod's work, not about its preparation.
     if text[0] and (text[0].endswith(f".{container.name}") or not (init or container.is_sidecar)):
@@ -349,7 +349,7 @@ def fate(pod: Pod, container: Container, command: Sequence[str] = ()) -> tuple[f
         seconds = seconds_of(match[1])
         assert seconds is not None
         return (None if seconds == float("inf") else seconds), exit_code
-    if not forced and words and (posixpath.basename(words[0]) in FROM_DRIVERS or knows(words, {})):
+    if words and (posixpath.basename(words[0]) in FROM_DRIVERS or knows(words, {})):
         return None
     if init:
         return 0.0, exit_code

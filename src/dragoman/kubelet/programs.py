@@ -42,6 +42,10 @@ class Running(Protocol):
         """Deliver a signal; False where the program does not take it."""
         ...
 
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        ...
+
     def resize(self, columns: int, rows: int) -> None:
         """The terminal's size."""
         ...
@@ -184,7 +188,7 @@ class SimulatedCommand:
         )
         self.killed: Callable[[int], None] | None = None
         shell = Shell(
-            around, place.env, {0: self.input, 1: out, 2: errors}, name=command[0] if command else "sh", cwd=place.cwd
+            around, place.env, {0: self.input, 1: out, 2: errors}, name="sh" if is_main else "exec", cwd=place.cwd
         )
         shell.variables["PWD"] = place.cwd
         self.process.start(shell.call(command, place.env, shell.fds))
@@ -208,6 +212,10 @@ class SimulatedCommand:
     def signal(self, number: int) -> bool:
         """Deliver a signal; False where no trap takes it."""
         return self.process.signal(number)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: what the shell waits for is over."""
+        self.process.interrupt()
 
     def resize(self, columns: int, rows: int) -> None:
         """Nothing looks at it."""

@@ -75,13 +75,14 @@ class ContainerRun(msgspec.Struct):
 
 
 class Start(msgspec.Struct):
-    """A run with what it takes: where, which command, and whether somebody may write to it."""
+    """A run with what it takes: where, which command, whether somebody may write to it. exit_code: whatever its own."""
 
     run: ContainerRun
     place: Place
     command: tuple[str, ...] = ()
     stdin: bool = False
     message_from_log: bool = False
+    exit_code: int | None = None
 
 
 class Sandbox(msgspec.Struct):
@@ -113,7 +114,7 @@ class SimulatedRuntime:
         self.wake: Callable[[str], None] = lambda uid: None
         """Called with a pod's uid when one of its commands has ended."""
         self._commands: dict[tuple[str, str], Running] = {}
-        self._listeners: dict[tuple[str, str], dict[object, Output]] = {}
+        self._listeners: dict[tuple[str, str], dict[object, tuple[Output, Callable[[int], None]]]] = {}
 
     def load(self) -> None:
         """Find what ran before this process; after a reboot nothing does."""
@@ -181,7 +182,7 @@ class SimulatedRuntime:
             process = start.place.main.process if start.place.main else None
             at = process.now if process else self.clock.now()
             run.say(at, data.decode("utf-8", "replace"))
-            for listener in tuple(self._listeners.get(key, {}).values()):
+            for listener, _ in tuple(self._listeners.get(key, {}).values()):
                 listener(number, data)
 
         def ended(code: int) -> None:
@@ -209,16 +210,17 @@ class SimulatedRuntime:
             return
         main = start.place.main
         run.ends_at = min(self.clock.now(), main.process.now if main else self.clock.now())
-        run.exit_code = code
+        run.exit_code = code if start.exit_code is None else start.exit_code
         run.message = start.place.term_message()
         if not run.message and code and start.message_from_log:
             run.message = "\n".join(run.text.splitlines()[-MESSAGE_LINES:])[-MESSAGE_BYTES:]
         self._save(box)
+        self._tell_end(uid, run)
         self.wake(uid)
 
     def is_lost(self, uid: str, run: ContainerRun) -> bool:
-        """Whether its command should run and does not, since this process is new."""
-        return run.scripted and run.is_running(self.clock.now()) and (uid, run.name) not in self._commands
+        """Whether it runs, and this process does not know yet what it sees, being new."""
+        return run.is_running(self.clock.now()) and (uid, run.name) not in self.places
 
     def signal(self, uid: str, name: str, number: int) -> bool:
         """Deliver a signal to a container's command; False where it does not take it."""
@@ -252,10 +254,10 @@ class SimulatedRuntime:
         """The container's own command, while it runs."""
         return self._commands.get((uid, name))
 
-    def listen(self, uid: str, name: str, output: Output) -> Callable[[], None]:
-        """Hear what a container writes from now on; the result ends that."""
+    def listen(self, uid: str, name: str, output: Output, ended: Callable[[int], None]) -> Callable[[], None]:
+        """Hear what a container writes from now on, and how it ends; the result ends that."""
         token = object()
-        self._listeners.setdefault((uid, name), {})[token] = output
+        self._listeners.setdefault((uid, name), {})[token] = (output, ended)
 
         def leave() -> None:
             heard = self._listeners.get((uid, name), {})
@@ -264,6 +266,10 @@ class SimulatedRuntime:
                 self._listeners.pop((uid, name), None)
 
         return leave
+
+    def _tell_end(self, uid: str, run: ContainerRun) -> None:
+        for _, ended in tuple(self._listeners.pop((uid, run.name), {}).values()):
+            ended(run.exit_code)
 
     def _close(self, uid: str, name: str) -> None:
         if command := self._commands.pop((uid, name), None):
@@ -289,12 +295,14 @@ class SimulatedRuntime:
         self._save(box)
         if after_s <= 0:
             self._close(uid, name)
+            self._tell_end(uid, run)
 
     def end(self, uid: str) -> None:
         """The sandbox is no longer alive; what its containers did stays known until `remove`."""
         box = self.sandboxes.get(uid)
-        for name in box.current if box else ():
-            self._close(uid, name)
+        for run in tuple(box.current.values()) if box else ():
+            self._close(uid, run.name)
+            self._tell_end(uid, run)
         if box and box.alive:
             box.alive = False
             self._save(box)

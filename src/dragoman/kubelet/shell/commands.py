@@ -10,22 +10,20 @@ import posixpath
 import re
 from datetime import UTC, datetime
 
-from dragoman.kubelet.shell import filetools, python, text
+from dragoman.kubelet.shell import archive, filetools, python, text
 from dragoman.kubelet.shell.language import Call, Leaving, Program, Shell, read_line
 from dragoman.kubelet.shell.process import TURN, Pipe, Room, Signal, Until, Work, forever
 from dragoman.kubelet.shell.reading import Usage, collect, options_of, unescaped
 from dragoman.kubelet.shell.syntax import SyntaxFault, parse
 from dragoman.kubelet.shell.tests import check
 
-OUTSIDE = frozenset(
-    (  # noqa: SIM905 - as a list it would fill a screen
-        "torchrun mpirun mpiexec deepspeed accelerate horovodrun srun ray vllm trtllm-serve tritonserver python2 pip "
-        "pip3 jupyter curl wget nc telnet ping dig nslookup ssh git make gcc nvcc apt apt-get apk yum dnf npm node java "
-        "go ruby perl nginx redis-server redis-cli mysqld mysql postgres psql httpd etcd etcdctl kubectl helm vectorAdd "
-        "deviceQuery nbody all_reduce_perf dcgmi nsys ncu ib_write_bw ibv_devinfo stress stress-ng fio iperf iperf3 "
-        "openssl"
-    ).split()
+_OUTSIDE = (
+    "torchrun mpirun mpiexec deepspeed accelerate horovodrun srun ray vllm trtllm-serve tritonserver python2 pip pip3",
+    "jupyter curl wget nc telnet ping dig nslookup ssh git make gcc nvcc apt apt-get apk yum dnf npm node java go",
+    "ruby perl nginx redis-server redis-cli mysqld mysql postgres psql httpd etcd etcdctl kubectl helm vectorAdd",
+    "deviceQuery nbody all_reduce_perf dcgmi nsys ncu ib_write_bw ibv_devinfo stress stress-ng fio iperf openssl",
 )
+OUTSIDE = frozenset(" ".join(_OUTSIDE).split())
 """Programs that people expect in images and that nothing here stands in for."""
 REMEDY = "dragoman.dev/run-seconds and dragoman.dev/exit-code stand in for it, or `up --runtime process` runs it"
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -401,6 +399,7 @@ def _clear(call: Call) -> int:
 
 
 _TABLE: dict[str, Program] = {
+    **archive.PROGRAMS,
     **filetools.PROGRAMS,
     **text.PROGRAMS,
     "echo": _echo,

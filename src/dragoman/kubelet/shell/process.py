@@ -149,6 +149,19 @@ class Process:
         self.step()
         return True
 
+    def interrupt(self) -> None:
+        """Let go of what the main thread waits for, as Ctrl-C does to a foreground program."""
+        main = self._main
+        if main is None or self.code is not None or isinstance(main.wait, Data):
+            return
+        for thread in tuple(self._threads):
+            if thread is not main:
+                thread.work.close()
+                self._end(thread, 130)
+        main.now = max(main.now, self.clock.now())
+        main.wait = TURN
+        self.step()
+
     # ---- running
 
     def step(self) -> None:

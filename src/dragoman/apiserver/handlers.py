@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.apiserver import discovery, openapi, reviews, subresources
+from dragoman.apiserver import discovery, openapi, reviews, streams, subresources
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, Reply, Request, Stream, json_reply
 from dragoman.apiserver.logs import LogWish
@@ -300,6 +300,11 @@ class Handlers:
 
     async def _subresource(self, request: Request, target: Target) -> Reply | Stream:
         name = target.subresource
+        if name in ("exec", "attach", "portforward") and target.kind.kind == "Pod":
+            # What also a WebSocket would be refused for is said first: clients come here after that.
+            query = [] if name == "portforward" else [("command", request.query.get("command", ""))]
+            wanted, host = await self.session(request, query)
+            streams.refusing(lambda: host.check(wanted.container) if wanted.container else None)
         if name in _NOT_HERE and target.kind.kind in ("Pod", "Service", "Node"):
             raise Refused(501, "NotImplemented", _NOT_HERE[name])
         if name not in target.kind.subresources:

@@ -39,6 +39,10 @@ class Session(Protocol):
 class PodSessions(Protocol):
     """What a host offers for one pod. All raise NotFound, Denied or Retry."""
 
+    def check(self, container: str) -> None:
+        """Whether a command could be run there."""
+        ...
+
     def execute(
         self, container: str, command: tuple[str, ...], output: Output, ended: Ended, *, stdin: bool, tty: bool
     ) -> Session:

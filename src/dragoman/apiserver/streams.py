@@ -13,7 +13,7 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from dragoman.apiserver.sessions import PodSessions, Session
 from dragoman.apiserver.status import Object, Refused, bad_request
 from dragoman.errors import Denied, DragomanError, NotFound
 
+T = TypeVar("T")
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -122,16 +123,12 @@ class _Channels:
             self.out.put_nowait((STATUS, self._status(code)))
             self.out.put_nowait(None)
 
-        try:
+        def begin() -> Session:
             if wanted.verb == "attach":
                 return pod.attach(wanted.container, output, ended, stdin=wanted.stdin, tty=wanted.tty)
             return pod.execute(wanted.container, wanted.command, output, ended, stdin=wanted.stdin, tty=wanted.tty)
-        except NotFound as error:
-            raise Refused(404, "NotFound", str(error)) from None
-        except Denied as error:
-            raise Refused(403, "Forbidden", str(error)) from None
-        except DragomanError as error:
-            raise Refused(500, "InternalError", str(error)) from None
+
+        return refusing(begin)
 
     def _status(self, code: int) -> bytes:
         if self.protocol and self.protocol[:2] in ("v4", "v5"):
@@ -171,6 +168,18 @@ class _Channels:
                 with suppress(msgspec.MsgspecError, TypeError, AttributeError, ValueError):
                     size = msgspec.json.decode(rest)
                     session.resize(int(size.get("Width", 0)), int(size.get("Height", 0)))
+
+
+def refusing(work: Callable[[], T]) -> T:
+    """What a host answers; its no as a refusal of the API."""
+    try:
+        return work()
+    except NotFound as error:
+        raise Refused(404, "NotFound", str(error)) from None
+    except Denied as error:
+        raise Refused(403, "Forbidden", str(error)) from None
+    except DragomanError as error:
+        raise Refused(500, "InternalError", str(error)) from None
 
 
 def exit_status(code: int) -> Object:

@@ -13,8 +13,11 @@ from pathlib import Path
 import msgspec
 
 from dragoman.daemon.machines import Machine, Site
+from dragoman.drivers.nvidia import smi
+from dragoman.drivers.nvidia.driver import NvidiaDriver
 from dragoman.errors import Invalid
 from dragoman.kubelet.agent import NodeAgent, NodeHost
+from dragoman.kubelet.containers import Tool
 from dragoman.node.driver import Driver
 from dragoman.node.plugin import Places, Plugin
 from dragoman.node.routes import Routes
@@ -44,6 +47,8 @@ class SimulatedNode:
         self._leave: dict[str, Callable[[], None]] = {}
         """Ends what `attach` began, by driver called without sockets."""
         self._makers: dict[str, Callable[[Site], Driver]] = {}
+        self._tools: dict[str, Tool] = {}
+        """Programs that the node's drivers bring into containers."""
         self._turn = asyncio.Lock()
 
     def start(self) -> None:
@@ -117,11 +122,14 @@ class SimulatedNode:
             boot_id=site.boot_id,
             wipe_slices=False,
             durable=site.durable,
+            tools=self._tools,
         )
         self._start(AGENT, f"node {self.name}", self.agent.run)
 
     def _start_plugin(self, driver: Driver) -> None:
         site = self.site
+        if isinstance(driver, NvidiaDriver):
+            self._tools.update(smi.tools(driver))
         plugin = Plugin(
             driver,
             site.client,

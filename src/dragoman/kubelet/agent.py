@@ -172,7 +172,7 @@ class NodeAgent:
         tools: Mapping[str, Tool] | None = None,
     ) -> None:
         self.node_name = checked_name(node_name)
-        self.tools = tools or {}
+        self.tools: Mapping[str, Tool] = {} if tools is None else tools  # filled as drivers start
         self.client = client
         self.clock = clock
         self.root_dir = root_dir

@@ -81,7 +81,7 @@ class Starter:
         self.folders = folders
         self.node_name = node_name
         self.host_ip = host_ip
-        self.tools = tools or {}
+        self.tools: Mapping[str, Tool] = {} if tools is None else tools  # filled as drivers start
         self.volumes = Volumes(client, self._text_of)
 
     async def mount(self, pod: Pod, now: float) -> None:

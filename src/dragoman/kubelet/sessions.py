@@ -25,6 +25,13 @@ class NodeSessions:
         self.runtime = runtime
         self.pod = pod
 
+    def check(self, container: str) -> None:
+        """Raises NotFound where the container does not run."""
+        box = self.runtime.sandbox(self.pod.uid)
+        run = box.current.get(container) if box else None
+        if run is None or not run.is_running(self.runtime.clock.now()):
+            raise NotFound(f'container "{container}" is not running')
+
     def execute(
         self, container: str, command: tuple[str, ...], output: Output, ended: Ended, *, stdin: bool, tty: bool
     ) -> Session:
@@ -45,10 +52,8 @@ class NodeSessions:
         """Connect to the container's own command. Raises NotFound."""
         everybody = (*self.pod.spec.containers, *self.pod.spec.init_containers, *self.pod.spec.ephemeral_containers)
         found = next((c for c in everybody if c.name == container), None)
-        box = self.runtime.sandbox(self.pod.uid)
-        run = box.current.get(container) if box else None
-        if found is None or run is None or not run.is_running(self.runtime.clock.now()):
-            raise NotFound(f'container "{container}" is not running')
+        self.check(container)
+        assert found is not None, "the API server asks for containers of the pod only"
         terminal = Terminal(output) if tty and found.tty else None
         leave = self.runtime.listen(self.pod.uid, container, terminal.output if terminal else output, ended)
         own = self.runtime.command(self.pod.uid, container) if stdin and found.stdin else None

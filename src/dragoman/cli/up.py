@@ -40,6 +40,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
     parser.add_argument(
+        "--runtime-config",
+        default="",
+        metavar="GROUP/VERSION=true,...",
+        help="API versions that are on or off, as kube-apiserver takes them; api/all=true, api/beta=true",
+    )
+    parser.add_argument(
         "--gpu-feature-gates",
         default="",
         metavar="NAME=true,...",
@@ -68,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     from dragoman.allocate.allocator import Options  # --help is fast without all these
     from dragoman.api.gates import strict_gates
+    from dragoman.apiserver.served import parse_runtime_config
     from dragoman.cli import signals
     from dragoman.daemon.allinone import Settings
     from dragoman.daemon.machines import GpuSettings
@@ -83,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         data=args.data,
         kubeconfig=_writable(args.kubeconfig),
         minor=_minor(args.kubernetes),
+        runtime_config=parse_runtime_config(args.runtime_config),
         speed=_speed(args.speed),
         options=Options(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),

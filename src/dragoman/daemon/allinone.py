@@ -71,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True):
     kubeconfig: Path | None = None
     root_dir: Path | None = None
     minor: int = 37
+    runtime_config: dict[str, bool] = {}
     speed: float = 1.0
     options: Options = OPTIONS
     profiles: tuple[Path, ...] = ()
@@ -112,7 +113,11 @@ class Cluster:
         # Millions of long-lived objects: the collector's default thresholds would walk them again and again.
         gc.set_threshold(100_000, 50, 1000)
         config = ServerConfig(
-            port=settings.port, data=settings.data, minor=settings.minor, gates=settings.options.gates
+            port=settings.port,
+            data=settings.data,
+            minor=settings.minor,
+            gates=settings.options.gates,
+            runtime_config=settings.runtime_config,
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)

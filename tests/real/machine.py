@@ -40,7 +40,7 @@ class Machine(Cluster):
         for name in ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "bridge"):
             executable(name, self.parts.kubernetes if name == "kubelet" else "")
         # Unix sockets lie below it, whose paths must be short.
-        self.folder = Path(tempfile.mkdtemp(prefix="dr-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix="real-", dir="/tmp"))
         self.hosts.append(ADDRESS)
         self._kubelet_port, self._health_port = free_ports(2)
         self._cgroup = f"dragoman-{self.folder.name}"
@@ -123,7 +123,7 @@ class Machine(Cluster):
 
     def _remove_cgroups(self) -> None:
         deadline = time.monotonic() + 10
-        for root in _cgroup_roots():
+        for root in (*_cgroup_roots(), CGROUPS / "unified"):  # runc makes one in the latter, too
             made = root / self._cgroup
             while made.exists() and time.monotonic() < deadline:
                 for folder, _, _ in os.walk(made, topdown=False):

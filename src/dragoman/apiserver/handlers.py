@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.apiserver import discovery, openapi, reviews, subresources
+from dragoman.apiserver import discovery, openapi, openapi2, reviews, subresources
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, Reply, Request, Stream, json_reply
 from dragoman.apiserver.logs import LogWish
@@ -33,6 +33,7 @@ from dragoman.apiserver.target import Target, target_of
 from dragoman.apiserver.watch import Frames, Streams, WatchWish
 
 WATCH_MIN_S = 1800.0
+_PLAIN_MEDIA = ("*/*", "application/*", "application/json")
 PATCHES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -90,7 +91,7 @@ class Handlers:
         if path.startswith("/openapi/v3/"):
             return self._openapi_v3(request, path.removeprefix("/openapi/v3/"))
         if path == "/openapi/v2":
-            raise Refused(406, "NotAcceptable", "OpenAPI v2 is not served; use /openapi/v3")
+            return self._openapi_v2(request)
         if path == "/":
             paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
             return json_reply({"paths": paths})
@@ -105,6 +106,20 @@ class Handlers:
         if request.headers.get("if-none-match", "") == headers["ETag"]:
             return Reply(304, b"", None, encoded)
         return Reply(200, found.body, headers=encoded)
+
+    def _openapi_v2(self, request: Request) -> Reply:
+        accept = request.headers.get("accept", "")
+        media = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+        chosen = next((m for m in media if m in openapi2.PROTOBUF_TYPES or m in ("", *_PLAIN_MEDIA)), None)
+        if chosen is None:
+            raise Refused(406, "NotAcceptable", f"OpenAPI v2 is served as JSON and {openapi2.PROTOBUF_TYPES[0]}")
+        protobuf = chosen in openapi2.PROTOBUF_TYPES
+        found = self._openapi.v2(protobuf=protobuf)
+        headers: Headers = [(b"etag", f'"{found.hash}"'.encode()), (b"vary", b"Accept")]
+        if request.headers.get("if-none-match", "") == f'"{found.hash}"':
+            return Reply(304, b"", None, headers)
+        content_type = openapi2.PROTOBUF_SENT if protobuf else b"application/json"
+        return Reply(200, found.body, content_type, headers)
 
     def _discovery(self, request: Request) -> Reply:
         form = form_of(request.headers.get("accept", ""))
@@ -133,6 +148,7 @@ class Handlers:
         target, plural = target_of(self.registry.served, group, version, parts)
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
+                form_of(request.headers.get("accept", ""), tables=False)
                 body = decode_object(request.body, request.headers.get("content-type", ""))
                 body = check_types((group, version, reviews.REVIEWS[group, plural][0]), body)
                 reply = reviews.answer(self.registry, group, plural, body, request.user, self.whose)
@@ -352,6 +368,7 @@ class Handlers:
     async def _scale(self, request: Request, target: Target) -> Reply:
         record = self.registry.get(target.kind, target.name, target.namespace)
         scale = subresources.scale_of(record)
+        form_of(request.headers.get("accept", ""), tables=False)
         match request.method:
             case "GET" | "HEAD":
                 return json_reply(scale)

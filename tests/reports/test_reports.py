@@ -19,7 +19,8 @@ import yaml
 
 from dragoman.api import files
 from dragoman.cli.main import main
-from dragoman.lint.linter import lint
+from dragoman.drivers.registry import known_drivers
+from dragoman.lint.linter import Target, lint
 
 from .situations import SITUATIONS, Docs
 
@@ -178,6 +179,7 @@ def placed(pod: dict[str, Any]) -> list[str]:
     return [result["device"] for allocation in given for result in allocation["devices"]["results"]]
 
 
+TARGET = Target(known=known_drivers())
 QUIET = ("UnusedClaim", "OldVersion")
 """True of many situations, and not what they are about."""
 
@@ -186,7 +188,7 @@ QUIET = ("UnusedClaim", "OldVersion")
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_lint_finds_the_mistakes_with_their_facts_and_no_other(name: str, seed: int) -> None:
     text, names, _ = written(name, seed)
-    findings = [f for f in lint(files.scan([("f.yaml", text)])) if f.code not in QUIET]
+    findings = [f for f in lint(files.scan([("f.yaml", text)]), TARGET) if f.code not in QUIET]
     wanted = SITUATIONS[name].lint
     assert [(f.code, f.subject) for f in findings] == [(w.code, names.text(w.subject)) for w in wanted]
     for finding, expected in zip(findings, wanted, strict=True):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object
 from dragoman.apiserver.strategies.base import Generational
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.registry import Registry
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
@@ -18,7 +14,7 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 class JobStrategy(Generational):
     """Job."""
 
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """A Job selects its pods by its own uid unless it brings a selector."""
         spec = obj.setdefault("spec", {})
         template = spec.get("template")

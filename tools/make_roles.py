@@ -1,8 +1,8 @@
 """Writes src/dragoman/apiserver/facts/roles.json.gz: the roles and bindings that every cluster has.
 
 Source: the policy that Kubernetes 1.37.2 creates at its start (Apache-2.0), as its repository lists it below
-plugin/pkg/auth/authorizer/rbac/bootstrappolicy, of the Go module k8s.io/kubernetes. Only names, labels, rules, roles and
-subjects are kept; the form is ours.
+plugin/pkg/auth/authorizer/rbac/bootstrappolicy, of the Go module k8s.io/kubernetes. Only names, labels, rules, roles
+and subjects are kept; the form is ours.
 
 Run: python tools/make_roles.py "$(go env GOMODCACHE)/k8s.io/kubernetes@v1.37.2"
 """
@@ -47,6 +47,7 @@ def row(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Writes the file."""
     folder = Path(sys.argv[1]) / POLICY
     tables: dict[str, list[dict[str, Any]]] = {kind: [] for kind in FILES.values()}
     for name, kind in FILES.items():
@@ -54,7 +55,6 @@ def main() -> None:
             tables[kind].append(row(item))
     body = json.dumps(tables, separators=(",", ":"), sort_keys=True).encode()
     (FACTS / "roles.json.gz").write_bytes(gzip.compress(body, 9, mtime=0))
-    print({kind: len(rows) for kind, rows in tables.items()}, len(body))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,14 @@ def bind(into: Store, role: str, *subjects: dict[str, str], namespace: str = "",
     """Give a role to subjects, in a namespace or everywhere."""
     binding = "RoleBinding" if namespace else "ClusterRoleBinding"
     reference = {"apiGroup": RBAC, "kind": kind, "name": role}
-    put(into, binding, f"{role}-{len(into.select(BY_NAME[binding]))}", namespace, roleRef=reference, subjects=list(subjects))
+    put(
+        into,
+        binding,
+        f"{role}-{len(into.select(BY_NAME[binding]))}",
+        namespace,
+        roleRef=reference,
+        subjects=list(subjects),
+    )
 
 
 def user(name: str, *groups: str) -> User:

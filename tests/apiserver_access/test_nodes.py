@@ -22,11 +22,20 @@ def cluster() -> Store:
         "serviceAccountName": "runner",
         "containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "env"}}]}],
         "volumes": [{"name": "v", "projected": {"sources": [{"configMap": {"name": "conf"}}]}}],
-        "resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}, {"name": "made", "resourceClaimTemplateName": "t"}],
+        "resourceClaims": [
+            {"name": "gpu", "resourceClaimName": "mine"},
+            {"name": "made", "resourceClaimTemplateName": "t"},
+        ],
     }
     status = {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made-x"}]}
     put(objects, "Pod", "p", "red", spec=spec, status=status)
-    put(objects, "Pod", "q", "red", spec={"nodeName": "n2", "containers": [], "resourceClaims": [{"name": "g", "resourceClaimName": "theirs"}]})
+    put(
+        objects,
+        "Pod",
+        "q",
+        "red",
+        spec={"nodeName": "n2", "containers": [], "resourceClaims": [{"name": "g", "resourceClaimName": "theirs"}]},
+    )
     put(objects, "ResourceSlice", "s1", spec={"nodeName": "n1"})
     put(objects, "ResourceSlice", "s2", spec={"nodeName": "n2"})
     return objects

@@ -117,7 +117,11 @@ COVERED = {
     ),
     "a name out of all": ([Rule(("get",), ("",), ("pods",))], Rule(("get",), ("",), ("pods",), ("a",)), 0),
     "all out of a name": ([Rule(("get",), ("",), ("pods",), ("a",))], Rule(("get",), ("",), ("pods",)), 1),
-    "every subresource of that name": ([Rule(("get",), ("*",), ("*/status",))], Rule(("get",), ("",), ("pods/status",)), 0),
+    "every subresource of that name": (
+        [Rule(("get",), ("*",), ("*/status",))],
+        Rule(("get",), ("",), ("pods/status",)),
+        0,
+    ),
     "a star out of one": ([Rule(("get",), ("",), ("pods",))], Rule(("*",), ("",), ("pods",)), 1),
     "urls": ([Rule(("get",), urls=("/a/*",))], Rule(("get",), urls=("/a/b", "/c")), 1),
 }
@@ -131,7 +135,12 @@ def test_what_is_missing_of_a_rule(case: str) -> None:
 
 def test_nobody_grants_what_he_does_not_hold() -> None:
     objects = store()
-    put(objects, "ClusterRole", "maker", rules=[rule("get", "secrets"), rule("create", "roles rolebindings", "rbac.authorization.k8s.io")])
+    put(
+        objects,
+        "ClusterRole",
+        "maker",
+        rules=[rule("get", "secrets"), rule("create", "roles rolebindings", "rbac.authorization.k8s.io")],
+    )
     put(objects, "ClusterRole", "strong", rules=[rule("get delete list", "secrets")])
     bind(objects, "maker", ANNA_BY_NAME)
     authorizer = Authorizer(objects)
@@ -139,7 +148,9 @@ def test_nobody_grants_what_he_does_not_hold() -> None:
     meta = {"name": "new", "namespace": "red"}
     escalation.check(authorizer, kind, {"metadata": meta, "rules": [rule("get", "secrets")]}, None, ANNA)
     with pytest.raises(Refused) as refused:
-        escalation.check(authorizer, kind, {"metadata": meta, "rules": [rule("get delete list", "secrets")]}, None, ANNA)
+        escalation.check(
+            authorizer, kind, {"metadata": meta, "rules": [rule("get delete list", "secrets")]}, None, ANNA
+        )
     assert refused.value.code == 403
     assert refused.value.message == (
         'roles.rbac.authorization.k8s.io "new" is forbidden: user "anna" (groups=["builders" "system:authenticated"]) is '

@@ -19,6 +19,8 @@ import uvicorn
 
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.apiserver import certificates, fields, kubeconfig
+from dragoman.apiserver.access.authorizer import Mode
+from dragoman.apiserver.access.tokens import signing_key
 from dragoman.apiserver.app import App
 from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.registry import Registry
@@ -41,6 +43,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     """port 0: any free one (with data: the same as last time, if free). data None: memory only.
 
     token "": made once and kept in the data folder. minor: the Kubernetes version to report, 1.minor.
+    authorization: by roles, or everything allowed to whoever is authenticated.
     """
 
     host: str = "127.0.0.1"
@@ -51,6 +54,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     minor: int = 37
     kubeconfig: Path | None = None
     gates: Gates = DEFAULTS
+    authorization: Mode = "rbac"
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -103,8 +107,8 @@ def _prepared(
     folder = config.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dragoman-")))
     store = _store(config, stack)
     token = config.token or _kept(folder / "token", entropy)
-    registry = Registry(store, clock, entropy, config.gates)
-    registry.tokens_secret = _kept(folder / "tokens.key", entropy)
+    signing = signing_key(folder / "sa.key")
+    registry = Registry(store, clock, entropy, config.gates, mode=config.authorization, key=signing)
     certificate = None
     if config.tls:
         file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())

@@ -310,7 +310,7 @@ class _Checker:
             return
         for part in value.elements if isinstance(value, ListLit) else [value]:
             if isinstance(part, StructLit) and part.name != place and self.environment.literal_fields(part.name) == {}:
-                self.issue(part, f"type mismatch: unexpected type name \"{part.name}\", expected \"{place}\"")
+                self.issue(part, f'type mismatch: unexpected type name "{part.name}", expected "{place}"')
 
     def fold(self, node: Fold) -> None:
         node.range = self.visit(node.range)

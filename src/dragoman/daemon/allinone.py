@@ -23,6 +23,7 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, Options
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.access.authorizer import Mode
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import Server, ServerConfig, serving
@@ -62,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; gpus: how the
-    GPU drivers behave.
+    GPU drivers behave. authorization: by roles, or everything allowed to every user.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
@@ -75,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True):
     options: Options = OPTIONS
     profiles: tuple[Path, ...] = ()
     gpus: GpuSettings = GPU_SETTINGS
+    authorization: Mode = "rbac"
 
 
 class Cluster:
@@ -112,7 +114,11 @@ class Cluster:
         # Millions of long-lived objects: the collector's default thresholds would walk them again and again.
         gc.set_threshold(100_000, 50, 1000)
         config = ServerConfig(
-            port=settings.port, data=settings.data, minor=settings.minor, gates=settings.options.gates
+            port=settings.port,
+            data=settings.data,
+            minor=settings.minor,
+            gates=settings.options.gates,
+            authorization=settings.authorization,
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)

@@ -1,7 +1,7 @@
-"""What is authorized? One request as authorizers see it: who, which verb, on what (k8s.io/apiserver authorizer.Attributes).
+"""What is authorized? One request as authorizers see it: who, which verb, on what.
 
 `attributes_of` reads it off a request's path, as upstream's RequestInfo does, whether or not anything is served there:
-who may not ask does not learn what exists.
+who may not ask does not learn what exists. Source: k8s.io/apiserver pkg/endpoints/request and filters.
 """
 
 from __future__ import annotations
@@ -71,12 +71,11 @@ def attributes_of(request: Request) -> Attributes:
     subresource = rest[2] if len(rest) > 2 else ""
     fields: tuple[FieldTerm, ...] = ()
     if not name and verb in ("get", "delete"):
+        fields = _fields(request)
         if verb == "delete":
             verb = "deletecollection"
         else:
             verb = "watch" if _is_watch(request) else "list"
-        fields = _fields(request)
-        if verb != "deletecollection":
             name = next((term.value for term in fields if term.key == "metadata.name" and term.equal), "")
     return Attributes(request.user, verb, group, version, rest[0], subresource, namespace, name, path, fields)
 

@@ -14,6 +14,7 @@ from dragoman.apiserver.store import Store
 
 Mode = Literal["rbac", "allow"]
 MASTERS: Final = "system:masters"
+UNAUTHENTICATED: Final = "system:unauthenticated"
 ALLOWED: Final = "the server runs with --authorization allow: whoever is authenticated may do everything"
 
 
@@ -28,7 +29,7 @@ class Authorizer:
     def allows(self, asked: Attributes) -> bool:
         """Yes or no, as cheap as it can be had."""
         groups = asked.user.groups
-        if self.mode == "allow" or MASTERS in groups:
+        if MASTERS in groups or self._allows_all(asked):
             return True
         if NODES_GROUP in groups and self._nodes.decide(asked).allowed:
             return True
@@ -38,7 +39,7 @@ class Authorizer:
         """The same with a reason."""
         if MASTERS in asked.user.groups:
             return Verdict(True)
-        if self.mode == "allow":
+        if self._allows_all(asked):
             return Verdict(True, ALLOWED)
         node = self._nodes.decide(asked)
         if node.allowed:
@@ -47,6 +48,9 @@ class Authorizer:
         if rbac.allowed:
             return rbac
         return Verdict(False, "\n".join(reason for reason in (node.reason, rbac.reason) if reason))
+
+    def _allows_all(self, asked: Attributes) -> bool:
+        return self.mode == "allow" and UNAUTHENTICATED not in asked.user.groups
 
     def check(self, asked: Attributes) -> None:
         """Raises 403."""

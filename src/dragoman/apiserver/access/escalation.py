@@ -74,9 +74,7 @@ def _check_binding(authorizer: Authorizer, kind: Kind, obj: Object, user: User) 
     _holds(authorizer, kind, meta["name"], rules, namespace, user)
 
 
-def _holds(
-    authorizer: Authorizer, kind: Kind, name: str, wanted: Iterable[Rule], namespace: str, user: User
-) -> None:
+def _holds(authorizer: Authorizer, kind: Kind, name: str, wanted: Iterable[Rule], namespace: str, user: User) -> None:
     lacking = missing(authorizer.rbac.rules_for(user, namespace), wanted)
     if not lacking:
         return

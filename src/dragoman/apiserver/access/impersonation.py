@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from dragoman.apiserver.access.attributes import Attributes, denied
-from dragoman.apiserver.access.authorizer import MASTERS, Authorizer
+from dragoman.apiserver.access.authorizer import MASTERS, UNAUTHENTICATED, Authorizer
 from dragoman.apiserver.access.node import NODES_GROUP
 from dragoman.apiserver.access.node import PREFIX as NODE
 from dragoman.apiserver.http import HEADER_SEPARATOR
@@ -21,7 +21,6 @@ from dragoman.apiserver.request import User
 from dragoman.apiserver.status import Refused, bad_request
 
 AUTHENTICATED: Final = "system:authenticated"
-UNAUTHENTICATED: Final = "system:unauthenticated"
 ANONYMOUS: Final = "system:anonymous"
 ACCOUNT: Final = "system:serviceaccount:"
 NODE_EXTRA: Final = "authentication.kubernetes.io/node-name"

@@ -1,6 +1,6 @@
 """May this node do that? The node authorizer: a kubelet reads what its own pods use, and nothing else.
 
-Which pods a node has is followed in the store's history, so a question costs the pods of one node. Texts are upstream's.
+Which pods a node has is followed in the store's history, so a question costs the pods of one node.
 Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node.
 """
 
@@ -123,9 +123,7 @@ class PodsOfNodes:
 
     def uses(self, node: str, namespace: str, reference: Reference) -> bool:
         """Whether a pod of the node uses an object."""
-        return any(
-            pod.namespace == namespace and reference in self._references(pod) for pod in self.of(node)
-        )
+        return any(pod.namespace == namespace and reference in self._references(pod) for pod in self.of(node))
 
     def _references(self, pod: Record) -> frozenset[Reference]:
         key = (pod.namespace, pod.name)

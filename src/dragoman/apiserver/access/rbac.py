@@ -81,7 +81,9 @@ class Rbac:
                 return Verdict(True, f"RBAC: allowed by {grant.source}")
         if not errors:
             return Verdict(False)
-        return Verdict(False, f"RBAC: {errors[0] if len(errors) == 1 else '[' + ', '.join(dict.fromkeys(errors)) + ']'}")
+        return Verdict(
+            False, f"RBAC: {errors[0] if len(errors) == 1 else '[' + ', '.join(dict.fromkeys(errors)) + ']'}"
+        )
 
     def rules_for(self, user: User, namespace: str) -> list[Rule]:
         """All rules that hold for a user in a namespace ("": cluster-wide)."""
@@ -147,7 +149,9 @@ class Rbac:
             if kind not in ("User", "Group") or (kind, who) in taken:
                 continue
             taken.add((kind, who))
-            binding = _Binding(name, namespace, str(reference.get("name", "")), reference.get("kind") != "Role", subject)
+            binding = _Binding(
+                name, namespace, str(reference.get("name", "")), reference.get("kind") != "Role", subject
+            )
             self._bindings.setdefault((namespace, kind, who), []).append(binding)
 
     def _bound(self, user: User, namespace: str) -> list[_Binding]:

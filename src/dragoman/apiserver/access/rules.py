@@ -31,7 +31,9 @@ class Rule(msgspec.Struct, frozen=True):
     def covers_kind(self, asked: Attributes) -> bool:
         """Whether verb, group and resource fit; names are left to the caller."""
         return (
-            _has(self.verbs, asked.verb) and _has(self.groups, asked.group) and self.has_resource(asked.resource, asked.subresource)
+            _has(self.verbs, asked.verb)
+            and _has(self.groups, asked.group)
+            and self.has_resource(asked.resource, asked.subresource)
         )
 
     def has_resource(self, resource: str, subresource: str) -> bool:
@@ -75,7 +77,9 @@ def rule_of(obj: Any) -> Rule:
     def texts(field: str) -> tuple[str, ...]:
         return tuple(str(value) for value in obj.get(field) or ())
 
-    return Rule(texts("verbs"), texts("apiGroups"), texts("resources"), texts("resourceNames"), texts("nonResourceURLs"))
+    return Rule(
+        texts("verbs"), texts("apiGroups"), texts("resources"), texts("resourceNames"), texts("nonResourceURLs")
+    )
 
 
 def rules_of(obj: Any) -> tuple[Rule, ...]:

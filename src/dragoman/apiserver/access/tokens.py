@@ -1,7 +1,7 @@
-"""Whose service account token is this? Tokens that this server signs (ES256) and believes until what they are bound to goes.
+"""Whose service account token is this? Signed by this server (ES256), believed until what it is bound to goes.
 
 A token is a JWT with upstream's claims; a pod's token dies with the pod. Signatures are checked once a token, what it
-is bound to at every use. Source: k8s.io/kubernetes pkg/serviceaccount, pkg/registry/core/serviceaccount/storage/token.go.
+is bound to at every use. Source: k8s.io/kubernetes pkg/serviceaccount and pkg/registry/core/serviceaccount/storage.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ _ACCOUNT, _POD, _NODE, _SECRET = (BY_NAME[name] for name in ("ServiceAccount", "
 _BOUND: Final = {"pod": _POD, "secret": _SECRET, "node": _NODE}
 
 
+PrivateKey = ec.EllipticCurvePrivateKey
+
+
 class BadToken(Exception):
     """A token is not accepted; the text says why."""
 
@@ -55,11 +58,11 @@ class Identified(msgspec.Struct, frozen=True):
     audiences: tuple[str, ...]
 
 
-def signing_key(file: Path) -> ec.EllipticCurvePrivateKey:
+def signing_key(file: Path) -> PrivateKey:
     """The key of a folder, made once."""
     if file.exists():
         key = serialization.load_pem_private_key(file.read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey), "no other kind is written there"
+        assert isinstance(key, PrivateKey), "no other kind is written there"
         return key
     made = new_key()
     form = serialization.PrivateFormat.PKCS8
@@ -68,7 +71,7 @@ def signing_key(file: Path) -> ec.EllipticCurvePrivateKey:
     return made
 
 
-def new_key() -> ec.EllipticCurvePrivateKey:
+def new_key() -> PrivateKey:
     """A fresh key."""
     return ec.generate_private_key(ec.SECP256R1())
 
@@ -76,7 +79,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 class Tokens:
     """The tokens of one server."""
 
-    def __init__(self, store: Store, clock: Clock, entropy: Entropy, key: ec.EllipticCurvePrivateKey) -> None:
+    def __init__(self, store: Store, clock: Clock, entropy: Entropy, key: PrivateKey) -> None:
         self._store = store
         self._clock = clock
         self._entropy = entropy
@@ -220,7 +223,7 @@ class Tokens:
         for field, kind in _BOUND.items():
             if field in told and not (field == "node" and "pod" in told):
                 self._still_there(kind, namespace, told[field])
-        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
+        extra: dict[str, tuple[str, ...]] = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
         for field, prefix in (("pod", "pod"), ("node", "node")):
             if field in told:
                 extra[f"authentication.kubernetes.io/{prefix}-name"] = (told[field]["name"],)
@@ -234,10 +237,10 @@ class Tokens:
         if record is None:
             raise BadToken("service account token has been invalidated")
         if record.uid != reference["uid"]:
-            name = f"{kind.kind} UID" if kind is _SECRET else f"{kind.kind.lower()} UID"
-            raise BadToken(
-                f"{name} ({record.uid}) does not match service account {kind.kind.lower()} ref claim ({reference['uid']})"
-            )
+            what = kind.kind.lower()
+            name = kind.kind if kind is _SECRET else what
+            claimed = f"service account {what} ref claim ({reference['uid']})"
+            raise BadToken(f"{name} UID ({record.uid}) does not match {claimed}")
 
     # ---- discovery (OIDC)
 
@@ -273,8 +276,8 @@ def _check(account: Record, meta: Object, spec: Object, seconds: int) -> None:
         raise Refused(
             409,
             "Conflict",
-            f'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "{account.name}": the UID in the token '
-            f"request ({meta['uid']}) does not match the UID of the service account ({account.uid})",
+            f'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "{account.name}": the UID in the '
+            f"token request ({meta['uid']}) does not match the UID of the service account ({account.uid})",
         )
     if faults:
         (path, text), *_ = faults

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import pkgutil
 import re
 import subprocess
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import make_commands
 import pytest
 
 import dragoman
@@ -24,14 +24,6 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglo
 FORBIDDEN_WORDS = re.compile(r"(?:^|_)(?:util|utils|helper|helpers|manager|info|data|misc|common)(?:_|$)")
 
 
-def _tools() -> object:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        return importlib.import_module("make_commands")
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-
-
 def _sections(page: str) -> dict[str, str]:
     """The text below each `## heading`."""
     parts = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
@@ -41,7 +33,7 @@ def _sections(page: str) -> dict[str, str]:
 def test_every_command_and_flag_is_documented() -> None:
     documented = _sections(COMMANDS.read_text())
     lacking = []
-    for name, parser, _ in _tools().parsers():  # type: ignore[attr-defined]
+    for name, parser, _ in make_commands.parsers():
         section = documented.pop(name, "")
         flags = {option for action in parser._actions for option in action.option_strings} - {"-h", "--help"}
         told = set(re.findall(r"`(--?[a-zA-Z][-a-z]*)`", section))

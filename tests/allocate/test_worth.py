@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given as given_values
 from hypothesis import strategies as st
-from shortforms import (
+
+from dragoman.allocate.allocator import Allocation, Ask, Demand, Kind, Options, Recent, Supply, allocate, survey
+from dragoman.allocate.recent import FIRST, KINDS_MAX, WINDOW
+from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.worth import WHOLE, Mix, Room, alone, fed, fullness, mix_of, worth
+from dragoman.api.resource import ResourceClaim
+from dragoman.snapshot.change import Snapshot
+from tests.allocate.shortforms import (
     claim,
     counter_set,
     device,
@@ -18,13 +25,6 @@ from shortforms import (
     piece,
     wants,
 )
-
-from dragoman.allocate.allocator import Allocation, Ask, Demand, Kind, Options, Recent, Supply, allocate, survey
-from dragoman.allocate.recent import FIRST, KINDS_MAX, WINDOW
-from dragoman.allocate.refusal import Refusals
-from dragoman.allocate.worth import WHOLE, Mix, Room, alone, fed, fullness, mix_of, worth
-from dragoman.api.resource import ResourceClaim
-from dragoman.snapshot.change import Snapshot
 
 GPU = "gpu.example.com"
 

@@ -7,7 +7,6 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import snapshot_of, world
 
 from dragoman.allocate.guide import Guide
 from dragoman.allocate.ledger import Ledger
@@ -20,6 +19,7 @@ from dragoman.allocate.wants import Judge
 from dragoman.allocate.worth import Demand
 from dragoman.api.gates import gates_with
 from dragoman.snapshot.pools import pools_for
+from tests.laws.worlds import snapshot_of, world
 
 RULES = rules_of(gates_with({"DRAListTypeAttributes": True})[0])
 BOOKS = ("taken", "used", "left", "present", "states")

@@ -239,7 +239,8 @@ class _Parser:
         bracket = self.advance()
         elements: list[Node] = []
         optional: list[int] = []
-        while self.token.kind != "]":
+        bare = self.accept(",")  # a comma alone is an empty literal
+        while not bare and self.token.kind != "]":
             if self.accept("?"):
                 optional.append(len(elements))
             elements.append(self.expression())
@@ -252,7 +253,8 @@ class _Parser:
         brace = self.advance()
         entries: list[tuple[Node, Node]] = []
         optional: list[int] = []
-        while self.token.kind != "}":
+        bare = self.accept(",")  # a comma alone is an empty literal
+        while not bare and self.token.kind != "}":
             if self.accept("?"):
                 optional.append(len(entries))
             key = self.expression()

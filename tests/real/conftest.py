@@ -1,0 +1,33 @@
+"""Clusters of real and own parts for tests; README.md here says what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.real.cluster import Cluster, Parts
+
+StartCluster = Callable[..., Cluster]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[StartCluster]:
+    """start(scheduler="kube", ...): a control plane with the `Parts` named, ended with the test."""
+    with ExitStack() as stack:
+        count = 0
+
+        def started(**parts: object) -> Cluster:
+            nonlocal count
+            count += 1
+            return stack.enter_context(Cluster(tmp_path / f"cluster-{count}", Parts(**parts)))  # type: ignore[arg-type]
+
+        yield started
+
+
+@pytest.fixture
+def cluster(start: StartCluster) -> Cluster:
+    """etcd and kube-apiserver, nothing else."""
+    return start()

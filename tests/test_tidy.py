@@ -111,6 +111,30 @@ def test_every_decision_has_a_number_of_its_own() -> None:
     assert len(numbers) == len(set(numbers))
 
 
+VENDORS = re.compile(r"nvidia|dra\.net|\b(?:mig|mps|xid|imex)\b", re.IGNORECASE)
+
+
+def test_daemons_commands_and_lint_name_no_vendor() -> None:
+    """What is a driver's own stands in its package; the rest asks `drivers.registry`."""
+    found = [
+        f"{file.relative_to(SOURCE)}: {match[0]}"
+        for folder in ("daemon", "cli", "lint")
+        for file in sorted((SOURCE / folder).rglob("*.py"))
+        for match in VENDORS.finditer(file.read_text())
+    ]
+    assert not found
+
+
+def test_every_driver_is_registered() -> None:
+    from dragoman.drivers.registry import DRIVERS
+
+    packages = {file.parent.name for file in (SOURCE / "drivers").glob("*/__init__.py")}
+    assert packages == {entry.standalone.__module__.split(".")[2] for entry in DRIVERS}
+    for field in ("command", "name"):
+        names = [getattr(entry, field) for entry in DRIVERS]
+        assert len(set(names)) == len(names)
+
+
 # ---- modules
 
 

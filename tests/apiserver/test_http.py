@@ -457,8 +457,6 @@ NOWHERE = {
     "a wrong method": ("POST", f"{PODS}/a", 405),
     "exec": ("POST", f"{PODS}/a/exec", 501),
     "port-forward": ("GET", f"{PODS}/a/portforward", 501),
-    "custom resources": ("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", 404),
-    "webhooks": ("GET", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", 404),
 }
 
 

@@ -12,8 +12,11 @@ import pytest
 import yaml
 
 from dragoman.api import files
-from dragoman.lint.linter import lint
+from dragoman.drivers.registry import known_drivers
+from dragoman.lint.linter import Target, lint
 from tests.reports.test_reports import FOLDER, Docs, Names, read
+
+TARGET = Target(known=known_drivers())
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/cases/reports is not there")
 
@@ -88,7 +91,7 @@ def test_each_error_is_found_with_its_facts_and_no_other(name: str, seed: int) -
     more = change(docs, random.Random(seed)) if change is not None else []
     names = Names(docs, seed)
     text = yaml.safe_dump_all(names.docs(docs))
-    findings = [f for f in lint(files.scan([("f.yaml", text)])) if f.code not in QUIET]
+    findings = [f for f in lint(files.scan([("f.yaml", text)]), TARGET) if f.code not in QUIET]
     assert [(f.code, f.subject) for f in findings] == [(code, names.text(subject))]
     for fact in (*facts, *more):
         assert names.text(fact) in f"{findings[0].message}; {findings[0].fix}"
@@ -98,7 +101,9 @@ def test_each_error_is_found_with_its_facts_and_no_other(name: str, seed: int) -
 def test_the_other_files_have_no_such_errors() -> None:
     found = {
         path.stem: [
-            f"{f.code} {f.subject}" for f in lint(files.scan([(path.name, path.read_text())])) if f.code not in QUIET
+            f"{f.code} {f.subject}"
+            for f in lint(files.scan([(path.name, path.read_text())]), TARGET)
+            if f.code not in QUIET
         ]
         for path in sorted(FOLDER.glob("*.yaml"))
         if path.stem not in EXPECTED

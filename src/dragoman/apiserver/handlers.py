@@ -25,6 +25,7 @@ from dragoman.apiserver.options import (
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
 from dragoman.apiserver.request import Outcome, Write
+from dragoman.apiserver.served import Served
 from dragoman.apiserver.status import Object, Refused, bad_request
 from dragoman.apiserver.store import Selection
 from dragoman.apiserver.target import Target, target_of
@@ -60,7 +61,9 @@ class Handlers:
         self.streams = Streams()
         self.whose = whose
         self._version = discovery.document(discovery.version_text(minor))
+        self._openapi = openapi.OpenApi(registry.served)
         self._documents: dict[str, discovery.Document] = {}
+        self._generation = -1
 
     async def respond(self, request: Request) -> Reply | Stream:
         """The answer to an authenticated request. Raises Refused."""
@@ -82,9 +85,9 @@ class Handlers:
         if path == "/version":
             return Reply(200, self._version.body)
         if path == "/openapi/v3":
-            return json_reply(openapi.index())
+            return json_reply(self._openapi.index())
         if path.startswith("/openapi/v3/"):
-            return self._openapi(request, path.removeprefix("/openapi/v3/"))
+            return self._openapi_v3(request, path.removeprefix("/openapi/v3/"))
         if path == "/openapi/v2":
             raise Refused(406, "NotAcceptable", "OpenAPI v2 is not served; use /openapi/v3")
         if path == "/openid/v1/jwks":
@@ -108,8 +111,8 @@ class Handlers:
             return json_reply({"paths": paths})
         return self._discovery(request)
 
-    def _openapi(self, request: Request, group_version: str) -> Reply:
-        found = openapi.document(group_version)
+    def _openapi_v3(self, request: Request, group_version: str) -> Reply:
+        found = self._openapi.document(group_version)
         if found is None:
             raise _no_path()
         headers = openapi.caching_headers(found, request.query.get("hash", ""), self.registry.clock.now())
@@ -123,9 +126,16 @@ class Handlers:
         path = request.path
         aggregated = form.kind == "APIGroupDiscoveryList" and path in ("/api", "/apis")
         key = f"{path} {form.version}" if aggregated else path
+        served = self.registry.served
+        if self._generation != served.generation:
+            self._generation = served.generation
+            self._documents.clear()
         document = self._documents.get(key)
         if document is None:
-            made = discovery.aggregated(core=path == "/api", api=form.version) if aggregated else _legacy(path)
+            if aggregated:
+                made = discovery.aggregated(served, core=path == "/api", api=form.version)
+            else:
+                made = _legacy(served, path)
             document = self._documents[key] = discovery.document(made)
         headers: Headers = [(b"etag", document.etag.encode()), (b"vary", b"Accept"), (b"cache-control", b"public")]
         if request.headers.get("if-none-match", "") == document.etag:
@@ -135,7 +145,7 @@ class Handlers:
     # ---- resources
 
     async def _resource(self, request: Request, group: str, version: str, parts: list[str]) -> Reply | Stream:
-        target, plural = target_of(group, version, parts)
+        target, plural = target_of(self.registry.served, group, version, parts)
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
                 body = decode_object(request.body, request.headers.get("content-type", ""))
@@ -423,20 +433,20 @@ def _container(pod: Object, name: str, asked: str) -> str:
     return str(first[0])
 
 
-def _legacy(path: str) -> Object:
+def _legacy(served: Served, path: str) -> Object:
     parts = path.split("/")[1:]
     if parts == ["api"]:
         return discovery.legacy_versions()
     if parts == ["apis"]:
-        return discovery.legacy_groups()
-    known = discovery.groups()
+        return discovery.legacy_groups(served)
+    known = served.groups()
     if parts == ["api", "v1"]:
-        return discovery.legacy_resources("", "v1")
+        return discovery.legacy_resources(served, "", "v1")
     if len(parts) in (2, 3) and parts[0] == "apis" and parts[1] in known:
         if len(parts) == 2:
-            return discovery.legacy_group(parts[1])
+            return discovery.legacy_group(served, parts[1])
         if parts[2] in known[parts[1]]:
-            return discovery.legacy_resources(parts[1], parts[2])
+            return discovery.legacy_resources(served, parts[1], parts[2])
     raise _no_path()
 
 

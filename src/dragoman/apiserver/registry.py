@@ -31,6 +31,8 @@ from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strateg
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.request import INTERNAL, DeleteWish, Outcome, Page, Write
 from dragoman.apiserver.selectors import parse_fields, parse_labels
+from dragoman.apiserver.served import Served
+from dragoman.apiserver.shape import complete, skeleton
 from dragoman.apiserver.status import (
     Object,
     Refused,
@@ -44,7 +46,7 @@ from dragoman.apiserver.status import (
 )
 from dragoman.apiserver.store import EVERYTHING, Record, Selection, Store, Watcher
 from dragoman.apiserver.strategies import strategy_of
-from dragoman.apiserver.strategies.base import Strategy
+from dragoman.apiserver.strategies.base import STATUS_KEEPS, Strategy
 from dragoman.apiserver.validation import validate_create, validate_update
 from dragoman.apiserver.versions import config_to_stored, from_stored, to_stored, type_text
 from dragoman.errors import Bug
@@ -68,10 +70,13 @@ class Registry:
         clock: Clock,
         entropy: Entropy,
         gates: Gates = DEFAULTS,
+        served: Served | None = None,
         *,
         mode: Mode = "rbac",
         key: PrivateKey | None = None,
     ) -> None:
+        """served: what transports offer; everything unless given. mode: of authorization. key: signs tokens."""
+        self.served = served or Served(everything=True)
         self.store = store
         self.clock = clock
         self.entropy = entropy
@@ -208,6 +213,7 @@ class Registry:
         meta = obj["metadata"]
         metadata.stamp(meta, uid=self.entropy.uuid4(), now=self.now_text(), generation=strategy.keeps_generation)
         attributes.warnings += strategy.prepare_create(self, obj, write)
+        complete(obj, skeleton((kind.group, kind.versions[0], kind.kind)))
         self._check(kind, meta["name"], validate_create(kind, obj, self.gates))
         await self._admit_outcome(attributes, outside)
         obj = tracking.track(kind, None, obj, write, subresource="", now=self.now_text())
@@ -465,12 +471,13 @@ class Registry:
         sent = new["metadata"].get("resourceVersion")
         if sent and sent != str(record.version):
             raise stale(kind, record.name)
-        metadata.carry_over(kind, new["metadata"], old["metadata"], status=self._keeps_metadata(strategy, subresource))
+        metadata.carry_over(kind, new["metadata"], old["metadata"], self._kept(strategy, subresource))
         new = gates_drop(kind.kind, self._isolated(kind, new, old, subresource), old, self.gates)
         attributes = Attributes(kind, "UPDATE", record.namespace, record.name, new, old, write, subresource)
         outside = await self._admit_change(attributes, external=external)
         new = attributes.obj or new
         attributes.warnings += strategy.prepare_update(self, new, old, subresource, write)
+        complete(new, skeleton((kind.group, kind.versions[0], kind.kind)))
         if strategy.keeps_generation and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         self._check(kind, record.name, validate_update(kind, new, old, subresource, self.gates))
@@ -514,8 +521,11 @@ class Registry:
             changed()
         return gone
 
-    def _keeps_metadata(self, strategy: Strategy, subresource: str) -> bool:
-        return subresource == "status" and not strategy.status_changes_metadata
+    def _kept(self, strategy: Strategy, subresource: str) -> tuple[str, ...]:
+        """Metadata that this write may not change."""
+        if subresource == "ephemeralcontainers":
+            return STATUS_KEEPS
+        return strategy.status_keeps if subresource == "status" else ()
 
     # ---- delete
 

@@ -15,6 +15,7 @@ from dragoman.api import files
 from dragoman.api.files import Document
 from dragoman.cli import connect, manifests, output, record, source
 from dragoman.cli.lint import NEWEST
+from dragoman.drivers.registry import known_drivers
 from dragoman.errors import Denied, Invalid
 from dragoman.lint import report
 from dragoman.lint.finding import ERROR, Finding
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("-f", "name the files to lint; - reads standard input")
     gates = source.gates(args)
     background, minor = _background(args)
-    target = Target(minor=_minor(args.kubernetes) if args.kubernetes else minor, gates=gates)
+    target = Target(minor=_minor(args.kubernetes) if args.kubernetes else minor, gates=gates, known=known_drivers())
     texts = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.filename)]
     scan = files.scan(texts)
     findings = lint(scan, target, background)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, output
 from dragoman.cli.nodes import node_argument
+from dragoman.drivers.registry import DRIVERS
 from dragoman.errors import Denied, Invalid
 
 if TYPE_CHECKING:
@@ -40,17 +41,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
     parser.add_argument(
-        "--gpu-feature-gates",
+        "--runtime-config",
         default="",
-        metavar="NAME=true,...",
-        help="of the NVIDIA driver on simulated machines, over the profile's",
+        metavar="GROUP/VERSION=true,...",
+        help="API versions that are on or off, as kube-apiserver takes them; api/all=true, api/beta=true",
     )
-    parser.add_argument(
-        "--xid-effect",
-        choices=["NoSchedule", "NoExecute", "None"],
-        default="NoSchedule",
-        help="of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
-    )
+    for entry in DRIVERS:
+        entry.up_flags(parser)
     parser.add_argument("--no-nodes", action="store_true", help="no node at all; agents may join from outside")
     parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep state there over restarts; default: memory only")
@@ -74,11 +71,9 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     from dragoman.allocate.allocator import Options  # --help is fast without all these
     from dragoman.api.gates import strict_gates
+    from dragoman.apiserver.served import parse_runtime_config
     from dragoman.cli import signals
     from dragoman.daemon.allinone import Settings
-    from dragoman.daemon.machines import GpuSettings
-    from dragoman.drivers.nvidia.gates import parse_gates
-    from dragoman.drivers.nvidia.health import HealthOptions
     from dragoman.runtime import log
 
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
@@ -89,14 +84,12 @@ def run(args: argparse.Namespace) -> int:
         data=args.data,
         kubeconfig=_writable(args.kubeconfig),
         minor=_minor(args.kubernetes),
+        runtime_config=parse_runtime_config(args.runtime_config),
         speed=_speed(args.speed),
         authorization=args.authorization,
         options=Options(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
-        gpus=GpuSettings(
-            parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"),
-            HealthOptions(xid_effect=args.xid_effect, clear_on_recovery=True),
-        ),
+        drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )
     return signals.run(lambda stop: _up(settings, stop))
 

@@ -20,7 +20,7 @@ import msgspec
 import yaml
 
 from dragoman.errors import Invalid
-from dragoman.profiles.machine import GpuModel, GpuSlot, MigGeometry, MigTable, NicModel, NicSlot, Profile
+from dragoman.profiles.machine import EXAMPLE, GpuModel, GpuSlot, MigGeometry, MigTable, NicModel, NicSlot, Profile
 from dragoman.profiles.mig import Placed, Shape, misfit, parse_instance, shapes_of
 from dragoman.values.names import label_key, label_value
 from dragoman.values.quantity import Quantity
@@ -158,7 +158,7 @@ class Catalog:
 
         (gpus,), (nics,), (mig,) = read("gpus.yaml"), read("nics.yaml"), read("mig.yaml")
         made = cls(
-            {},
+            {EXAMPLE.name: EXAMPLE},
             {model.name: model for model in gpus.typed(tuple[GpuModel, ...])},
             {model.name: model for model in nics.typed(tuple[NicModel, ...])},
             mig.typed(dict[str, MigGeometry], mig.value["geometries"]),
@@ -167,6 +167,11 @@ class Catalog:
         for file in sorted(path.name for path in (root / "machines").iterdir() if path.name.endswith(".yaml")):
             made = made._with(read(f"machines/{file}"), "packaged")
         return made
+
+    @classmethod
+    def example(cls) -> Self:
+        """The profile `example` alone; reads no file."""
+        return cls({EXAMPLE.name: EXAMPLE}, {}, {}, {}, {})
 
     def adding(self, file: Path, gates: GateRule | None = None) -> Self:
         """This catalog and the profiles of a file. Raises Invalid with file, line and field."""
@@ -182,6 +187,15 @@ class Catalog:
     def profile(self, name: str) -> Profile | None:
         """The profile of that name or alias."""
         return self.profiles.get(self._aliases.get(name, name))
+
+    def named(self, wanted: str, where: str) -> Profile:
+        """The profile of that name or alias. Raises Invalid for `where` with those that look like it."""
+        found = self.profile(wanted)
+        if found is None:
+            near = get_close_matches(wanted, self.names(), 3, 0.4)
+            hint = f"did you mean {' or '.join(near)}? " if near else ""
+            raise Invalid(where, f"no such profile; {hint}`dragoman profiles` lists them")
+        return found
 
     def names(self) -> list[str]:
         """All names and aliases."""

@@ -61,6 +61,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kubernetes", metavar="1.NN", default="1.37", help="version to report; default: 1.37")
     parser.add_argument(
+        "--authorization",
+        choices=["rbac", "allow"],
+        default="rbac",
+        help="rbac: by roles and bindings, as a real cluster; allow: every user may do everything; default: rbac",
+    )
+    parser.add_argument(
         "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the parts do")
@@ -89,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
         runtime_config=parse_runtime_config(args.runtime_config),
         without=without,
         speed=_speed(args.speed),
+        authorization=args.authorization,
         options=Options(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},

@@ -23,6 +23,7 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, Options
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.access.authorizer import Mode
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import Server, ServerConfig, serving
@@ -66,7 +67,8 @@ class Settings(msgspec.Struct, frozen=True):
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
-    they behave on simulated machines, by name (`DriverEntry.up_settings`).
+    they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
+    allowed to every user.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
@@ -81,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True):
     options: Options = OPTIONS
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
+    authorization: Mode = "rbac"
 
 
 class Cluster:
@@ -123,6 +126,7 @@ class Cluster:
             minor=settings.minor,
             gates=settings.options.gates,
             runtime_config=settings.runtime_config,
+            authorization=settings.authorization,
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)

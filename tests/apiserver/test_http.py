@@ -202,7 +202,8 @@ def test_openapi(api: Api) -> None:
 
 def test_what_has_no_table_is_406_as_one(api: Api) -> None:
     only = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {}}
+    review: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    review["spec"] = {"nonResourceAttributes": {"path": "/", "verb": "get"}}
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     assert api("POST", path, review, accept=only).status == 406
     assert api("POST", path, review, accept=f"{only},application/json").status == 201

@@ -52,6 +52,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep state there over restarts; default: memory only")
     parser.add_argument(
+        "--repair-data",
+        action="store_true",
+        help="where the log in --data is damaged: go on with what can be read before it, and keep the rest beside",
+    )
+    parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", default=Path(connect.EMBEDDED), help=f"default: ./{connect.EMBEDDED}"
     )
     parser.add_argument("--kubernetes", metavar="1.NN", default="1.37", help="version to report; default: 1.37")
@@ -82,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
+        repair_data=args.repair_data,
         kubeconfig=_writable(args.kubeconfig),
         minor=_minor(args.kubernetes),
         runtime_config=parse_runtime_config(args.runtime_config),

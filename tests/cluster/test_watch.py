@@ -136,6 +136,45 @@ def test_unreadable_objects_do_not_hide_the_others(run: Any) -> None:
     run(body)
 
 
+def test_deep_parameters_of_one_claim_do_not_stop_the_others(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        deep = claim("deep")
+        parameters: Any = []
+        for _ in range(400):
+            parameters = [parameters]
+        deep["spec"] = {"devices": {"config": [{"opaque": {"driver": "d", "parameters": parameters}}]}}
+        t.server.put("resourceclaims", deep)
+        t.server.put("resourceclaims", claim("other"))
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.of("ResourceClaim")
+            informers.start(tasks)
+            await informers.synced()
+            assert [name for _, name in informers.of("ResourceClaim").objects] == ["deep", "other"]
+            tasks.stop()
+
+    run(body)
+
+
+def test_what_an_unreadable_claim_holds_stays_held(run: Any) -> None:
+    async def body(t: Any) -> None:
+        metrics = Metrics()
+        informers = Informers(t.client, t.clock, t.entropy, metrics)
+        bad = claim("bad")
+        bad["spec"] = {"devices": 5}
+        bad["status"] = {"allocation": {"devices": {"results": [{"driver": "d", "pool": "p", "device": "gpu-7"}]}}}
+        t.server.put("resourceclaims", bad)
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.of("ResourceClaim")
+            informers.start(tasks)
+            await informers.synced()
+            (kept,) = informers.of("ResourceClaim").objects.values()
+            assert [result.device for result in kept.status.allocation.devices.results] == ["gpu-7"]
+            tasks.stop()
+
+    run(body)
+
+
 def test_the_cache_shows_assumed_effects_until_the_watch_does(run: Any) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     target = Target(
         minor=minor_of(args.kubernetes, OLDEST) if args.kubernetes else minor, gates=gates, known=known_drivers()
     )
-    texts = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.filename)]
+    texts = list(manifests.texts(args.filename))
     scan = files.scan(texts)
     findings = lint(scan, target, background)
     if args.fix:
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _background(args: argparse.Namespace) -> tuple[list[Document], int]:
     """The cluster's objects, and the minor version to judge for."""
-    against = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.against)]
+    against = list(manifests.texts(args.against))
     documents, minor = files.scan(against).documents, NEWEST
     if args.live or args.kubeconfig or args.context:
         recorded, minor = asyncio.run(_live(args))

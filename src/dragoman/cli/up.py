@@ -41,6 +41,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="machine profiles of your own; `dragoman profiles` lists the packaged ones",
     )
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    parser.add_argument(
+        "--runtime-config",
+        default="",
+        metavar="GROUP/VERSION=true,...",
+        help="API versions that are on or off, as kube-apiserver takes them; api/all=true, api/beta=true",
+    )
     for entry in DRIVERS:
         entry.up_flags(parser)
     parser.add_argument("--no-nodes", action="store_true", help="no node at all; agents may join from outside")
@@ -51,6 +57,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kubernetes", metavar="1.NN", default="1.37", help="version to report; default: 1.37")
     parser.add_argument(
+        "--authorization",
+        choices=["rbac", "allow"],
+        default="rbac",
+        help="rbac: by roles and bindings, as a real cluster; allow: every user may do everything; default: rbac",
+    )
+    parser.add_argument(
         "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the parts do")
@@ -60,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     from dragoman.allocate.allocator import Options  # --help is fast without all these
     from dragoman.api.gates import strict_gates
+    from dragoman.apiserver.served import parse_runtime_config
     from dragoman.cli import signals
     from dragoman.daemon.allinone import Settings
     from dragoman.runtime import log
@@ -72,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
         data=args.data,
         kubeconfig=_writable(args.kubeconfig),
         minor=minor_of(args.kubernetes, OLDEST),
+        runtime_config=parse_runtime_config(args.runtime_config),
         speed=_speed(args.speed),
+        authorization=args.authorization,
         options=Options(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from dragoman import __version__
-from dragoman.api import convert
+from dragoman.api import convert, deepjson
 from dragoman.api.kinds import Kind
 from dragoman.cluster.client import Listed, Object, WatchEvent
 from dragoman.cluster.credentials import Credentials
@@ -34,7 +34,6 @@ CONTENT_TYPES = {
     "apply": "application/apply-patch+yaml",
 }
 _encode = msgspec.json.encode
-_decode = msgspec.json.decode
 
 
 class HttpClient:
@@ -113,7 +112,7 @@ class HttpClient:
     async def _call(self, method: str, path: str, **more: Any) -> Any:
         response = await self._send(method, path, **more)
         try:
-            return _decode(await response.read())
+            return deepjson.loads(await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Retry(f"{self.access.server}: the answer broke off: {error or type(error).__name__}") from None
         except msgspec.DecodeError:
@@ -221,7 +220,7 @@ class HttpClient:
         )
         try:
             async for line in _lines(response):
-                event = _decode(line, type=WatchEvent)
+                event = _event(line)
                 if event.type == "ERROR":
                     raise _of_status(event.object, f"watch of {kind.plural}")
                 if event.type != "BOOKMARK":
@@ -329,6 +328,13 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         yield line
 
 
+def _event(line: bytes) -> WatchEvent:
+    try:
+        return msgspec.json.decode(line, type=WatchEvent)
+    except RecursionError:
+        return msgspec.convert(deepjson.loads(line), WatchEvent)
+
+
 def _reason(error: OSError) -> str:
     """Why there is no connection, in the system's words, which asyncio wraps in its own."""
     return os.strerror(error.errno).lower() if error.errno else str(error)
@@ -342,7 +348,7 @@ async def _failure(response: aiohttp.ClientResponse, request: str) -> DragomanEr
     finally:
         response.release()
     try:
-        status = _decode(raw)
+        status = deepjson.loads(raw)
     except msgspec.DecodeError:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":

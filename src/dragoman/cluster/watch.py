@@ -79,6 +79,9 @@ class Informer:
         self._events = metrics.counter(
             "dragoman_informer_events_total", "Changes received by watches.", ["kind"]
         ).labels(kind.kind)
+        self._unreadable = metrics.counter(
+            "dragoman_informer_unreadable_objects_total", "Objects received that could not be understood.", ["kind"]
+        ).labels(kind.kind)
 
     # ---- consumers
 
@@ -203,10 +206,17 @@ class Informer:
         try:
             return codec.decode(self._type, item)
         except Invalid as error:
-            # One unreadable object must not hide the others.
-            name = (item.get("metadata") or {}).get("name", "")
-            self._log.error("unreadable object left out", name=name, error=str(error))
-            return None
+            # One unreadable object must not hide the others; what a claim holds stays held.
+            kept = codec.salvaged(self._type, item)
+            meta = item.get("metadata") or {}
+            self._unreadable.inc()
+            self._log.error(
+                "object cannot be read: only the devices that it holds count" if kept else "object cannot be read",
+                namespace=meta.get("namespace", ""),
+                name=meta.get("name", ""),
+                error=str(error),
+            )
+            return kept
 
 
 class Informers:

@@ -23,6 +23,7 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, Options
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.access.authorizer import Mode
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import Server, ServerConfig, serving
@@ -61,7 +62,8 @@ class Settings(msgspec.Struct, frozen=True):
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
-    they behave on simulated machines, by name (`DriverEntry.up_settings`).
+    they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
+    allowed to every user.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
@@ -70,10 +72,12 @@ class Settings(msgspec.Struct, frozen=True):
     kubeconfig: Path | None = None
     root_dir: Path | None = None
     minor: int = 37
+    runtime_config: dict[str, bool] = {}
     speed: float = 1.0
     options: Options = OPTIONS
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
+    authorization: Mode = "rbac"
 
 
 class Cluster:
@@ -111,7 +115,12 @@ class Cluster:
         # Millions of long-lived objects: the collector's default thresholds would walk them again and again.
         gc.set_threshold(100_000, 50, 1000)
         config = ServerConfig(
-            port=settings.port, data=settings.data, minor=settings.minor, gates=settings.options.gates
+            port=settings.port,
+            data=settings.data,
+            minor=settings.minor,
+            gates=settings.options.gates,
+            runtime_config=settings.runtime_config,
+            authorization=settings.authorization,
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)

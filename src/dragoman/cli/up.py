@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, output
 from dragoman.cli.nodes import node_argument
+from dragoman.cli.versions import minor_of
 from dragoman.drivers.registry import DRIVERS
 from dragoman.errors import Denied, Invalid
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
     from dragoman.daemon.allinone import Settings
 
-OLDEST, NEWEST = 34, 37
-"""Versions that may be reported: resource.k8s.io/v1 is there from 1.34 on."""
+OLDEST = 34
+"""May be reported: resource.k8s.io/v1 is there from 1.34 on."""
 SLOWEST, FASTEST = 0.001, 10_000.0
 """Bounds of --speed."""
 
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         data=args.data,
         repair_data=args.repair_data,
         kubeconfig=_writable(args.kubeconfig),
-        minor=_minor(args.kubernetes),
+        minor=minor_of(args.kubernetes, OLDEST),
         runtime_config=parse_runtime_config(args.runtime_config),
         speed=_speed(args.speed),
         authorization=args.authorization,
@@ -98,13 +99,6 @@ def run(args: argparse.Namespace) -> int:
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )
     return signals.run(lambda stop: _up(settings, stop))
-
-
-def _minor(text: str) -> int:
-    major, _, minor = text.partition(".")
-    if major != "1" or not minor.isdecimal() or not OLDEST <= int(minor) <= NEWEST:
-        raise Invalid("--kubernetes", f"must be 1.{OLDEST} to 1.{NEWEST}, got {text!r}")
-    return int(minor)
 
 
 def _speed(number: float) -> float:

@@ -175,6 +175,38 @@ def test_what_an_unreadable_claim_holds_stays_held(run: Any) -> None:
     run(body)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seen_by", ["a broken connection", "a bookmark"])
+def test_a_server_put_back_to_an_older_state_is_listed_again(run: Any, seen_by: str) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        t.server.put("pods", pod("old"))
+        t.server.put("pods", pod("changed", nodeName="a"))
+        kept = t.server.backup()
+        t.server.put("pods", pod("changed", nodeName="b"))
+        for at in range(5):
+            t.server.put("pods", pod(f"later-{at}"))
+        informers.of("Pod")
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await informers.synced()
+            known = informers.of("Pod").objects
+            assert len(known) == 7
+            await t.until(lambda: t.server.streams == 1)
+            t.server.restore(kept)
+            if seen_by == "a bookmark":
+                t.server.bookmark("pods")
+            else:
+                t.server.drop_watches()
+            await t.until(lambda: len(informers.of("Pod").objects) == 2)
+            assert informers.of("Pod").objects["default", "changed"].spec.node_name == "a"
+            t.server.put("pods", pod("new"))
+            await t.until(lambda: ("default", "new") in informers.of("Pod").objects)
+            tasks.stop()
+
+    run(body)
+
+
 def test_the_cache_shows_assumed_effects_until_the_watch_does(run: Any) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)

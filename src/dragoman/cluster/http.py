@@ -46,6 +46,8 @@ class HttpClient:
         self._credentials = Credentials(access, clock)
         self._open: aiohttp.ClientSession | None = None
         self._served: dict[str, str] = {}
+        self._watched: set[str] = set()
+        """Paths that were watched: by the next watch the server may have been restored from a backup."""
 
     # ---- requests
 
@@ -204,6 +206,9 @@ class HttpClient:
     ) -> AsyncIterator[WatchEvent]:
         """Changes after that version, until the server ends the watch."""
         path, version = await self._at(kind, namespace)
+        if path in self._watched:
+            await self._check_not_older(path, resource_version)
+        self._watched.add(path)
         seconds = int(self._entropy.jitter(WATCH_MIN_S, 1.0))
         response = await self._send(
             "GET",
@@ -232,6 +237,13 @@ class HttpClient:
             raise Retry(f"watch of {kind.plural} sent something that is not an event: {error}") from None
         finally:
             response.close()
+
+    async def _check_not_older(self, path: str, resource_version: str) -> None:
+        """A server put back to an older state serves a watch from a later version, and keeps silent up to there."""
+        page = await self._call("GET", path, query={"limit": "1"})
+        current = str((page.get("metadata") or {}).get("resourceVersion") or "")
+        if current.isdecimal() and resource_version.isdecimal() and int(current) < int(resource_version):
+            raise Stale(f"{self.access.server} went back from version {resource_version} to {current}")
 
     async def create(
         self, kind: Kind, obj: Object, namespace: str = "", *, subresource: str = "", name: str = ""
@@ -363,8 +375,9 @@ def _of_status(status: Object, request: str, *, after_s: float | None = None) ->
     """A Status as the error that says what a caller can do."""
     code = status.get("code") or 500
     message = str(status.get("message") or status.get("reason") or f"{request} failed with {code}")
-    if code in (409, 410):
-        return Stale(message)
+    causes: list[Object] = (status.get("details") or {}).get("causes") or []
+    if code in (409, 410) or any(cause.get("reason") == "ResourceVersionTooLarge" for cause in causes):
+        return Stale(message)  # the second: the server knows less than we do, maybe for good (a restored backup)
     if code == 404:
         return NotFound(message)
     if code == 401:
@@ -377,7 +390,6 @@ def _of_status(status: Object, request: str, *, after_s: float | None = None) ->
         details = status.get("details") or {}
         return Retry(message, after_s=after_s or details.get("retryAfterSeconds"))
     if code in (400, 405, 406, 413, 415, 422):
-        causes: list[Object] = (status.get("details") or {}).get("causes") or []
         if len(causes) == 1 and causes[0].get("field"):
             return Invalid(causes[0]["field"], causes[0].get("message") or message)
         return Invalid("", message)

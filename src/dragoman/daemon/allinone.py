@@ -68,12 +68,13 @@ class Settings(msgspec.Struct, frozen=True):
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
     they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
-    allowed to every user.
+    allowed to every user. repair_data: give up what stands behind damage in the log of `data`.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
     port: int = 0
     data: Path | None = None
+    repair_data: bool = False
     kubeconfig: Path | None = None
     root_dir: Path | None = None
     minor: int = 37
@@ -123,6 +124,7 @@ class Cluster:
         config = ServerConfig(
             port=settings.port,
             data=settings.data,
+            repair_data=settings.repair_data,
             minor=settings.minor,
             gates=settings.options.gates,
             runtime_config=settings.runtime_config,

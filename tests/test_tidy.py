@@ -7,7 +7,9 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import make_commands
@@ -111,6 +113,30 @@ def test_every_decision_has_a_number_of_its_own() -> None:
     assert len(numbers) == len(set(numbers))
 
 
+VENDORS = re.compile(r"nvidia|dra\.net|\b(?:mig|mps|xid|imex)\b", re.IGNORECASE)
+
+
+def test_daemons_commands_and_lint_name_no_vendor() -> None:
+    """What is a driver's own stands in its package; the rest asks `drivers.registry`."""
+    found = [
+        f"{file.relative_to(SOURCE)}: {match[0]}"
+        for folder in ("daemon", "cli", "lint")
+        for file in sorted((SOURCE / folder).rglob("*.py"))
+        for match in VENDORS.finditer(file.read_text())
+    ]
+    assert not found
+
+
+def test_every_driver_is_registered() -> None:
+    from dragoman.drivers.registry import DRIVERS
+
+    packages = {file.parent.name for file in (SOURCE / "drivers").glob("*/__init__.py")}
+    assert packages == {entry.standalone.__module__.split(".")[2] for entry in DRIVERS}
+    for field in ("command", "name"):
+        names = [getattr(entry, field) for entry in DRIVERS]
+        assert len(set(names)) == len(names)
+
+
 # ---- modules
 
 
@@ -144,7 +170,8 @@ def _imported(folder: Path) -> set[str]:
 def test_no_module_is_dead() -> None:
     used = _imported(SOURCE)
     used |= {f"dragoman.cli.{module}" for module, _ in _commands()}
-    outside = _imported(ROOT / "tests") | _imported(ROOT / "bench") | _imported(ROOT / "examples")
+    used |= _imported(ROOT / "examples")  # what others build upon
+    outside = _imported(ROOT / "tests") | _imported(ROOT / "bench")
     packages = {name for name in _modules() if (SOURCE / Path(*name.split(".")[1:])).is_dir()}
     dead = [
         name
@@ -155,6 +182,28 @@ def test_no_module_is_dead() -> None:
         and not (name.startswith("dragoman.testing.") and name in outside)
     ]
     assert not dead
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
+    """Distributions of requirements.in and pyproject.toml, and the modules that the source imports."""
+    of_module = packages_distributions()
+    imported = {
+        name.lower().replace("_", "-")
+        for module in {name.partition(".")[0] for name in _imported(SOURCE)} - {"dragoman", ""}
+        for name in of_module.get(module, ())
+    }
+    lines = (ROOT / "requirements.in").read_text().splitlines()
+    pinned = {line.lower() for line in lines if line and not line.startswith("#")} - BUILD
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[><=;\[ ]", entry, maxsplit=1)[0].lower() for entry in project["dependencies"]}
+    assert pinned == declared
+    assert imported - declared == set(), "imported, not declared"
+    assert declared - imported - INDIRECT == set(), "declared, not imported"
+
+
+BUILD = {"hatchling", "editables"}
+INDIRECT = {"httptools", "nvidia-ml-py"}
+"""Loaded by their names: uvicorn's parser, and the binding of NVML."""
 
 
 def test_no_package_is_empty() -> None:

@@ -16,11 +16,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "tests" / "vectors" / "recorded"
 DEPTH = 3
+RANDOM = range(10_000, 10_150)
+"""Seeds of random calls that are recorded; the tests with the peer take others."""
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
-from peer import LIBRARY, ask_selectors, version  # noqa: E402
+from peer import LIBRARY, ask, ask_selectors, version  # noqa: E402
 
-from tests.vectors import language_cases, selector_cases  # noqa: E402
+from tests.vectors import allocator_scenarios, language_cases, selector_cases, upstream_cases  # noqa: E402
+from tests.vectors.allocator_calls import SHARE, digest  # noqa: E402
 
 
 def write(name: str, content: dict[str, Any]) -> None:
@@ -75,6 +78,31 @@ def selectors() -> None:
     write("selectors.json", {**provenance(LIBRARY), "groups": groups})
 
 
+def allocator() -> None:
+    def entry(case: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        assert not answer["error"], answer
+        (node,) = answer["nodes"]
+        for result in node["results"] or ():
+            for device in result["devices"].get("results") or ():
+                if "shareID" in device:  # drawn at random
+                    device["shareID"] = SHARE
+        kept = {"results": node["results"], "error": node["error"], "timedOut": node["timedOut"]}
+        return {"case": digest(case), "error": "", "nodes": [kept]}
+
+    def answers(cases: list[dict[str, Any]], timeout_s: float) -> dict[str, Any]:
+        return {
+            case["name"]: entry(case, answer)
+            for case, answer in zip(cases, ask(cases, timeout_s=timeout_s), strict=True)
+        }
+
+    calls = {
+        "scenarios": answers(list(allocator_scenarios.SCENARIOS.values()), 10.0),
+        "random": answers([upstream_cases.random_case(seed) for seed in RANDOM], 10.0),
+    }
+    write("allocator.json", {**provenance(LIBRARY), "calls": calls})
+
+
 if __name__ == "__main__":
+    allocator()
     language()
     selectors()

@@ -43,12 +43,14 @@ START_S = 90.0
 class Parts:
     """Whose each part is: Kubernetes' own ("kube"), ours ("dragoman"), or none ("").
 
+    kubelet: "kube" is a real node, in namespaces of its own (machine.py), which needs root.
     gates: feature gates of all parts, as `Name=true,...`. flags: more flags of a part, by its name here.
     """
 
     apiserver: Whose = "kube"
     scheduler: Whose = ""
     controllers: Whose = ""
+    kubelet: Literal["kube", ""] = ""
     kubernetes: str = build.KUBERNETES
     gates: str = ""
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -80,6 +82,7 @@ class Cluster:
         self.parts = parts or Parts()
         self.folder = folder
         self.processes: dict[str, Process] = {}
+        self.enter: list[str] = []  # command that runs the rest where the daemons run
         self.port, self._etcd, self._peer, self._scheduler, self._controllers = free_ports(5)
         self.hosts = ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"]
         self._kubectl = shutil.which("kubectl", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
@@ -131,7 +134,7 @@ class Cluster:
 
     def run(self, name: str, command: list[str], *, environment: dict[str, str] | None = None) -> Process:
         """Start a daemon beside the others."""
-        self.processes[name] = Process(name, command, self.folder, environment=environment)
+        self.processes[name] = Process(name, command, self.folder, environment=environment, enter=self.enter)
         return self.processes[name].start()
 
     def dragoman(self, command: str, *flags: str, name: str = "", user: str = "admin") -> Process:
@@ -139,7 +142,11 @@ class Cluster:
         name = name or f"dragoman-{command}"
         argv = [sys.executable, "-m", "dragoman.cli", command, *flags, "--log-format", "human"]
         self.processes[name] = Process(
-            name, argv, self.folder, environment={"KUBECONFIG": str(self.kubeconfig_of(user)), "HOME": str(self.folder)}
+            name,
+            argv,
+            self.folder,
+            environment={"KUBECONFIG": str(self.kubeconfig_of(user)), "HOME": str(self.folder)},
+            enter=self.enter,
         )
         return self.processes[name]
 
@@ -157,7 +164,7 @@ class Cluster:
 
     def _dragoman_api(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "dragoman.cli", "up", "--no-nodes", "--port", str(self.port)),
+            *(sys.executable, "-m", "dragoman.cli", "up", "--without", "nodes", "--port", str(self.port)),
             *("--kubeconfig", str(self.kubeconfig), *self._more("apiserver")),
         ]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.cluster import Cluster, Parts
+from tests.real.machine import Machine
 
 StartCluster = Callable[..., Cluster]
 
@@ -22,7 +23,9 @@ def start(tmp_path: Path) -> Iterator[StartCluster]:
         def started(**parts: object) -> Cluster:
             nonlocal count
             count += 1
-            return stack.enter_context(Cluster(tmp_path / f"cluster-{count}", Parts(**parts)))  # type: ignore[arg-type]
+            wanted = Parts(**parts)  # type: ignore[arg-type]
+            form = Machine if wanted.kubelet else Cluster
+            return stack.enter_context(form(tmp_path / f"cluster-{count}", wanted))
 
         yield started
 

@@ -104,6 +104,30 @@ def shape_of(gvk: GVK) -> Shape | None:
 
 
 @cache
+def skeleton(gvk: GVK) -> dict[str, Any]:
+    """The objects that a stored object of a kind always has, empty or not: Go structs that are held by value.
+
+    `{"spec": {"devices": {}}, "status": {}}` for a ResourceClaim. Clients patch below them (`add /status/allocation`).
+    """
+    shape = shape_of(gvk)
+    return {} if shape is None else {n: v for n, v in _held(shape).items() if n != "metadata"}
+
+
+def _held(shape: Shape) -> dict[str, Any]:
+    return {name: _held(shape.fields[name]) for name in sorted(shape.present) if shape.fields[name].type == OBJECT}
+
+
+def complete(obj: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Give an object the parts of a skeleton that it lacks, in place."""
+    for name, below in parts.items():
+        value = obj.get(name)
+        if value is None:
+            value = obj[name] = {}
+        if below and isinstance(value, dict):
+            complete(value, below)
+
+
+@cache
 def unstructured() -> Shape:
     """The shape of kinds without schema: metadata as always, other objects by name, lists atomic."""
     deduced = Shape(MAP)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.api.kinds import Kind
-from dragoman.apiserver.printers import cluster, devices, pods, workloads
+from dragoman.apiserver.printers import cluster, devices, extensions, pods, workloads
 from dragoman.apiserver.printers.column import Cell, Object, Printer, age, columns, name_of
 
 META_V1 = "meta.k8s.io/v1"
@@ -21,6 +21,7 @@ PRINTERS: dict[tuple[str, str], Printer] = {
     **devices.PRINTERS,
     **workloads.PRINTERS,
     **cluster.PRINTERS,
+    **extensions.PRINTERS,
 }
 
 

@@ -131,7 +131,7 @@ CODES: dict[str, Code] = {
     "SelectorFails": Code(WARNING, "A selector fails on some devices when it is evaluated."),
     "NeverTrue": Code(WARNING, "A selector is false for every device."),
     "JustMissed": Code(WARNING, "A threshold lies just above what devices of that size really have."),
-    "WrongMigProfile": Code(ERROR, "A selector asks for a MIG profile that the card cannot have."),
+    "WrongPartitionProfile": Code(ERROR, "A selector asks for a partition profile that the card cannot have."),
     "ConstraintUnmeetable": Code(WARNING, "No node has enough devices that meet the constraint together."),
     "ConstraintNotShared": Code(WARNING, "Not every driver whose devices must match publishes the attribute."),
     "TooManyConsumers": Code(ERROR, "More pods share a claim than may reserve it."),

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.drivers.nvidia.classes import GPU as DRIVER
 from dragoman.drivers.nvidia.devices import mig_name
-from dragoman.drivers.nvidia.driver import DRIVER, NvidiaDriver
+from dragoman.drivers.nvidia.driver import NvidiaDriver
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.drivers.nvidia.smi import tools
 from dragoman.kubelet.programs import Place, SimulatedCommand

@@ -1,4 +1,4 @@
-"""What does a Job need? The selector and labels it makes for its pods."""
+"""What do workloads need? A Job the selector and labels it makes for its pods; a Deployment keeps its labels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from dragoman.apiserver.strategies.base import Generational
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
+
+
+class DeploymentStrategy(Generational):
+    """Deployment: a write of its status cannot change its labels."""
+
+    status_keeps = ("labels",)
 
 
 class JobStrategy(Generational):

@@ -13,8 +13,9 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
+from dragoman.drivers.nvidia.classes import GPU as DRIVER
 from dragoman.drivers.nvidia.devices import mig_name
-from dragoman.drivers.nvidia.driver import DRIVER, NvidiaDriver
+from dragoman.drivers.nvidia.driver import NvidiaDriver
 from dragoman.drivers.nvidia.hardware import Gpu, GpuLost, Instance
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.drivers.nvidia.topology import matrix

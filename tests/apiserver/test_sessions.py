@@ -92,10 +92,10 @@ def pod(kubectl: Kubectl, ns: str) -> str:
     """A pod whose host is there, in the namespace that kubectl is told of."""
     pods = Pods()
 
-    def offer(registry: Registry) -> None:
-        registry.sessions.offer(lambda namespace, name: pods if (namespace, name) == (ns, "served") else None)
+    def device_state(registry: Registry) -> None:
+        registry.sessions.device_state(lambda namespace, name: pods if (namespace, name) == (ns, "served") else None)
 
-    kubectl.running.call(offer)
+    kubectl.running.call(device_state)
     for name in ("served", "unserved"):
         kubectl("apply", "-n", ns, "-f", "-", stdin=POD % name)
     status = {"status": {"phase": "Running"}}

@@ -68,7 +68,7 @@ class Sessions:
     def __init__(self) -> None:
         self._hosts: list[Host] = []
 
-    def offer(self, host: Host) -> None:
+    def device_state(self, host: Host) -> None:
         """Ask this host, too."""
         self._hosts.append(host)
 

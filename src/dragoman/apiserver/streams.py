@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dragoman.apiserver.http import Request
+from dragoman.api.shape import Object
+from dragoman.apiserver.http import HttpRequest
 from dragoman.apiserver.portforward import forward_channels, forward_spdy
 from dragoman.apiserver.sessions import PodSessions, Session
-from dragoman.apiserver.status import Object, Refused, bad_request
+from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.errors import Denied, DragomanError, NotFound
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class Wanted(msgspec.Struct, frozen=True):
     ports: tuple[int, ...] = ()
 
 
-def wanted_of(verb: str, request: Request, query: list[tuple[str, str]]) -> Wanted:
+def wanted_of(verb: str, request: HttpRequest, query: list[tuple[str, str]]) -> Wanted:
     """The options of a request. Raises 400."""
     command = tuple(value for key, value in query if key == "command")
     if verb == "exec" and not command:
@@ -74,7 +75,9 @@ async def serve(wanted: Wanted, pod: PodSessions, subprotocols: list[str], recei
     known = FORWARDS if wanted.verb == "portforward" else (*CHANNELS, *TEXT_CHANNELS)
     chosen = next((name for name in subprotocols if name in known), None)
     if subprotocols and chosen is None:
-        raise Refused(400, "BadRequest", f"no subprotocol of {', '.join(subprotocols)} is served: {', '.join(known)}")
+        raise StatusError(
+            400, "BadRequest", f"no subprotocol of {', '.join(subprotocols)} is served: {', '.join(known)}"
+        )
     if wanted.verb == "portforward":
         if chosen == TUNNEL:
             await forward_spdy(pod, chosen, receive, send)
@@ -175,11 +178,11 @@ def refusing(work: Callable[[], T]) -> T:
     try:
         return work()
     except NotFound as error:
-        raise Refused(404, "NotFound", str(error)) from None
+        raise StatusError(404, "NotFound", str(error)) from None
     except Denied as error:
-        raise Refused(403, "Forbidden", str(error)) from None
+        raise StatusError(403, "Forbidden", str(error)) from None
     except DragomanError as error:
-        raise Refused(500, "InternalError", str(error)) from None
+        raise StatusError(500, "InternalError", str(error)) from None
 
 
 def exit_status(code: int) -> Object:

@@ -18,11 +18,12 @@ import msgspec
 
 from dragoman.api import codec
 from dragoman.api.kinds import kind_of
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, Invalid, NotFound
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
-from dragoman.kubelet.pod import Container, NotResolved, Pod, requests_of
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.programs import Place, found, knows
 from dragoman.kubelet.runtime import ContainerRun, Start
 from dragoman.kubelet.shell.commands import seconds_of
@@ -52,7 +53,7 @@ class CannotStart(Exception):
         self.message = message
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ContainerView(msgspec.Struct, frozen=True):
     """What the container sees. shown: the environment without secrets, for logs; words: the command with it."""
 
     env: dict[str, str]
@@ -84,11 +85,13 @@ class Starter:
         self.tools: Mapping[str, Tool] = {} if tools is None else tools  # filled as drivers start
         self.volumes = Volumes(client, self._text_of)
 
-    async def mount(self, pod: Pod, now: float) -> None:
+    async def mount(self, pod: KubeletPod, now: float) -> None:
         """Set up the pod's volumes. Raises CannotMount."""
         await self.volumes.of(pod, now)
 
-    async def run(self, pod: Pod, container: Container, attempt: int, streak: int, ip: str, now: float) -> Start:
+    async def run(
+        self, pod: KubeletPod, container: KubeletContainer, attempt: int, streak: int, ip: str, now: float
+    ) -> Start:
         """The run to start. Raises CannotStart."""
         seen = await self._seen(pod, container, ip)
         fixed = fate(pod, container, seen.command)
@@ -114,7 +117,7 @@ class Starter:
         run.say(now, log_text(pod, container, seen, node_name=self.node_name, attempt=attempt))
         return Start(run, self._place(pod, container, seen, ip, now), stdin=container.stdin)
 
-    async def again(self, pod: Pod, container: Container, run: ContainerRun, ip: str) -> Start:
+    async def again(self, pod: KubeletPod, container: KubeletContainer, run: ContainerRun, ip: str) -> Start:
         """The start of a run that began before this process, so that its command can go on. Raises CannotStart."""
         seen = await self._seen(pod, container, ip)
         if not run.scripted:
@@ -122,7 +125,9 @@ class Starter:
         run.log.clear()
         return await self._scripted(pod, container, seen, run, ip)
 
-    async def _scripted(self, pod: Pod, container: Container, seen: Seen, run: ContainerRun, ip: str) -> Start:
+    async def _scripted(
+        self, pod: KubeletPod, container: KubeletContainer, seen: ContainerView, run: ContainerRun, ip: str
+    ) -> Start:
         run.scripted = True
         links = await self._service_links(pod)
         place = self._place(pod, container, seen, ip, run.started_at)
@@ -132,7 +137,7 @@ class Starter:
         forced, exit_code = _exit_code(pod, container, init=init)
         return Start(run, place, seen.command, container.stdin, from_log, exit_code if forced else None)
 
-    async def _service_links(self, pod: Pod) -> dict[str, str]:
+    async def _service_links(self, pod: KubeletPod) -> dict[str, str]:
         env = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
         if not pod.spec.enable_service_links:
             return env
@@ -144,7 +149,7 @@ class Starter:
             env |= _links(service)
         return env
 
-    def _place(self, pod: Pod, container: Container, seen: Seen, ip: str, now: float) -> Place:
+    def _place(self, pod: KubeletPod, container: KubeletContainer, seen: ContainerView, ip: str, now: float) -> Place:
         try:
             mounts = self.volumes.mounts(pod, container, lambda text: expand(text, seen.env))
         except CannotMount as error:
@@ -166,7 +171,7 @@ class Starter:
             term_path=container.termination_message_path or "/dev/termination-log",
         )
 
-    def _devices(self, pod: Pod, container: Container) -> tuple[tuple[str, PreparedDevice], ...]:
+    def _devices(self, pod: KubeletPod, container: KubeletContainer) -> tuple[tuple[str, PreparedDevice], ...]:
         found: dict[tuple[str, str, str], tuple[str, PreparedDevice]] = {}
         with suppress(NotResolved, NotFound):
             for claim, request in requests_of(pod, container):
@@ -174,7 +179,7 @@ class Starter:
                     found[driver, device.pool, device.device] = (driver, device)
         return tuple(found.values())
 
-    async def _seen(self, pod: Pod, container: Container, ip: str) -> Seen:
+    async def _seen(self, pod: KubeletPod, container: KubeletContainer, ip: str) -> ContainerView:
         ids = self._cdi_ids(pod, container)
         try:
             edits = self.folders.edits(ids) if ids else NO_EDITS
@@ -186,9 +191,9 @@ class Starter:
             env[key] = shown[key] = value
         given = (*container.command, *container.args)
         words = tuple(expand(word, env) for word in given)
-        return Seen(env, words, edits, ids, shown, tuple(expand(word, shown) for word in given))
+        return ContainerView(env, words, edits, ids, shown, tuple(expand(word, shown) for word in given))
 
-    def _cdi_ids(self, pod: Pod, container: Container) -> tuple[str, ...]:
+    def _cdi_ids(self, pod: KubeletPod, container: KubeletContainer) -> tuple[str, ...]:
         ids: dict[str, None] = {}
         try:
             for claim, request in requests_of(pod, container):
@@ -200,7 +205,9 @@ class Starter:
 
     # ---- environment
 
-    async def _environment(self, pod: Pod, container: Container, ip: str) -> tuple[dict[str, str], dict[str, str]]:
+    async def _environment(
+        self, pod: KubeletPod, container: KubeletContainer, ip: str
+    ) -> tuple[dict[str, str], dict[str, str]]:
         """The environment, and the same as logs may show it: they are read by more people than secrets are."""
         env: dict[str, str] = {"HOSTNAME": pod.spec.hostname or pod.metadata.name}
         shown = dict(env)
@@ -216,7 +223,7 @@ class Starter:
                 env[variable.name], shown[variable.name] = value_text
         return env, shown
 
-    async def _from_object(self, pod: Pod, source: Any) -> list[tuple[str, str, str]]:
+    async def _from_object(self, pod: KubeletPod, source: Any) -> list[tuple[str, str, str]]:
         prefix = source.get("prefix", "")
         for field, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
             if reference := source.get(field):
@@ -225,7 +232,9 @@ class Starter:
                 return [(prefix + key, value, _shown(kind, name, key, value)) for key, value in data.items()]
         return []
 
-    async def _value_from(self, pod: Pod, container: Container, source: Any, ip: str) -> tuple[str, str] | None:
+    async def _value_from(
+        self, pod: KubeletPod, container: KubeletContainer, source: Any, ip: str
+    ) -> tuple[str, str] | None:
         if reference := source.get("fieldRef"):
             text = self._field(pod, reference.get("fieldPath", ""), ip)
             return text, text
@@ -245,7 +254,7 @@ class Starter:
                     )
         return None
 
-    async def _data(self, pod: Pod, kind: str, reference: Any) -> dict[str, str]:
+    async def _data(self, pod: KubeletPod, kind: str, reference: Any) -> dict[str, str]:
         try:
             found = await self.client.get(kind_of(kind), reference["name"], pod.metadata.namespace)
         except NotFound:
@@ -259,7 +268,7 @@ class Starter:
             return {key: base64.b64decode(value).decode("utf-8", "replace") for key, value in data.items()}
         return data
 
-    def _text_of(self, pod: Pod, container: Container | None, item: Any) -> str:
+    def _text_of(self, pod: KubeletPod, container: KubeletContainer | None, item: Any) -> str:
         """The text of an entry of a downward API volume."""
         if reference := item.get("resourceFieldRef"):
             return _resource(pod, container or pod.spec.containers[0], reference)
@@ -272,7 +281,7 @@ class Starter:
         except CannotStart as error:
             raise NotFound(error.message) from None
 
-    def _field(self, pod: Pod, path: str, ip: str) -> str:
+    def _field(self, pod: KubeletPod, path: str, ip: str) -> str:
         meta = pod.metadata
         known: dict[str, Callable[[], str]] = {
             "metadata.name": lambda: meta.name,
@@ -293,7 +302,7 @@ class Starter:
         raise CannotStart("CreateContainerConfigError", f"unsupported fieldPath: {path}")
 
 
-def _resource(pod: Pod, container: Container, reference: Any) -> str:
+def _resource(pod: KubeletPod, container: KubeletContainer, reference: Any) -> str:
     named = reference.get("containerName") or container.name
     everybody = (*pod.spec.init_containers, *pod.spec.containers)
     target = next((c for c in everybody if c.name == named), container)
@@ -330,7 +339,7 @@ def container_id(pod_uid: str, name: str, attempt: int) -> str:
 # ---- run time and exit code
 
 
-def fate(pod: Pod, container: Container, command: Sequence[str] = ()) -> tuple[float | None, int] | None:
+def fate(pod: KubeletPod, container: KubeletContainer, command: Sequence[str] = ()) -> tuple[float | None, int] | None:
     """(seconds until it ends by itself or None, exit code); None: what its command does decides that.
 
     `dragoman.dev/run-seconds` and `dragoman.dev/exit-code` (each also with `.<container>`) come first; a command that
@@ -360,7 +369,7 @@ def fate(pod: Pod, container: Container, command: Sequence[str] = ()) -> tuple[f
     return (JOB_RUN_S if exit_code else None), exit_code
 
 
-def _exit_code(pod: Pod, container: Container, *, init: bool) -> tuple[bool, int]:
+def _exit_code(pod: KubeletPod, container: KubeletContainer, *, init: bool) -> tuple[bool, int]:
     key, text = pod.annotation("exit-code", container.name)
     if not key or (not key.endswith(f".{container.name}") and (init or container.is_sidecar)):
         return False, 0
@@ -383,7 +392,7 @@ def _seconds(key: str, text: str) -> float | None:
     return seconds
 
 
-def stop_seconds(pod: Pod, container: str) -> float:
+def stop_seconds(pod: KubeletPod, container: str) -> float:
     """How long the container takes to react to SIGTERM: `dragoman.dev/stop-seconds`, else no time."""
     key, text = pod.annotation("stop-seconds", container)
     if not key:
@@ -422,7 +431,7 @@ def _links(service: Object) -> dict[str, str]:
 # ---- logs
 
 
-def log_text(pod: Pod, container: Container, seen: Seen, *, node_name: str, attempt: int) -> str:
+def log_text(pod: KubeletPod, container: KubeletContainer, seen: ContainerView, *, node_name: str, attempt: int) -> str:
     """What `kubectl logs` shows: all that a process in the container would find."""
     meta = pod.metadata
     lines = [

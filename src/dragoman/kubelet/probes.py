@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import NotFound
-from dragoman.kubelet.pod import Container, Pod
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.programs import Running
 from dragoman.kubelet.runtime import ContainerRun, Sandbox, SimulatedRuntime
 
@@ -57,7 +57,7 @@ class Probes:
         self.wake = wake
         self._asked: dict[tuple[str, int], list[_Asked]] = {}
 
-    def state(self, container: Container, run: ContainerRun) -> tuple[bool, bool]:
+    def state(self, container: KubeletContainer, run: ContainerRun) -> tuple[bool, bool]:
         """(started, ready) of a running container."""
         asked = self._asked.get((container.name, run.attempt))
         if asked is None:
@@ -66,7 +66,9 @@ class Probes:
         ready = started and all(probe.passed is True for probe in asked if probe.kind == READINESS)
         return started, ready
 
-    def ask(self, pod: Pod, box: Sandbox, now: float, *, ending: bool = False) -> tuple[list[Failure], float | None]:
+    def ask(
+        self, pod: KubeletPod, box: Sandbox, now: float, *, ending: bool = False
+    ) -> tuple[list[Failure], float | None]:
         """Ask what is due: failures, and seconds until the next question. ending: liveness no longer matters."""
         failures: list[Failure] = []
         dues: list[float] = []
@@ -97,7 +99,7 @@ class Probes:
             del self._asked[key]
         return failures, max(0.0, min(dues) - now) if dues else None
 
-    def _step(self, container: Container, probe: _Asked, now: float, failures: list[Failure]) -> None:
+    def _step(self, container: KubeletContainer, probe: _Asked, now: float, failures: list[Failure]) -> None:
         if probe.due is None:
             return
         if probe.running is None and probe.answer is None:
@@ -130,7 +132,7 @@ class Probes:
             probe.due = None
         failures.append(Failure(container.name, probe.kind, probe.output, fatal))
 
-    def _begin(self, container: Container, probe: _Asked, now: float) -> None:
+    def _begin(self, container: KubeletContainer, probe: _Asked, now: float) -> None:
         probe.began, probe.output = now, ""
         if "exec" not in probe.spec:
             probe.answer = 0

@@ -59,7 +59,7 @@ class ContainerRun(msgspec.Struct):
     @property
     def text(self) -> str:
         """Its whole log."""
-        return "".join(piece.text for piece in self.log)
+        return "".join(resource_slice.text for resource_slice in self.log)
 
     def say(self, at: float, text: str) -> None:
         """Add to the log."""
@@ -69,7 +69,7 @@ class ContainerRun(msgspec.Struct):
         else:
             self.log.append(Said(at, text))
         if len(self.log) % 64 == 0 or len(text) > 4096:
-            size = sum(len(piece.text) for piece in self.log)
+            size = sum(len(resource_slice.text) for resource_slice in self.log)
             while size > LOG_BYTES and len(self.log) > 1:
                 size -= len(self.log.pop(0).text)
 
@@ -215,7 +215,7 @@ class SimulatedRuntime:
         if not run.message and code and start.message_from_log:
             run.message = "\n".join(run.text.splitlines()[-MESSAGE_LINES:])[-MESSAGE_BYTES:]
         self._save(box)
-        self._tell_end(uid, run)
+        self._report_end(uid, run)
         self.wake(uid)
 
     def is_lost(self, uid: str, run: ContainerRun) -> bool:
@@ -267,7 +267,7 @@ class SimulatedRuntime:
 
         return leave
 
-    def _tell_end(self, uid: str, run: ContainerRun) -> None:
+    def _report_end(self, uid: str, run: ContainerRun) -> None:
         for _, ended in tuple(self._listeners.pop((uid, run.name), {}).values()):
             ended(run.exit_code)
 
@@ -295,14 +295,14 @@ class SimulatedRuntime:
         self._save(box)
         if after_s <= 0:
             self._close(uid, name)
-            self._tell_end(uid, run)
+            self._report_end(uid, run)
 
     def end(self, uid: str) -> None:
         """The sandbox is no longer alive; what its containers did stays known until `remove`."""
         box = self.sandboxes.get(uid)
         for run in tuple(box.current.values()) if box else ():
             self._close(uid, run.name)
-            self._tell_end(uid, run)
+            self._report_end(uid, run)
         if box and box.alive:
             box.alive = False
             self._save(box)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dragoman.apiserver.sessions import Connection, Ended, Output, Session
 from dragoman.errors import NotFound
-from dragoman.kubelet.pod import Pod
+from dragoman.kubelet.pod import KubeletPod
 from dragoman.kubelet.programs import Running
 from dragoman.kubelet.runtime import SimulatedRuntime
 from dragoman.kubelet.shell.terminal import Terminal
@@ -21,7 +21,7 @@ INTERRUPT = 2
 class NodeSessions:
     """The sessions of one pod."""
 
-    def __init__(self, runtime: SimulatedRuntime, pod: Pod) -> None:
+    def __init__(self, runtime: SimulatedRuntime, pod: KubeletPod) -> None:
         self.runtime = runtime
         self.pod = pod
 

@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dragoman.api.kinds import kind_of
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, NotFound
-from dragoman.kubelet.pod import Container, Pod
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.shell.files import Entry, Folder, Mount
 
-Fields = Callable[[Pod, Container | None, Any], str]
+Fields = Callable[[KubeletPod, KubeletContainer | None, Any], str]
 """The text of a fieldRef or resourceFieldRef entry."""
 MODE = 0o644
 TOKEN_S = 3607
@@ -37,7 +38,7 @@ class Volumes:
         self._pods: dict[str, dict[str, Folder]] = {}
         self._shared: dict[str, Folder] = {}
 
-    async def of(self, pod: Pod, now: float) -> dict[str, Folder]:
+    async def of(self, pod: KubeletPod, now: float) -> dict[str, Folder]:
         """The folders of a pod's volumes, made at the first call. Raises CannotMount."""
         known = self._pods.get(pod.uid)
         if known is None:
@@ -51,7 +52,7 @@ class Volumes:
         """The folders that were made for a pod."""
         return self._pods.get(pod_uid, {})
 
-    async def refresh(self, pod: Pod, now: float) -> None:
+    async def refresh(self, pod: KubeletPod, now: float) -> None:
         """Bring what comes from the API up to date; what has gone meanwhile stays as it was."""
         for volume in pod.spec.volumes:
             folder = self._pods.get(pod.uid, {}).get(volume.get("name", ""))
@@ -66,7 +67,7 @@ class Volumes:
         """The pod is over."""
         self._pods.pop(pod_uid, None)
 
-    def mounts(self, pod: Pod, container: Container, expand: Callable[[str], str]) -> tuple[Mount, ...]:
+    def mounts(self, pod: KubeletPod, container: KubeletContainer, expand: Callable[[str], str]) -> tuple[Mount, ...]:
         """The mounts of a container. Raises CannotMount for a volume that the pod does not have."""
         made: list[Mount] = []
         for mount in container.volume_mounts:
@@ -79,7 +80,7 @@ class Volumes:
             made.append(Mount("/" + mount.mount_path.strip("/"), folder, below, mount.read_only))
         return tuple(made)
 
-    async def _folder(self, pod: Pod, volume: Any, now: float) -> Folder:
+    async def _folder(self, pod: KubeletPod, volume: Any, now: float) -> Folder:
         folder = Folder(now=now)
         name = volume.get("name", "")
         for source, add in self._sources().items():
@@ -95,7 +96,7 @@ class Volumes:
                 return self._shared.setdefault(f"{source}/{space}/{asked.get(field)}", folder)
         return folder
 
-    def _sources(self) -> dict[str, Callable[[Folder, Pod, Any, float], Awaitable[None]]]:
+    def _sources(self) -> dict[str, Callable[[Folder, KubeletPod, Any, float], Awaitable[None]]]:
         return {
             "configMap": self._config_map,
             "secret": self._secret,
@@ -103,7 +104,7 @@ class Volumes:
             "projected": self._projected,
         }
 
-    async def _projected(self, folder: Folder, pod: Pod, asked: Any, now: float) -> None:
+    async def _projected(self, folder: Folder, pod: KubeletPod, asked: Any, now: float) -> None:
         mode = asked.get("defaultMode", MODE)
         for source in asked.get("sources") or []:
             for kind, add in self._sources().items():
@@ -112,7 +113,7 @@ class Volumes:
             if (token := source.get("serviceAccountToken")) is not None:
                 folder.put(token["path"], Entry("file", (await self._token(pod, token)).encode(), mode, now))
 
-    async def _token(self, pod: Pod, asked: Any) -> str:
+    async def _token(self, pod: KubeletPod, asked: Any) -> str:
         name = pod.spec.service_account_name or "default"
         spec = {
             "audiences": [asked["audience"]] if asked.get("audience") else [],
@@ -125,18 +126,18 @@ class Volumes:
         )
         return str(answer["status"]["token"])
 
-    async def _config_map(self, folder: Folder, pod: Pod, asked: Any, now: float) -> None:
+    async def _config_map(self, folder: Folder, pod: KubeletPod, asked: Any, now: float) -> None:
         found = await self._object("ConfigMap", pod, asked.get("name", ""), optional=bool(asked.get("optional")))
         data = {key: str(text).encode() for key, text in (found.get("data") or {}).items()}
         data |= {key: base64.b64decode(text) for key, text in (found.get("binaryData") or {}).items()}
         _put(folder, data, asked, now)
 
-    async def _secret(self, folder: Folder, pod: Pod, asked: Any, now: float) -> None:
+    async def _secret(self, folder: Folder, pod: KubeletPod, asked: Any, now: float) -> None:
         name = asked.get("secretName") or asked.get("name", "")
         found = await self._object("Secret", pod, name, optional=bool(asked.get("optional")))
         _put(folder, {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}, asked, now)
 
-    async def _object(self, kind: str, pod: Pod, name: str, *, optional: bool) -> Object:
+    async def _object(self, kind: str, pod: KubeletPod, name: str, *, optional: bool) -> Object:
         try:
             return await self.client.get(kind_of(kind), name, pod.metadata.namespace)
         except NotFound:
@@ -144,7 +145,7 @@ class Volumes:
                 return {}
             raise NotFound(f'{kind.lower()} "{name}" not found') from None
 
-    async def _downward(self, folder: Folder, pod: Pod, asked: Any, now: float) -> None:
+    async def _downward(self, folder: Folder, pod: KubeletPod, asked: Any, now: float) -> None:
         for item in asked.get("items") or []:
             mode = item.get("mode") or asked.get("defaultMode") or MODE
             folder.put(item["path"], Entry("file", self.fields(pod, None, item).encode(), mode, now))

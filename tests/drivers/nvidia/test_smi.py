@@ -14,7 +14,7 @@ from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.drivers.nvidia.smi import tools
 from dragoman.kubelet.programs import Place, SimulatedCommand
 from dragoman.node.driver import PreparedDevice
-from dragoman.profiles.mig import Placed
+from dragoman.profiles.mig import PlacedInstance
 from dragoman.runtime.clock import Clock
 from dragoman.testing.loop import run
 from tests.drivers.nvidia.bench_of_gpus import NODE, hardware
@@ -93,7 +93,7 @@ def test_instances_alone_are_seen_with_their_parent(dgx: SimulatedHardware) -> N
     shapes = {shape.name: shape for shape in dgx.shapes(gpu.uuid)}
     mine = dgx.create_instance(gpu.uuid, shapes["2g.20gb"], 0)
     dgx.create_instance(gpu.uuid, shapes["1g.10gb"], 4)
-    name = mig_name(gpu, Placed(mine.shape, mine.start))
+    name = mig_name(gpu, PlacedInstance(mine.shape, mine.start))
     out, _ = shown(dgx, (name,), "nvidia-smi", "-L")
     assert out.splitlines() == [
         f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {gpu.uuid})",

@@ -16,14 +16,14 @@ import msgspec
 from dragoman.drivers.nvidia.classes import GPU as DRIVER
 from dragoman.drivers.nvidia.devices import mig_name
 from dragoman.drivers.nvidia.driver import NvidiaDriver
-from dragoman.drivers.nvidia.hardware import Gpu, GpuLost, Instance
+from dragoman.drivers.nvidia.hardware import Gpu, GpuInstance, GpuUnreachable
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.drivers.nvidia.topology import matrix
 from dragoman.errors import Retry
 from dragoman.kubelet.containers import Tool
 from dragoman.kubelet.shell.language import Call, Program
 from dragoman.node.driver import PreparedDevice
-from dragoman.profiles.mig import MIB, Placed
+from dragoman.profiles.mig import MIB, PlacedInstance
 
 MISUSE, LOST = 2, 15
 IDLE_C, IDLE_SHARE = 31, 10
@@ -37,7 +37,7 @@ class Shown(msgspec.Struct, frozen=True):
 
     index: int
     gpu: Gpu
-    instances: tuple[Instance, ...]
+    instances: tuple[GpuInstance, ...]
     power_w: int
     lost: bool = False
 
@@ -77,10 +77,10 @@ def visible(hardware: SimulatedHardware, devices: Sequence[PreparedDevice]) -> l
         lost = False
         try:
             instances = hardware.instances(gpu.uuid)
-        except (GpuLost, Retry):
+        except (GpuUnreachable, Retry):
             instances, lost = (), True
         whole = f"gpu-{gpu.minor}" in names
-        seen = tuple(i for i in instances if whole or mig_name(gpu, Placed(i.shape, i.start)) in names)
+        seen = tuple(i for i in instances if whole or mig_name(gpu, PlacedInstance(i.shape, i.start)) in names)
         if whole or seen or (lost and any(name.startswith(f"gpu-{gpu.minor}-") for name in names)):
             found.append(Shown(len(found), gpu, seen, hardware.power_w(gpu.index), lost))
     return found

@@ -127,11 +127,11 @@ def _read(shell: Shell, words: list[str]) -> Steps:
     if separators:
         text = text.strip(separators)
         splits = len(names) - 1
-        pieces = re.split(f"[{re.escape(separators)}]+", text, maxsplit=splits) if splits else [text]
+        resource_slices = re.split(f"[{re.escape(separators)}]+", text, maxsplit=splits) if splits else [text]
     else:
-        pieces = [text]
+        resource_slices = [text]
     for index, name in enumerate(names):
-        shell.variables[name] = pieces[index] if index < len(pieces) else ""
+        shell.variables[name] = resource_slices[index] if index < len(resource_slices) else ""
     return 0 if complete else 1
 
 

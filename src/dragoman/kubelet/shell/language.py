@@ -580,15 +580,15 @@ class Shell:
                 if text:
                     current = [*(current or []), (text, False)]
                 continue
-            pieces = re.split(f"[{re.escape(separators)}]+", text) if text else []
-            if not pieces:
+            resource_slices = re.split(f"[{re.escape(separators)}]+", text) if text else []
+            if not resource_slices:
                 continue
-            for index, piece in enumerate(pieces):
+            for index, resource_slice in enumerate(resource_slices):
                 if index and current is not None:
                     fields.append(current)
                     current = None
-                if piece:
-                    current = [*(current or []), (piece, False)]
+                if resource_slice:
+                    current = [*(current or []), (resource_slice, False)]
         if current is not None:
             fields.append(current)
         return fields

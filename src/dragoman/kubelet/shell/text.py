@@ -187,11 +187,11 @@ def _cut(call: Call, options: dict[str, str], operands: list[str], text: str) ->
         wanted.append((int(first or 1), int(last or 10**6) if dash else int(first)))
     delimiter = options.get("d", "\t")
     for line in text.splitlines():
-        pieces = list(line) if by == "c" else line.split(delimiter)
-        if by == "f" and len(pieces) == 1:
+        resource_slices = list(line) if by == "c" else line.split(delimiter)
+        if by == "f" and len(resource_slices) == 1:
             call.say(f"{line}\n" if "s" not in options else "")
             continue
-        chosen = [p for n, p in enumerate(pieces, 1) if any(a <= n <= b for a, b in wanted)]
+        chosen = [p for n, p in enumerate(resource_slices, 1) if any(a <= n <= b for a, b in wanted)]
         call.say(("" if by == "c" else delimiter).join(chosen) + "\n")
     return 0
 
@@ -263,17 +263,21 @@ def _sed(call: Call, options: dict[str, str], operands: list[str], text: str) ->
             elif match[4] == "q":
                 stop = True
             else:
-                pieces = re.split(rf"(?<!\\){re.escape(match[5])}", match[6])
-                if len(pieces) != 3:
+                resource_slices = re.split(rf"(?<!\\){re.escape(match[5])}", match[6])
+                if len(resource_slices) != 3:
                     return call.fail(f"bad substitution: {match[4]}")
-                pattern = pieces[0] if extended else _basic(pieces[0])
+                pattern = resource_slices[0] if extended else _basic(resource_slices[0])
                 template = (
-                    re.sub(r"(?<!\\)&", r"\\g<0>", pieces[1]).replace("\\&", "&").replace(f"\\{match[5]}", match[5])
+                    re.sub(r"(?<!\\)&", r"\\g<0>", resource_slices[1])
+                    .replace("\\&", "&")
+                    .replace(f"\\{match[5]}", match[5])
                 )
-                flags = re.IGNORECASE if "i" in pieces[2].lower() else 0
-                changed, count = re.subn(pattern, template, line, count=0 if "g" in pieces[2] else 1, flags=flags)
+                flags = re.IGNORECASE if "i" in resource_slices[2].lower() else 0
+                changed, count = re.subn(
+                    pattern, template, line, count=0 if "g" in resource_slices[2] else 1, flags=flags
+                )
                 line = changed
-                if count and "p" in pieces[2]:
+                if count and "p" in resource_slices[2]:
                     out.append(line)
         if kept and "n" not in options:
             out.append(line)
@@ -313,7 +317,7 @@ def _awk(call: Call, options: dict[str, str], operands: list[str], text: str) ->
         fields = (
             re.split(separator if len(separator) > 1 else re.escape(separator), line) if separator else line.split()
         )
-        pieces = []
+        resource_slices = []
         for joined in re.findall(r'((?:"[^"]*"|[^,"])+)', match[3] or "$0"):
             found = re.findall(r'"([^"]*)"|\$(\d+|NF)|(NR|NF)', joined)
             values = {"NR": str(number), "NF": str(len(fields))}
@@ -331,8 +335,8 @@ def _awk(call: Call, options: dict[str, str], operands: list[str], text: str) ->
                     if index <= len(fields)
                     else ""
                 )
-            pieces.append(text_)
-        call.say(" ".join(pieces) + "\n")
+            resource_slices.append(text_)
+        call.say(" ".join(resource_slices) + "\n")
     return 0
 
 

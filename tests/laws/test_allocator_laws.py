@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.allocate.allocator import Allocation, Ask, Options, allocate
+from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
 from dragoman.allocate.refusal import (
-    AllConstraint,
+    AllModeConstraintUnsatisfied,
     PoolIncomplete,
     PoolInvalid,
     Refusals,
@@ -27,10 +27,10 @@ from tests.laws.oracle import Fatal, Oracle, TooLong
 from tests.laws.worlds import SHARE, snapshot_of, world
 
 GATES = gates_with({"DRAListTypeAttributes": True})[0]
-OPTIONS = Options(gates=GATES)
+OPTIONS = AllocatorOptions(gates=GATES)
 SEEDS = st.integers(0, 2**40)
 BATCH = 100
-ERRORS = (SelectorError, AllConstraint, PoolIncomplete, PoolInvalid, TooManyDevices)
+ERRORS = (SelectorError, AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid, TooManyDevices)
 
 
 def ids():
@@ -69,11 +69,11 @@ def _compared(seed: int) -> str:
             return "error there, fits here"
         if any(isinstance(reason, ERRORS) for reason in answer.reasons):
             return "error"
-        assert not answer.gave_up, seed
+        assert not answer.undecided, seed
         return "error there, no here"
     if expected is None:
         assert isinstance(answer, Refusals), (seed, picks(answer))
-        assert not answer.gave_up, seed
+        assert not answer.undecided, seed
         return "no"
     assert isinstance(answer, Allocation), (seed, answer)
     assert picks(answer) == expected, seed

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from dragoman.allocate.allocator import Allocation, Ask, Options, allocate
-from dragoman.allocate.refusal import AllConstraint, PoolIncomplete, PoolInvalid, Refusals, SelectorError
+from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
+from dragoman.allocate.refusal import AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid, Refusals, SelectorError
 from dragoman.api.gates import gates_with
 from tests.laws.hard import hard
 from tests.laws.oracle import Fatal, Oracle
@@ -18,8 +18,8 @@ from tests.laws.worlds import MIDDLE, SHARE, snapshot_of, world
 pytest.importorskip("ortools", reason="the exact solver ortools is not installed")
 from tests.laws.exact import Model
 
-OPTIONS = Options(gates=gates_with({"DRAListTypeAttributes": True})[0])
-ERRORS = (SelectorError, AllConstraint, PoolIncomplete, PoolInvalid)
+OPTIONS = AllocatorOptions(gates=gates_with({"DRAListTypeAttributes": True})[0])
+ERRORS = (SelectorError, AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid)
 BATCH = 40
 
 
@@ -47,7 +47,7 @@ def _confirmed(seed: int) -> str:
     snapshot = snapshot_of(objects)
     answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
     if isinstance(answer, Refusals):
-        if answer.gave_up:
+        if answer.undecided:
             return "gave up"
         if any(isinstance(r, ERRORS) for r in answer.reasons):
             return "error"
@@ -76,7 +76,7 @@ def test_claims_made_to_be_hard(first: int) -> None:
         answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
         if isinstance(answer, Allocation):
             continue
-        if answer.gave_up:
+        if answer.undecided:
             undecided.append((family, seed))
             continue
         assert Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible() is not True, (family, seed)

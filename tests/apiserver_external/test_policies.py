@@ -10,8 +10,8 @@ import pytest
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.request import DeleteWish, Outcome, User, Write
-from dragoman.apiserver.status import Refused
+from dragoman.apiserver.request import DeleteOptions, RequestOutcome, User, Write
+from dragoman.apiserver.status import StatusError
 from tests.apiserver_external.hooks import asking
 
 MAP, DEPLOYMENT, NAMESPACE = BY_NAME["ConfigMap"], BY_NAME["Deployment"], BY_NAME["Namespace"]
@@ -70,7 +70,7 @@ def deployment(name: str = "d", replicas: int = 1) -> dict[str, Any]:
     }
 
 
-async def create(registry: Registry, body: dict[str, Any] | None = None, kind: Any = MAP) -> Outcome:
+async def create(registry: Registry, body: dict[str, Any] | None = None, kind: Any = MAP) -> RequestOutcome:
     return await registry.creating(kind, body or config_map(), "default", Write(user=ANNA))
 
 
@@ -82,7 +82,7 @@ def test_a_validation_that_is_false_refuses_with_its_message() -> None:
             {"expression": "'a' in object.data", "message": "a is needed"},
         )
         await create(registry, config_map(a="1"))
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(StatusError) as refused:
             await create(registry, config_map("n", x="1", y="2"))
         text = (
             "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: object.data.size() <= 1"
@@ -90,7 +90,7 @@ def test_a_validation_that_is_false_refuses_with_its_message() -> None:
         assert refused.value.message == f'configmaps "n" is forbidden: {text}'
         assert (refused.value.code, refused.value.reason) == (422, "Invalid")
         assert refused.value.details == {"name": "n", "kind": "configmaps", "causes": [{"message": text}]}
-        with pytest.raises(Refused, match="denied request: a is needed"):
+        with pytest.raises(StatusError, match="denied request: a is needed"):
             await create(registry, config_map("n", x="1"))
 
     run(scenario)
@@ -152,7 +152,7 @@ def test_validations(case: str) -> None:
 
     async def scenario(registry: Registry) -> None:
         policy(registry, validation, **spec)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(StatusError) as refused:
             await create(registry, config_map(one="x", two="z"))
         assert text in refused.value.message
 
@@ -162,7 +162,7 @@ def test_validations(case: str) -> None:
 def test_the_reason_sets_the_code() -> None:
     async def scenario(registry: Registry) -> None:
         policy(registry, {"expression": "false", "reason": "Forbidden"})
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(StatusError) as refused:
             await create(registry)
         assert (refused.value.code, refused.value.reason) == (403, "Forbidden")
 
@@ -183,7 +183,7 @@ def test_errors_are_ignored_where_the_policy_says_so_but_a_no_is_not() -> None:
         policy(registry, {"expression": "object.data.none == 'x'"}, failurePolicy="Ignore")
         await create(registry)
         registry.patch(VALIDATING, "p", {"spec": {"validations": [{"expression": "false"}]}})
-        with pytest.raises(Refused):
+        with pytest.raises(StatusError):
             await create(registry, config_map("n"))
 
     run(scenario)
@@ -194,7 +194,7 @@ def test_without_a_binding_a_policy_does_nothing_and_conditions_narrow_it() -> N
         condition = {"name": "named", "expression": "object.metadata.name.startsWith('x')"}
         policy(registry, {"expression": "false"}, matchConditions=[condition])
         await create(registry, config_map("a"))
-        with pytest.raises(Refused):
+        with pytest.raises(StatusError):
             await create(registry, config_map("x"))
         registry.delete(VALIDATING_BINDING, "b")
         await create(registry, config_map("x"))
@@ -207,7 +207,7 @@ def test_bindings_select_namespaces_and_objects() -> None:
         selector = {"matchLabels": {"kubernetes.io/metadata.name": "kube-public"}}
         policy(registry, {"expression": "false"}, binding={"matchResources": {"namespaceSelector": selector}})
         await create(registry)
-        with pytest.raises(Refused):
+        with pytest.raises(StatusError):
             await registry.creating(MAP, config_map(), "kube-public", Write(user=ANNA))
 
     run(scenario)
@@ -219,9 +219,9 @@ def test_deletions_are_judged_by_the_old_object() -> None:
         policy(registry, {"expression": "object == null && !has(oldObject.data.keep)"}, matchConstraints=constraints)
         await create(registry, config_map("a", keep="1"))
         await create(registry, config_map("b", other="1"))
-        await registry.deleting(MAP, "b", "default", DeleteWish(), write=Write(user=ANNA))
-        with pytest.raises(Refused):
-            await registry.deleting(MAP, "a", "default", DeleteWish(), write=Write(user=ANNA))
+        await registry.deleting(MAP, "b", "default", DeleteOptions(), write=Write(user=ANNA))
+        with pytest.raises(StatusError):
+            await registry.deleting(MAP, "a", "default", DeleteOptions(), write=Write(user=ANNA))
 
     run(scenario)
 
@@ -239,12 +239,12 @@ def test_params_come_from_the_binding() -> None:
             matchConstraints=constraints,
         )
         with pytest.raises(
-            Refused, match="failed to configure binding: no params found for policy binding with `Deny`"
+            StatusError, match="failed to configure binding: no params found for policy binding with `Deny`"
         ):
             await create(registry, deployment(), DEPLOYMENT)
         registry.create(MAP, config_map("limits", most="2"), "kube-public")
         await create(registry, deployment(replicas=2), DEPLOYMENT)
-        with pytest.raises(Refused, match="failed expression"):
+        with pytest.raises(StatusError, match="failed expression"):
             await create(registry, deployment("e", replicas=3), DEPLOYMENT)
         change = {
             "spec": {
@@ -341,7 +341,7 @@ def test_a_configuration_does_not_replace_an_atomic_list_by_accident() -> None:
             "containers: [Object.spec.template.spec.containers{name: 'c', command: ['x']}]}}}}"
         )
         mutation(registry, {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text}})
-        with pytest.raises(Refused, match="may not mutate atomic arrays, maps or structs") as refused:
+        with pytest.raises(StatusError, match="may not mutate atomic arrays, maps or structs") as refused:
             await create(registry, deployment(), DEPLOYMENT)
         assert refused.value.message.startswith("policy 'm' with binding 'm' denied request: ")
 
@@ -423,7 +423,7 @@ def test_policies_that_cannot_be_evaluated_are_refused(case: str) -> None:
         body = {"matchConstraints": {"resourceRules": [rule()]}, "reinvocationPolicy": "Never", **spec}
         if kind is VALIDATING:
             del body["reinvocationPolicy"]
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(StatusError) as refused:
             registry.create(kind, {"metadata": {"name": "p"}, "spec": body})
         assert refused.value.code == 422
         assert text in refused.value.message

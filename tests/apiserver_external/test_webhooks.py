@@ -12,8 +12,8 @@ from aiohttp import web
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.request import DeleteWish, Outcome, User, Write
-from dragoman.apiserver.status import Refused
+from dragoman.apiserver.request import DeleteOptions, RequestOutcome, User, Write
+from dragoman.apiserver.status import StatusError
 from tests.apiserver_external.hooks import Hooks, add, asking, hooks, patch, webhook
 
 MAP, POD, CLAIM = BY_NAME["ConfigMap"], BY_NAME["Pod"], BY_NAME["ResourceClaim"]
@@ -34,7 +34,7 @@ def config_map(name: str = "m", **data: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": data}
 
 
-async def create(registry: Registry, body: dict[str, Any] | None = None, **write: Any) -> Outcome:
+async def create(registry: Registry, body: dict[str, Any] | None = None, **write: Any) -> RequestOutcome:
     return await registry.creating(MAP, body or config_map(), "default", Write(user=ANNA, **write))
 
 
@@ -50,7 +50,7 @@ def test_a_validating_webhook_sees_the_whole_request_and_its_no_is_the_answer(tm
     async def scenario(registry: Registry, server: Hooks) -> None:
         server.replies["/v"] = lambda _: {"allowed": False, "status": {"message": "not today", "code": 418}}
         configure(registry, VALIDATING, webhook("a.example.com", server.client("/v")))
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(StatusError) as refused:
             await create(registry)
         assert refused.value.code == 418
         assert refused.value.message == 'admission webhook "a.example.com" denied the request: not today'
@@ -163,7 +163,7 @@ def test_a_condition_that_fails_asks_the_failure_policy(tmp_path: Path) -> None:
     async def scenario(registry: Registry, server: Hooks) -> None:
         wrong = [{"name": "a", "expression": "object.none == 1"}]
         configure(registry, VALIDATING, webhook("a.example.com", server.client("/v"), matchConditions=wrong))
-        with pytest.raises(Refused, match="no such key: none"):
+        with pytest.raises(StatusError, match="no such key: none"):
             await create(registry)
         registry.delete(VALIDATING, "c")
         ignored = webhook("a.example.com", server.client("/v"), matchConditions=wrong, failurePolicy="Ignore")
@@ -205,7 +205,7 @@ def test_a_webhook_that_fails_refuses_or_is_ignored(tmp_path: Path, case: str) -
     async def scenario(registry: Registry, server: Hooks) -> None:
         server.replies["/v"] = reply
         configure(registry, VALIDATING, webhook("a.example.com", server.client("/v"), timeoutSeconds=1))
-        with pytest.raises(Refused, match=text) as refused:
+        with pytest.raises(StatusError, match=text) as refused:
             await create(registry)
         assert refused.value.code == 500
         registry.patch(
@@ -219,12 +219,12 @@ def test_a_webhook_that_fails_refuses_or_is_ignored(tmp_path: Path, case: str) -
 def test_nobody_listens_and_a_stranger_answers(tmp_path: Path) -> None:
     async def scenario(registry: Registry, server: Hooks) -> None:
         configure(registry, VALIDATING, webhook("a.example.com", {"url": "https://127.0.0.1:1/v"}))
-        with pytest.raises(Refused, match=r"dial tcp 127\.0\.0\.1:1: connect: connection refused"):
+        with pytest.raises(StatusError, match=r"dial tcp 127\.0\.0\.1:1: connect: connection refused"):
             await create(registry)
         registry.delete(VALIDATING, "c")
         stranger = {"url": f"https://127.0.0.1:{server.port}/v"}
         configure(registry, VALIDATING, webhook("a.example.com", stranger))
-        with pytest.raises(Refused, match="tls: failed to verify certificate"):
+        with pytest.raises(StatusError, match="tls: failed to verify certificate"):
             await create(registry)
 
     run(tmp_path, scenario)
@@ -237,7 +237,7 @@ def test_dry_run_spares_webhooks_with_side_effects(tmp_path: Path) -> None:
         await create(registry, dry_run=True)
         assert server.seen[0]["dryRun"] is True
         some = webhook("a.example.com", server.client("/v"), sideEffects="Some")
-        with pytest.raises(Refused, match="sideEffects: Unsupported value"):
+        with pytest.raises(StatusError, match="sideEffects: Unsupported value"):
             configure(registry, VALIDATING, some, name="d")
 
     run(tmp_path, scenario)
@@ -251,8 +251,8 @@ def test_updates_and_deletions_show_the_old_object(tmp_path: Path) -> None:
         await registry.patching(MAP, "m", {"data": {"a": "2"}}, "default", write=Write(user=ANNA))
         assert server.seen[-1]["oldObject"]["data"] == {"a": "1"}
         assert server.seen[-1]["object"]["data"] == {"a": "2"}
-        with pytest.raises(Refused, match="denied the request without explanation"):
-            await registry.deleting(MAP, "m", "default", DeleteWish(), write=Write(user=ANNA))
+        with pytest.raises(StatusError, match="denied the request without explanation"):
+            await registry.deleting(MAP, "m", "default", DeleteOptions(), write=Write(user=ANNA))
         assert server.seen[-1]["object"] is None
         assert server.seen[-1]["oldObject"]["data"] == {"a": "2"}
 
@@ -307,7 +307,7 @@ def test_nobody_locks_himself_out_of_the_configurations(tmp_path: Path) -> None:
     async def scenario(registry: Registry, server: Hooks) -> None:
         everything = [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]
         configure(registry, VALIDATING, webhook("a.example.com", {"url": "https://127.0.0.1:1/"}, rules=everything))
-        with pytest.raises(Refused):
+        with pytest.raises(StatusError):
             await create(registry)
         await registry.deleting(VALIDATING, "c", write=Write(user=ANNA))
         await create(registry)
@@ -323,11 +323,11 @@ def test_a_service_is_reached_by_its_endpoints_or_the_annotation(tmp_path: Path)
         server.replies["/v"] = lambda _: {"allowed": True}
         client = {"service": {"name": "hook", "namespace": "default", "path": "v"}, "caBundle": server.ca}
         configure(registry, VALIDATING, webhook("a.example.com", client))
-        with pytest.raises(Refused, match='service "hook" not found'):
+        with pytest.raises(StatusError, match='service "hook" not found'):
             await create(registry)
         ports = [{"name": "https", "port": 443, "targetPort": 9443, "protocol": "TCP"}]
         registry.create(SERVICE, {"metadata": {"name": "hook"}, "spec": {"ports": ports}}, "default")
-        with pytest.raises(Refused, match='no endpoints available for service "hook"'):
+        with pytest.raises(StatusError, match='no endpoints available for service "hook"'):
             await create(registry)
         place = {
             "metadata": {"name": "hook-1", "labels": {"kubernetes.io/service-name": "hook"}},
@@ -376,7 +376,7 @@ def test_configurations_that_cannot_be_asked_are_refused(tmp_path: Path, case: s
 
     async def scenario(registry: Registry, server: Hooks) -> None:
         made = {**webhook("a.example.com", server.client("/v")), **fields}
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(StatusError) as refused:
             configure(registry, VALIDATING, {key: value for key, value in made.items() if value is not None})
         assert refused.value.code == 422
         assert text in refused.value.message

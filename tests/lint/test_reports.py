@@ -13,10 +13,10 @@ import yaml
 
 from dragoman.api import files
 from dragoman.drivers.registry import known_drivers
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 from tests.reports.test_reports import FOLDER, Docs, Names, read
 
-TARGET = Target(known=known_drivers())
+TARGET = LintTarget(known=known_drivers())
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/cases/reports is not there")
 
@@ -28,8 +28,8 @@ Change = Callable[[Docs, random.Random], list[str]]
 
 
 def fewer_devices(docs: Docs, rng: random.Random) -> list[str]:
-    (piece,) = [doc for doc in docs if doc["kind"] == "ResourceSlice"]
-    left = piece["spec"]["devices"] = piece["spec"]["devices"][: rng.randint(2, 4)]
+    (resource_slice,) = [doc for doc in docs if doc["kind"] == "ResourceSlice"]
+    left = resource_slice["spec"]["devices"] = resource_slice["spec"]["devices"][: rng.randint(2, 4)]
     return [f"its {len(left)} devices are ignored"]
 
 

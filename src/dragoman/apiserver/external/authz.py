@@ -16,11 +16,11 @@ from dragoman.apiserver.access.impersonation import ACCOUNT, account_groups
 from dragoman.apiserver.access.rbac import Verdict
 from dragoman.apiserver.request import User
 from dragoman.apiserver.selectors import parse_fields
-from dragoman.apiserver.status import Refused
+from dragoman.apiserver.status import StatusError
 from dragoman.cel import types as t
 from dragoman.cel.faults import EvalError
 from dragoman.cel.functions import Overload, free, member
-from dragoman.cel.values import TYPE_OF, Value
+from dragoman.cel.values import TYPE_OF, CelValue
 from dragoman.values import names
 
 _PREFIX: Final = "kubernetes.authorization"
@@ -111,7 +111,7 @@ def _with(field: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
 def _selecting(check: ResourceCheck, text: str) -> ResourceCheck:
     try:
         fields = tuple(parse_fields(text))
-    except Refused:
+    except StatusError:
         return check
     return ResourceCheck(check.asker, msgspec.structs.replace(check.about, fields=fields))
 
@@ -132,7 +132,7 @@ def _escape(text: str) -> str:
     return text.replace("~", "~0").replace("/", "~1")
 
 
-def _no_error(_: Value) -> str:
+def _no_error(_: CelValue) -> str:
     return ""
 
 

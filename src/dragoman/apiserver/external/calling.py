@@ -18,8 +18,9 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.selectors import Requirement
-from dragoman.apiserver.status import Object, not_found
+from dragoman.apiserver.status import not_found
 from dragoman.apiserver.store import Selection, Store
 
 SERVICE, SLICE, ENDPOINTS = (BY_NAME[name] for name in ("Service", "EndpointSlice", "Endpoints"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from dragoman.api.shape import Object
 from dragoman.apiserver import admission
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external.calling import Caller
@@ -15,7 +16,7 @@ from dragoman.apiserver.external.policies import Policies
 from dragoman.apiserver.external.webhooks import Webhooks
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.patch import copy_json
-from dragoman.apiserver.status import Object, Refused
+from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.store import Store
 from dragoman.apiserver.versions import to_stored
 
@@ -63,7 +64,7 @@ class Chain:
         if attributes.subresource in ("scale", "binding"):
             return
         if not isinstance(changed.get("metadata"), dict):
-            raise Refused(500, "InternalError", "Internal error occurred: admission left no object behind")
+            raise StatusError(500, "InternalError", "Internal error occurred: admission left no object behind")
         attributes.obj = to_stored(attributes.kind, version, changed, self._now())
 
     def _keep_identity(self, attributes: Attributes, before: Object | None) -> None:

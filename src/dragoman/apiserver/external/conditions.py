@@ -9,10 +9,10 @@ import msgspec
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external.authz import Asker, about
-from dragoman.apiserver.external.expressions import Compiled, Evaluation, Invalid, Spent, told, value_of
+from dragoman.apiserver.external.expressions import Compiled, Evaluation, Invalid, Spent, reported, value_of
 from dragoman.apiserver.external.review import request_of, versioned
 from dragoman.cel.faults import EvalError
-from dragoman.cel.values import Value
+from dragoman.cel.values import CelValue
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -26,9 +26,9 @@ class Failed(Exception):
     """Conditions could not be evaluated; the text says why."""
 
 
-def values_of(attributes: Attributes, version: str, authorizer: Authorizer | None) -> dict[str, Value]:
+def values_of(attributes: Attributes, version: str, authorizer: Authorizer | None) -> dict[str, CelValue]:
     """What expressions read of a write, without params and namespace."""
-    out: dict[str, Value] = {
+    out: dict[str, CelValue] = {
         "object": value_of(versioned(attributes, attributes.obj, version)),
         "oldObject": value_of(versioned(attributes, attributes.old, version)),
         "request": value_of(request_of(attributes, version)),
@@ -53,7 +53,7 @@ def hold(conditions: Sequence[Condition], evaluation: Evaluation) -> bool:
         try:
             value = evaluation.value(expression)
         except (EvalError, Spent) as error:
-            errors.append(told(expression.text, error) if isinstance(error, EvalError) else str(error))
+            errors.append(reported(expression.text, error) if isinstance(error, EvalError) else str(error))
             continue
         if value is False:
             return False

@@ -17,13 +17,13 @@ from dragoman.apiserver.external.authz import AUTHORIZER, ESCAPE, OVERLOADS, RES
 from dragoman.cel import types as t
 from dragoman.cel.environment import Environment
 from dragoman.cel.expression import checked
-from dragoman.cel.faults import CostExceeded, EvalError, Refused
+from dragoman.cel.faults import CompileError, CostExceeded, EvalError
 from dragoman.cel.functions import table
 from dragoman.cel.meter import Meter, Plan
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.times import parse_timestamp
 from dragoman.cel.types import Type
-from dragoman.cel.values import TYPE_OF, Value
+from dragoman.cel.values import TYPE_OF, CelValue
 
 PER_CALL: Final = 1_000_000
 BUDGET: Final = 10_000_000
@@ -145,7 +145,7 @@ def compiled(text: str, has: Has, wanted: tuple[Type, ...] = ()) -> Compiled | I
     """An expression, cached; wanted are the types it may have, () any."""
     try:
         found = Compiled(text, has)
-    except Refused as refused:
+    except CompileError as refused:
         return Invalid(text, f"compilation failed: {refused}")
     if wanted and found.type not in wanted:
         shown = t.show(found.type)
@@ -174,7 +174,7 @@ class Budget:
         self.left = left
 
 
-class Lazy(dict[str, Value]):
+class Lazy(dict[str, CelValue]):
     """The composed variables of a policy; each is evaluated when first asked for."""
 
     __slots__ = ("_evaluate", "_texts")
@@ -184,7 +184,7 @@ class Lazy(dict[str, Value]):
         self._texts = texts
         self._evaluate = evaluate
 
-    def __missing__(self, name: str) -> Value:
+    def __missing__(self, name: str) -> CelValue:
         expression = self._texts.get(name)
         if expression is None:
             raise KeyError(name)
@@ -203,11 +203,11 @@ TYPE_OF[Lazy] = t.map_of(t.STRING, t.DYN)
 class Evaluation:
     """One write with all values that expressions may read."""
 
-    def __init__(self, values: Mapping[str, Value], texts: Mapping[str, Compiled | Invalid], budget: Budget) -> None:
+    def __init__(self, values: Mapping[str, CelValue], texts: Mapping[str, Compiled | Invalid], budget: Budget) -> None:
         self._budget = budget
         self._values = {**values, "variables": Lazy(texts, self.value)}
 
-    def value(self, expression: Compiled) -> Value:
+    def value(self, expression: Compiled) -> CelValue:
         """What an expression evaluates to. Raises EvalError, Spent."""
         limit = min(PER_CALL, self._budget.left)
         meter = Meter(expression.plan, limit)
@@ -223,7 +223,7 @@ class Evaluation:
             self._budget.left -= min(meter.cost, limit)
 
 
-def told(text: str, error: EvalError) -> str:
+def reported(text: str, error: EvalError) -> str:
     """An error of an expression as upstream words it."""
     return f"expression '{text}' resulted in error: {error.message}"
 
@@ -242,7 +242,7 @@ def variables_of(entries: Sequence[Mapping[str, Any]], has: Has) -> tuple[dict[s
 # ---- values
 
 
-def value_of(obj: Any) -> Value:
+def value_of(obj: Any) -> CelValue:
     """JSON as a value of the language."""
     if isinstance(obj, dict):
         return {key: value_of(inner) for key, inner in obj.items()}
@@ -251,7 +251,7 @@ def value_of(obj: Any) -> Value:
     return obj
 
 
-def json_of(value: Value) -> Any:
+def json_of(value: CelValue) -> Any:
     """A value as JSON. Raises EvalError for what JSON has no word for."""
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
@@ -264,7 +264,7 @@ def json_of(value: Value) -> Any:
     raise EvalError(f"type conversion error from '{type(value).__name__}' to JSON")
 
 
-def namespace_value(obj: Mapping[str, Any] | None) -> Value:
+def namespace_value(obj: Mapping[str, Any] | None) -> CelValue:
     """A Namespace as expressions see it."""
     if obj is None:
         return None

@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.selectors import Requirements, accepts, of_object
-from dragoman.apiserver.status import Object, not_found
+from dragoman.apiserver.status import not_found
 from dragoman.apiserver.store import Store
 
 NAMESPACE: Final = BY_NAME["Namespace"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.fieldwalk import merge
-from dragoman.apiserver.shape import LIST, MAP, OBJECT, Shape, shape_of, unstructured
-from dragoman.apiserver.status import Object
+from dragoman.apiserver.shape import LIST, MAP, OBJECT, SchemaShape, shape_of, unstructured
 from dragoman.cel.faults import EvalError
 from dragoman.errors import Invalid
 
@@ -31,7 +31,7 @@ def merged(gvk: GVK, live: Object, config: Object) -> Object:
     return out
 
 
-def _atomics(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def _atomics(shape: SchemaShape, value: Any, path: str) -> Iterator[str]:
     if isinstance(value, dict) and shape.type in (OBJECT, MAP):
         if shape.atomic and path:
             yield path

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from dragoman.api.kinds import BY_NAME, KINDS, Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external import expressions as ex
@@ -22,12 +23,12 @@ from dragoman.apiserver.external.review import versioned
 from dragoman.apiserver.patch import json_patch
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.selectors import accepts, of_object
-from dragoman.apiserver.status import Object, forbidden
-from dragoman.apiserver.store import Record, Selection, Store
+from dragoman.apiserver.status import forbidden
+from dragoman.apiserver.store import Selection, Store, StoredObject
 from dragoman.apiserver.versions import type_text
 from dragoman.cel import types as t
 from dragoman.cel.faults import EvalError
-from dragoman.cel.values import Value
+from dragoman.cel.values import CelValue
 
 VALIDATING, VALIDATING_BINDING = BY_NAME["ValidatingAdmissionPolicy"], BY_NAME["ValidatingAdmissionPolicyBinding"]
 MUTATING, MUTATING_BINDING = BY_NAME["MutatingAdmissionPolicy"], BY_NAME["MutatingAdmissionPolicyBinding"]
@@ -148,7 +149,7 @@ def _mutation(entry: Object, has: ex.Has) -> Mutation:
     return Mutation(ex.compiled(text, has, (t.list_of(ex.PATCH) if is_patch else ex.OBJECT,)), is_patch)
 
 
-def binding_of(record: Record) -> tuple[str, Binding]:
+def binding_of(record: StoredObject) -> tuple[str, Binding]:
     """The policy's name and the binding."""
     spec: Object = record.decode().get("spec") or {}
     resources = spec.get("matchResources")
@@ -250,7 +251,7 @@ class Policies:
                 if evaluation.value(expression) is not True:
                     no(self._message(validation, evaluation), validation.reason)
             except EvalError as error:
-                no(ex.told(expression.text, error), fault=True)
+                no(ex.reported(expression.text, error), fault=True)
             except ex.Spent as spent:
                 no(str(spent), fault=True)
                 return
@@ -277,7 +278,7 @@ class Policies:
             try:
                 evaluation.value(expression)
             except EvalError as error:
-                no(ex.told(expression.text, error), fault=True)
+                no(ex.reported(expression.text, error), fault=True)
 
     # ---- changing
 
@@ -342,7 +343,7 @@ class Policies:
             try:
                 after = _mutated(mutation, evaluation.value(expression), before, attributes.kind, version)
             except EvalError as error:
-                raise Failed(ex.told(expression.text, error)) from error
+                raise Failed(ex.reported(expression.text, error)) from error
             except ex.Spent as spent:
                 raise Failed(str(spent)) from spent
             if after != before:
@@ -367,7 +368,7 @@ class Policies:
         conditions = ex.Evaluation(values, {}, ex.Budget(ex.BUDGET_CONDITIONS))
         return ex.Evaluation(values, policy.variables, ex.Budget()), conditions
 
-    def _namespace(self, attributes: Attributes) -> Value:
+    def _namespace(self, attributes: Attributes) -> CelValue:
         if not attributes.namespace or attributes.kind is NAMESPACE:
             return None
         record = self._store.get(NAMESPACE, "", attributes.namespace)
@@ -399,7 +400,7 @@ class Policies:
         for record in found:
             yield {**type_text(kind, number), **record.decode()}
 
-    def _found(self, kind: Kind, reference: Object, namespace: str) -> list[Record]:
+    def _found(self, kind: Kind, reference: Object, namespace: str) -> list[StoredObject]:
         if reference.get("name"):
             record = self._store.get(kind, namespace, reference["name"])
             return [record] if record else []
@@ -414,7 +415,7 @@ class Policies:
         return next((k for k in known if k.group == group and k.kind == name and number in k.versions), None)
 
 
-def _mutated(mutation: Mutation, value: Value, before: Object, kind: Kind, version: str) -> Object:
+def _mutated(mutation: Mutation, value: CelValue, before: Object, kind: Kind, version: str) -> Object:
     """The object after a mutation. Raises EvalError for one that does not fit."""
     if mutation.is_patch:
         try:

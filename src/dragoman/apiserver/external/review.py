@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import Object, Refused
+from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.versions import from_stored, type_text
 
 KNOWN: Final = ("v1", "v1beta1")
@@ -171,7 +172,7 @@ def _patch(text: Any) -> list[Any]:
     return patch
 
 
-def denial(name: str, status: Object) -> Refused:
+def denial(name: str, status: Object) -> StatusError:
     """The refusal that a webhook's status asks for."""
     text = f'admission webhook "{name}" denied the request'
     if status.get("message"):
@@ -182,4 +183,4 @@ def denial(name: str, status: Object) -> Refused:
         message = f"{text} without explanation"
     code = status.get("code")
     code = code if isinstance(code, int) and code >= 400 else 400
-    return Refused(code, str(status.get("reason") or ""), message, status.get("details"))
+    return StatusError(code, str(status.get("reason") or ""), message, status.get("details"))

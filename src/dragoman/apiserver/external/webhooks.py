@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external.calling import TIMEOUT_S, Caller, CallFailed
@@ -21,8 +22,8 @@ from dragoman.apiserver.external.matching import Matching, is_exempt, of_webhook
 from dragoman.apiserver.external.review import KNOWN, Answer, BadReview, answer_of, denial, review_of, versioned
 from dragoman.apiserver.patch import json_patch
 from dragoman.apiserver.patch_failed import PatchFailed
-from dragoman.apiserver.status import Object, Refused, bad_request, forbidden
-from dragoman.apiserver.store import Record, Store
+from dragoman.apiserver.status import StatusError, bad_request, forbidden
+from dragoman.apiserver.store import Store, StoredObject
 from dragoman.cel import types as t
 from dragoman.runtime import log
 
@@ -54,7 +55,7 @@ class Unasked(Exception):
     """A webhook could not be asked, or gave no proper answer."""
 
 
-def webhooks_of(record: Record) -> list[Webhook]:
+def webhooks_of(record: StoredObject) -> list[Webhook]:
     """The webhooks of a configuration, in order."""
     out: list[Webhook] = []
     for entry in record.decode().get("webhooks") or ():
@@ -179,7 +180,7 @@ class Webhooks:
                 _log.warning("webhook failed and is ignored", webhook=webhook.name, why=str(unasked))
                 return None
             details: Object = {"causes": [{"message": text}]}
-            raise Refused(500, "InternalError", f"Internal error occurred: {text}", details) from unasked
+            raise StatusError(500, "InternalError", f"Internal error occurred: {text}", details) from unasked
         attributes.warnings.extend(answer.warnings)
         if not answer.allowed:
             raise denial(webhook.name, answer.status)
@@ -207,12 +208,12 @@ def _patched(webhook: Webhook, attributes: Attributes, version: str, answer: Ans
     before = versioned(attributes, attributes.obj, version)
     if before is None:
         what = "attempted to modify the object, which is not supported for this operation"
-        raise Refused(500, "InternalError", f'Internal error occurred: admission webhook "{webhook.name}" {what}')
+        raise StatusError(500, "InternalError", f'Internal error occurred: admission webhook "{webhook.name}" {what}')
     assert answer.patch is not None, "asked only where there is one"
     try:
         after = json_patch(before, answer.patch)
     except PatchFailed as failed:
-        raise Refused(500, "InternalError", f"Internal error occurred: {failed.what}") from failed
+        raise StatusError(500, "InternalError", f"Internal error occurred: {failed.what}") from failed
     if after == before:
         return False
     restore(attributes, after, version)

@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.api.validate.field import FieldError, Path
+from dragoman.api.shape import Object
+from dragoman.api.validate.field import FieldError, FieldPath
 from dragoman.apiserver.external.expressions import OBJECT, PATCH, Has, Invalid, compiled, variables_of
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.status import Object, invalid
+from dragoman.apiserver.status import invalid
 from dragoman.apiserver.strategies.base import Generational
 from dragoman.cel import types as t
 from dragoman.cel.types import Type
@@ -74,7 +75,7 @@ class WebhookStrategy(_Checked):
         """Each webhook by itself, and their names together."""
         seen: set[str] = set()
         for index, hook in enumerate(obj.get("webhooks") or ()):
-            path = Path("webhooks")[index]
+            path = FieldPath("webhooks")[index]
             yield from _webhook(path, hook)
             name = hook.get("name", "")
             if name in seen:
@@ -91,7 +92,7 @@ class PolicyStrategy(_Checked):
     def errors(self, obj: Object) -> Iterable[FieldError]:
         """Constraints, conditions, variables, and what the policy does."""
         spec: Object = obj.get("spec") or {}
-        path = Path("spec")
+        path = FieldPath("spec")
         mutating = self.kind.startswith("Mutating")
         has = Has(params=bool(spec.get("paramKind")), authorizer=True, patches=mutating)
         yield from _enum(path / "failurePolicy", spec.get("failurePolicy"), _FAILURE)
@@ -119,7 +120,7 @@ class BindingStrategy(_Checked):
     def errors(self, obj: Object) -> Iterable[FieldError]:
         """The policy's name, params, constraints and actions."""
         spec: Object = obj.get("spec") or {}
-        path = Path("spec")
+        path = FieldPath("spec")
         name = spec.get("policyName")
         if not name:
             yield (path / "policyName").required()
@@ -135,7 +136,7 @@ class BindingStrategy(_Checked):
 # ---- webhooks
 
 
-def _webhook(path: Path, hook: Object) -> Iterable[FieldError]:
+def _webhook(path: FieldPath, hook: Object) -> Iterable[FieldError]:
     name = hook.get("name") or ""
     if not name:
         yield (path / "name").required()
@@ -165,7 +166,7 @@ def _webhook(path: Path, hook: Object) -> Iterable[FieldError]:
     yield from _conditions(path / "matchConditions", hook.get("matchConditions"), Has(authorizer=True))
 
 
-def _client(path: Path, client: Object) -> Iterable[FieldError]:
+def _client(path: FieldPath, client: Object) -> Iterable[FieldError]:
     url: Any = client.get("url")
     service: Any = client.get("service")
     if (url is None) is (service is None):
@@ -188,7 +189,7 @@ def _client(path: Path, client: Object) -> Iterable[FieldError]:
             yield (path / "service" / "port").invalid(port, "port is not valid: must be between 1 and 65535, inclusive")
 
 
-def _rule(path: Path, rule: Object) -> Iterable[FieldError]:
+def _rule(path: FieldPath, rule: Object) -> Iterable[FieldError]:
     operations = rule.get("operations") or ()
     if not operations:
         yield (path / "operations").required()
@@ -211,14 +212,14 @@ def _rule(path: Path, rule: Object) -> Iterable[FieldError]:
 # ---- policies
 
 
-def _resources(path: Path, resources: Object) -> Iterable[FieldError]:
+def _resources(path: FieldPath, resources: Object) -> Iterable[FieldError]:
     yield from _enum(path / "matchPolicy", resources.get("matchPolicy"), _MATCH)
     for field in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(resources.get(field) or ()):
             yield from _rule((path / field)[index], rule)
 
 
-def _param_kind(path: Path, kind: Object | None) -> Iterable[FieldError]:
+def _param_kind(path: FieldPath, kind: Object | None) -> Iterable[FieldError]:
     if kind is None:
         return
     for field in ("apiVersion", "kind"):
@@ -226,7 +227,7 @@ def _param_kind(path: Path, kind: Object | None) -> Iterable[FieldError]:
             yield (path / field).required()
 
 
-def _conditions(path: Path, conditions: Any, has: Has) -> Iterable[FieldError]:
+def _conditions(path: FieldPath, conditions: Any, has: Has) -> Iterable[FieldError]:
     conditions = conditions or ()
     if len(conditions) > CONDITIONS_MAX:
         yield path.too_many(len(conditions), CONDITIONS_MAX)
@@ -244,7 +245,7 @@ def _conditions(path: Path, conditions: Any, has: Has) -> Iterable[FieldError]:
         seen.add(name)
 
 
-def _variables(path: Path, variables: Iterable[Object], has: Has) -> Iterable[FieldError]:
+def _variables(path: FieldPath, variables: Iterable[Object], has: Has) -> Iterable[FieldError]:
     seen: set[str] = set()
     for index, entry in enumerate(variables):
         at, name = path[index], entry.get("name") or ""
@@ -260,7 +261,7 @@ def _variables(path: Path, variables: Iterable[Object], has: Has) -> Iterable[Fi
         _, has = variables_of([entry], has)
 
 
-def _validations(path: Path, spec: Object, has: Has) -> Iterable[FieldError]:
+def _validations(path: FieldPath, spec: Object, has: Has) -> Iterable[FieldError]:
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
         what = "validations or auditAnnotations must contain at least one item"
@@ -285,7 +286,7 @@ def _validations(path: Path, spec: Object, has: Has) -> Iterable[FieldError]:
         yield from _expression(at / "valueExpression", text, has, kinds, "valueExpression is not specified")
 
 
-def _mutations(path: Path, spec: Object, has: Has) -> Iterable[FieldError]:
+def _mutations(path: FieldPath, spec: Object, has: Has) -> Iterable[FieldError]:
     if not spec.get("mutations"):
         yield (path / "mutations").required("mutations must contain at least one item")
     if not spec.get("reinvocationPolicy"):
@@ -312,7 +313,7 @@ def _mutations(path: Path, spec: Object, has: Has) -> Iterable[FieldError]:
             yield (at / other).invalid(f"{{{other}}}", f"must not be specified when patchType is {kind}")
 
 
-def _param(path: Path, reference: Object | None) -> Iterable[FieldError]:
+def _param(path: FieldPath, reference: Object | None) -> Iterable[FieldError]:
     if reference is None:
         return
     if reference.get("name") and reference.get("selector") is not None:
@@ -325,7 +326,7 @@ def _param(path: Path, reference: Object | None) -> Iterable[FieldError]:
         yield from _enum(path / "parameterNotFoundAction", reference["parameterNotFoundAction"], ("Allow", "Deny"))
 
 
-def _actions(path: Path, actions: Iterable[str]) -> Iterable[FieldError]:
+def _actions(path: FieldPath, actions: Iterable[str]) -> Iterable[FieldError]:
     listed = list(actions)
     if not listed:
         yield path.required("at least one validation action is required")
@@ -341,12 +342,14 @@ def _actions(path: Path, actions: Iterable[str]) -> Iterable[FieldError]:
 # ---- parts
 
 
-def _enum(path: Path, value: Any, known: tuple[str, ...]) -> Iterable[FieldError]:
+def _enum(path: FieldPath, value: Any, known: tuple[str, ...]) -> Iterable[FieldError]:
     if value is not None and value not in known:
         yield path.not_supported(value, known)
 
 
-def _expression(path: Path, text: Any, has: Has, kinds: tuple[Type, ...], missing: str = "") -> Iterable[FieldError]:
+def _expression(
+    path: FieldPath, text: Any, has: Has, kinds: tuple[Type, ...], missing: str = ""
+) -> Iterable[FieldError]:
     if not text or not str(text).strip():
         yield path.required(missing)
         return

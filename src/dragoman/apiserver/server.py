@@ -46,12 +46,13 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
     token "": made once and kept in the data folder. minor: the Kubernetes version to play, 1.minor. runtime_config: API
     versions that are on or off beside the defaults (`served.parse_runtime_config`). authorization: by roles, or
-    everything allowed to whoever is authenticated.
+    everything allowed to whoever is authenticated. repair_data: give up what stands behind damage in the log.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
     data: Path | None = None
+    repair_data: bool = False
     token: str = ""
     tls: bool = True
     minor: int = 37
@@ -120,9 +121,10 @@ def _prepared(
     if config.tls:
         file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
         certificate = (file, key)
-    bootstrap(registry)
+    sock = _listen(config, folder)
+    bootstrap(registry, (config.host, sock.getsockname()[1]))
     app = App(registry, token, minor=config.minor, metrics=metrics)
-    return app, _listen(config, folder), certificate
+    return app, sock, certificate
 
 
 @contextmanager
@@ -149,7 +151,7 @@ async def _together() -> AsyncIterator[asyncio.TaskGroup]:
 def _store(config: ServerConfig, stack: ExitStack) -> Store:
     if config.data is None:
         return Store(fields.fields_of)
-    store, wal = open_store(config.data / "store", fields.fields_of)
+    store, wal = open_store(config.data / "store", fields.fields_of, repair=config.repair_data)
     stack.callback(wal.close)
     return store
 

@@ -57,22 +57,29 @@ DRIVERS_S = 15.0
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 
 
+PARTS = ("scheduler", "controllers", "nodes")
+
+
 class ClusterSettings(msgspec.Struct, frozen=True):
-    """nodes: (name, profile). data: keep state there; root_dir: sockets and node files of a memory-only cluster.
+    """nodes: (name, profile). without: the PARTS that somebody else runs.
+
+    data: keep state there; root_dir: sockets and node files of a memory-only cluster.
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
     they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
-    allowed to every user.
+    allowed to every user. repair_data: give up what stands behind damage in the log of `data`.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
     port: int = 0
     data: Path | None = None
+    repair_data: bool = False
     kubeconfig: Path | None = None
     root_dir: Path | None = None
     minor: int = 37
     runtime_config: dict[str, bool] = {}
+    without: frozenset[str] = frozenset()
     speed: float = 1.0
     options: AllocatorOptions = OPTIONS
     profiles: tuple[Path, ...] = ()
@@ -117,6 +124,7 @@ class Cluster:
         config = ServerConfig(
             port=settings.port,
             data=settings.data,
+            repair_data=settings.repair_data,
             minor=settings.minor,
             gates=settings.options.gates,
             runtime_config=settings.runtime_config,
@@ -132,12 +140,14 @@ class Cluster:
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
         informers.start(tasks)
-        controlling = ControllerSettings(root_ca=self._server.registry.ca_text)
-        controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
-        tasks.supervise("controllers", controllers.run)
-        scheduling = SchedulerSettings(options=settings.options)
-        scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
-        tasks.supervise("scheduler", scheduler.run)
+        if "controllers" not in settings.without:
+            controlling = ControllerSettings(root_ca=self._server.registry.ca_text)
+            controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
+            tasks.supervise("controllers", controllers.run)
+        if "scheduler" not in settings.without:
+            scheduling = SchedulerSettings(options=settings.options)
+            scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
+            tasks.supervise("scheduler", scheduler.run)
         tasks.supervise("node host", host.run)
         routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.sessions import Connection, Ended, Output
+from dragoman.apiserver.sessions import EndListener, OutputListener, PortConnection
 from dragoman.apiserver.spdy import DICTIONARY, Framer, Payload
 from dragoman.errors import NotFound
 
@@ -31,7 +31,7 @@ spec:
 class Upper:
     """A command that writes its input in capitals and ends with 3 at its end, or at once where it gets none."""
 
-    def __init__(self, output: Output, ended: Ended, *, stdin: bool) -> None:
+    def __init__(self, output: OutputListener, ended: EndListener, *, stdin: bool) -> None:
         self.output, self.ended = output, ended
         self.size = (0, 0)
         if not stdin:
@@ -58,21 +58,28 @@ class Pods:
         self.server: asyncio.Server | None = None
 
     def execute(
-        self, container: str, command: tuple[str, ...], output: Output, ended: Ended, *, stdin: bool, tty: bool
+        self,
+        container: str,
+        command: tuple[str, ...],
+        output: OutputListener,
+        ended: EndListener,
+        *,
+        stdin: bool,
+        tty: bool,
     ) -> Upper:
         if command == ("gone",):
             raise NotFound(f'container "{container}" is not running')
         output(1, f"{container}: {' '.join(command)}\n".encode())
         return Upper(output, ended, stdin=stdin)
 
-    def attach(self, container: str, output: Output, ended: Ended, *, stdin: bool, tty: bool) -> Upper:
+    def attach(self, container: str, output: OutputListener, ended: EndListener, *, stdin: bool, tty: bool) -> Upper:
         output(1, b"attached\n")
         return Upper(output, ended, stdin=stdin)
 
     def check(self, container: str) -> None:
         raise NotFound(f'container "{container}" is not running')
 
-    async def connect(self, port: int) -> Connection:
+    async def connect(self, port: int) -> PortConnection:
         if port != 7:
             raise NotFound(f"nothing listens on port {port}")
         if self.server is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.kubelet.programs import Place, SimulatedCommand
-from dragoman.kubelet.shell.files import Entry, FileFault, Files, Folder, Mount
+from dragoman.kubelet.shell.files import Entry, FileFault, FileMount, Files, Folder
 from dragoman.runtime.clock import Clock
 from dragoman.testing.loop import run
 
@@ -26,7 +26,11 @@ async def ran(clock: Clock, *command: str, text: bytes | None = None, wait_s: fl
     found, began = Ran(), clock.now()
     config = Folder(FILES, mode=0o755)
     place = Place(
-        env={"NAME": "train", "EMPTY": ""}, hostname="pod-0", ip="10.0.0.7", mounts=(Mount("/mnt", config),), now=began
+        env={"NAME": "train", "EMPTY": ""},
+        hostname="pod-0",
+        ip="10.0.0.7",
+        mounts=(FileMount("/mnt", config),),
+        now=began,
     )
 
     def output(number: int, data: bytes) -> None:
@@ -185,8 +189,10 @@ def test_input_reaches_the_program_line_by_line() -> None:
 
 def test_files_are_shared_where_they_are_mounted_and_kept_where_they_are_read_only() -> None:
     shared, config = Folder(), Folder({"a/b": b"1"})
-    first = Files([Mount("/", Folder()), Mount("/data", shared), Mount("/cfg", config, "a", read_only=True)])
-    second = Files([Mount("/", Folder()), Mount("/other", shared)])
+    first = Files(
+        [FileMount("/", Folder()), FileMount("/data", shared), FileMount("/cfg", config, "a", read_only=True)]
+    )
+    second = Files([FileMount("/", Folder()), FileMount("/other", shared)])
     first.write("/data/x", b"hello", 0.0)
     assert second.read("/other/x") == b"hello"
     assert first.read("/cfg/b") == b"1"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
@@ -23,7 +22,7 @@ from dragoman.apiserver.access.impersonation import ANONYMOUS, impersonated
 from dragoman.apiserver.access.tokens import AUDIENCES, BadToken, Identified
 from dragoman.apiserver.gauges import REQUESTS, StoreGauges
 from dragoman.apiserver.handlers import Handlers
-from dragoman.apiserver.http import HttpRequest, Reply, Stream, parse
+from dragoman.apiserver.http import HttpRequest, Receive, Reply, Send, Stream, parse
 from dragoman.apiserver.negotiate import form_of, to_yaml
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import ADMIN, User
@@ -33,8 +32,6 @@ from dragoman.runtime import log
 from dragoman.runtime.metrics import CONTENT_TYPE, Metrics
 
 AsgiScope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
 BODY_BYTES = 3 * 1024 * 1024

@@ -33,7 +33,7 @@ from dragoman.apiserver.sessions import PodSessions
 from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.apiserver.store import Selection
 from dragoman.apiserver.strategies.pods import FINISHED
-from dragoman.apiserver.streams import Wanted, wanted_of
+from dragoman.apiserver.streams import SessionRequest, wanted_of
 from dragoman.apiserver.target import RequestInfo, target_of
 from dragoman.apiserver.watch import Frames, Streams, WatchOptions
 
@@ -419,7 +419,7 @@ class Handlers:
 
     # ---- sessions
 
-    async def session(self, request: HttpRequest, query: list[tuple[str, str]]) -> tuple[Wanted, PodSessions]:
+    async def session(self, request: HttpRequest, query: list[tuple[str, str]]) -> tuple[SessionRequest, PodSessions]:
         """What a WebSocket is for, and whoever has the pod. Raises Refused."""
         parts = request.path.split("/")[1:]
         of_core = parts[:2] == ["api", "v1"] and len(parts) > 2

@@ -11,15 +11,13 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
+from dragoman.apiserver.http import Receive, Send
 from dragoman.apiserver.sessions import PodSessions
 from dragoman.apiserver.spdy import Farewell, Framer, Opened, Payload, Pinged, Reset
 from dragoman.apiserver.status import bad_request
 from dragoman.errors import DragomanError
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 CHUNK = 32 * 1024
 PAIRS_MAX = 200
 

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-Output: TypeAlias = Callable[[int, bytes], None]
+OutputListener: TypeAlias = Callable[[int, bytes], None]
 """Hears (1 or 2, bytes)."""
-Ended: TypeAlias = Callable[[int], None]
+EndListener: TypeAlias = Callable[[int], None]
 """Hears the exit code, once."""
-Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+PortConnection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Session(Protocol):
@@ -44,21 +44,28 @@ class PodSessions(Protocol):
         ...
 
     def execute(
-        self, container: str, command: tuple[str, ...], output: Output, ended: Ended, *, stdin: bool, tty: bool
+        self,
+        container: str,
+        command: tuple[str, ...],
+        output: OutputListener,
+        ended: EndListener,
+        *,
+        stdin: bool,
+        tty: bool,
     ) -> Session:
         """Run a command beside the container's own."""
         ...
 
-    def attach(self, container: str, output: Output, ended: Ended, *, stdin: bool, tty: bool) -> Session:
+    def attach(self, container: str, output: OutputListener, ended: EndListener, *, stdin: bool, tty: bool) -> Session:
         """Connect to the container's own command."""
         ...
 
-    async def connect(self, port: int) -> Connection:
+    async def connect(self, port: int) -> PortConnection:
         """A connection to a port of the pod."""
         ...
 
 
-Host: TypeAlias = Callable[[str, str], PodSessions | None]
+SessionHost: TypeAlias = Callable[[str, str], PodSessions | None]
 """The sessions of a pod by namespace and name; None for one that is not here."""
 
 
@@ -66,9 +73,9 @@ class Sessions:
     """The hosts of one API server."""
 
     def __init__(self) -> None:
-        self._hosts: list[Host] = []
+        self._hosts: list[SessionHost] = []
 
-    def device_state(self, host: Host) -> None:
+    def device_state(self, host: SessionHost) -> None:
         """Ask this host, too."""
         self._hosts.append(host)
 

@@ -72,7 +72,7 @@ class Farewell(msgspec.Struct, frozen=True):
     """No more streams will be opened."""
 
 
-Frame: TypeAlias = Opened | Payload | Reset | Pinged | Farewell
+SpdyFrame: TypeAlias = Opened | Payload | Reset | Pinged | Farewell
 
 
 class Framer:
@@ -83,7 +83,7 @@ class Framer:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._deflate = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[SpdyFrame]:
         """The frames that are complete now."""
         self._buffer += data
         while len(self._buffer) >= 8:
@@ -103,7 +103,7 @@ class Framer:
             if frame is not None:
                 yield frame
 
-    def _control(self, kind: int, flags: int, body: bytes) -> Frame | None:
+    def _control(self, kind: int, flags: int, body: bytes) -> SpdyFrame | None:
         number = struct.unpack_from(">I", body)[0] if len(body) >= 4 else 0
         match kind:
             case 1:

@@ -11,22 +11,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
 from dragoman.api.shape import Object
-from dragoman.apiserver.http import HttpRequest
+from dragoman.apiserver.http import HttpRequest, Receive, Send
 from dragoman.apiserver.portforward import forward_channels, forward_spdy
 from dragoman.apiserver.sessions import PodSessions, Session
 from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.errors import Denied, DragomanError, NotFound
 
 T = TypeVar("T")
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 INPUT, OUTPUT, ERRORS, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CHANNELS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
@@ -37,7 +35,7 @@ WAITING_MAX = 10_000
 """Messages that may wait for a client that does not read."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SessionRequest(msgspec.Struct, frozen=True):
     """What a client asks for. verb is exec, attach or portforward."""
 
     verb: str
@@ -50,7 +48,7 @@ class Wanted(msgspec.Struct, frozen=True):
     ports: tuple[int, ...] = ()
 
 
-def wanted_of(verb: str, request: HttpRequest, query: list[tuple[str, str]]) -> Wanted:
+def wanted_of(verb: str, request: HttpRequest, query: list[tuple[str, str]]) -> SessionRequest:
     """The options of a request. Raises 400."""
     command = tuple(value for key, value in query if key == "command")
     if verb == "exec" and not command:
@@ -67,10 +65,12 @@ def wanted_of(verb: str, request: HttpRequest, query: list[tuple[str, str]]) -> 
                 if not text.isdecimal() or not 0 < int(text) < 65536:
                     raise bad_request(f"ports: {text!r} is no port")
                 ports.append(int(text))
-    return Wanted(verb, request.query.get("container", ""), command, **flags, ports=tuple(ports))
+    return SessionRequest(verb, request.query.get("container", ""), command, **flags, ports=tuple(ports))
 
 
-async def serve(wanted: Wanted, pod: PodSessions, subprotocols: list[str], receive: Receive, send: Send) -> None:
+async def serve(
+    wanted: SessionRequest, pod: PodSessions, subprotocols: list[str], receive: Receive, send: Send
+) -> None:
     """Serve one accepted WebSocket to its end. Raises Refused before it is accepted."""
     known = FORWARDS if wanted.verb == "portforward" else (*CHANNELS, *TEXT_CHANNELS)
     chosen = next((name for name in subprotocols if name in known), None)
@@ -88,7 +88,7 @@ async def serve(wanted: Wanted, pod: PodSessions, subprotocols: list[str], recei
 
 
 class _Channels:
-    def __init__(self, wanted: Wanted, protocol: str, receive: Receive, send: Send) -> None:
+    def __init__(self, wanted: SessionRequest, protocol: str, receive: Receive, send: Send) -> None:
         self.wanted = wanted
         self.protocol = protocol
         self.text = "base64." in protocol

@@ -27,13 +27,13 @@ from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requ
 from dragoman.kubelet.programs import Place, found, knows
 from dragoman.kubelet.runtime import ContainerRun, Start
 from dragoman.kubelet.shell.commands import seconds_of
-from dragoman.kubelet.shell.language import Program
+from dragoman.kubelet.shell.language import ShellProgram
 from dragoman.kubelet.volumes import CannotMount, Volumes
 from dragoman.node.cdi import NO_EDITS, Edits
 from dragoman.node.driver import PreparedDevice
 from dragoman.values.quantity import Quantity
 
-Tool: TypeAlias = Callable[[tuple[tuple[str, "PreparedDevice"], ...]], Program | None]
+Tool: TypeAlias = Callable[[tuple[tuple[str, "PreparedDevice"], ...]], ShellProgram | None]
 """Makes a program for a container with those (driver, device) pairs; None where it is not there."""
 FROM_DRIVERS = frozenset({"nvidia-smi", "nvidia-ctk"})
 """Programs that come into containers with devices."""

@@ -21,7 +21,7 @@ NETWORK = ("httpGet", "tcpSocket", "grpc")
 OUTPUT_BYTES = 10 * 1024
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ProbeFailure(msgspec.Struct, frozen=True):
     """A probe that failed; fatal: so often that the container must go."""
 
     container: str
@@ -68,9 +68,9 @@ class Probes:
 
     def ask(
         self, pod: KubeletPod, box: Sandbox, now: float, *, ending: bool = False
-    ) -> tuple[list[Failure], float | None]:
+    ) -> tuple[list[ProbeFailure], float | None]:
         """Ask what is due: failures, and seconds until the next question. ending: liveness no longer matters."""
-        failures: list[Failure] = []
+        failures: list[ProbeFailure] = []
         dues: list[float] = []
         alive: set[tuple[str, int]] = set()
         for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -99,7 +99,7 @@ class Probes:
             del self._asked[key]
         return failures, max(0.0, min(dues) - now) if dues else None
 
-    def _step(self, container: KubeletContainer, probe: _Asked, now: float, failures: list[Failure]) -> None:
+    def _step(self, container: KubeletContainer, probe: _Asked, now: float, failures: list[ProbeFailure]) -> None:
         if probe.due is None:
             return
         if probe.running is None and probe.answer is None:
@@ -130,7 +130,7 @@ class Probes:
         fatal = enough and probe.kind != READINESS
         if fatal:
             probe.due = None
-        failures.append(Failure(container.name, probe.kind, probe.output, fatal))
+        failures.append(ProbeFailure(container.name, probe.kind, probe.output, fatal))
 
     def _begin(self, container: KubeletContainer, probe: _Asked, now: float) -> None:
         probe.began, probe.output = now, ""

@@ -11,16 +11,15 @@ import posixpath
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
+from dragoman.apiserver.sessions import OutputListener
 from dragoman.kubelet.shell.commands import PROGRAMS
-from dragoman.kubelet.shell.files import Entry, Files, Folder, Mount
-from dragoman.kubelet.shell.language import Program, Shell, Surroundings, find
-from dragoman.kubelet.shell.process import Pipe, Process
+from dragoman.kubelet.shell.files import Entry, FileMount, Files, Folder
+from dragoman.kubelet.shell.language import ScriptShell, ShellProgram, Surroundings, find
+from dragoman.kubelet.shell.process import Pipe, SimulatedProcess
 from dragoman.node.cdi import NO_EDITS, Edits
 from dragoman.runtime.clock import Clock
 
-Output: TypeAlias = Callable[[int, bytes], None]
-"""Hears (1 or 2, bytes) of a program's outputs."""
-Tools: TypeAlias = Mapping[str, Program]
+Tools: TypeAlias = Mapping[str, ShellProgram]
 
 KILL, TERM = 9, 15
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -66,7 +65,7 @@ class Place:
         ip: str = "",
         cwd: str = "/",
         user: int = 0,
-        mounts: tuple[Mount, ...] = (),
+        mounts: tuple[FileMount, ...] = (),
         edits: Edits = NO_EDITS,
         tools: Tools | None = None,
         now: float = 0.0,
@@ -98,7 +97,7 @@ class Place:
     def files(self) -> Files:
         """Its file system."""
         if self._files is None:
-            self._files = Files((Mount("/", self._root()), *self.mounts))
+            self._files = Files((FileMount("/", self._root()), *self.mounts))
         return self._files
 
     def term_message(self) -> str:
@@ -145,7 +144,7 @@ class Place:
 
 
 class _Sink:
-    def __init__(self, output: Output, number: int) -> None:
+    def __init__(self, output: OutputListener, number: int) -> None:
         self._output, self._number = output, number
 
     def write(self, data: bytes) -> None:
@@ -162,7 +161,7 @@ class SimulatedCommand:
         clock: Clock,
         place: Place,
         command: tuple[str, ...],
-        output: Output,
+        output: OutputListener,
         ended: Callable[[int], None],
         *,
         started_at: float,
@@ -171,7 +170,7 @@ class SimulatedCommand:
     ) -> None:
         self.input = Pipe()
         self.input.ended = not has_input
-        self.process = Process(clock, started_at, ended)
+        self.process = SimulatedProcess(clock, started_at, ended)
         out, errors = _Sink(output, 1), _Sink(output, 2)
         main = place.main
         if is_main:
@@ -187,7 +186,7 @@ class SimulatedCommand:
             None if is_main or main is None else main.signalled,
         )
         self.killed: Callable[[int], None] | None = None
-        shell = Shell(
+        shell = ScriptShell(
             around, place.env, {0: self.input, 1: out, 2: errors}, name="sh" if is_main else "exec", cwd=place.cwd
         )
         shell.variables["PWD"] = place.cwd

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from dragoman.apiserver.sessions import OutputListener
 from dragoman.errors import NotFound
-from dragoman.kubelet.programs import Output, Place, Running, SimulatedCommand
+from dragoman.kubelet.programs import Place, Running, SimulatedCommand
 from dragoman.node.files import write_atomically
 from dragoman.runtime.clock import Clock
 
@@ -114,7 +115,7 @@ class SimulatedRuntime:
         self.wake: Callable[[str], None] = lambda uid: None
         """Called with a pod's uid when one of its commands has ended."""
         self._commands: dict[tuple[str, str], Running] = {}
-        self._listeners: dict[tuple[str, str], dict[object, tuple[Output, Callable[[int], None]]]] = {}
+        self._listeners: dict[tuple[str, str], dict[object, tuple[OutputListener, Callable[[int], None]]]] = {}
 
     def load(self) -> None:
         """Find what ran before this process; after a reboot nothing does."""
@@ -234,7 +235,7 @@ class SimulatedRuntime:
         uid: str,
         name: str,
         command: tuple[str, ...],
-        output: Output,
+        output: OutputListener,
         ended: Callable[[int], None],
         *,
         has_input: bool = False,
@@ -254,7 +255,7 @@ class SimulatedRuntime:
         """The container's own command, while it runs."""
         return self._commands.get((uid, name))
 
-    def listen(self, uid: str, name: str, output: Output, ended: Callable[[int], None]) -> Callable[[], None]:
+    def listen(self, uid: str, name: str, output: OutputListener, ended: Callable[[int], None]) -> Callable[[], None]:
         """Hear what a container writes from now on, and how it ends; the result ends that."""
         token = object()
         self._listeners.setdefault((uid, name), {})[token] = (output, ended)

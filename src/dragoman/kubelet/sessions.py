@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.apiserver.sessions import Connection, Ended, Output, Session
+from dragoman.apiserver.sessions import EndListener, OutputListener, PortConnection, Session
 from dragoman.errors import NotFound
 from dragoman.kubelet.pod import KubeletPod
 from dragoman.kubelet.programs import Running
@@ -33,7 +33,14 @@ class NodeSessions:
             raise NotFound(f'container "{container}" is not running')
 
     def execute(
-        self, container: str, command: tuple[str, ...], output: Output, ended: Ended, *, stdin: bool, tty: bool
+        self,
+        container: str,
+        command: tuple[str, ...],
+        output: OutputListener,
+        ended: EndListener,
+        *,
+        stdin: bool,
+        tty: bool,
     ) -> Session:
         """Run a command beside the container's own. Raises NotFound."""
         terminal = Terminal(output) if tty else None
@@ -48,7 +55,7 @@ class NodeSessions:
         )
         return _Executed(running, terminal)
 
-    def attach(self, container: str, output: Output, ended: Ended, *, stdin: bool, tty: bool) -> Session:
+    def attach(self, container: str, output: OutputListener, ended: EndListener, *, stdin: bool, tty: bool) -> Session:
         """Connect to the container's own command. Raises NotFound."""
         everybody = (*self.pod.spec.containers, *self.pod.spec.init_containers, *self.pod.spec.ephemeral_containers)
         found = next((c for c in everybody if c.name == container), None)
@@ -59,7 +66,7 @@ class NodeSessions:
         own = self.runtime.command(self.pod.uid, container) if stdin and found.stdin else None
         return _Attached(own, terminal, leave, once=found.stdin_once)
 
-    async def connect(self, port: int) -> Connection:
+    async def connect(self, port: int) -> PortConnection:
         """No simulated container listens. Raises NotFound."""
         raise NotFound(
             f"nothing listens on port {port} of pod {self.pod.metadata.name}: its containers are simulated "

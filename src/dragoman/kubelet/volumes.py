@@ -17,9 +17,9 @@ from dragoman.api.shape import Object
 from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, NotFound
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
-from dragoman.kubelet.shell.files import Entry, Folder, Mount
+from dragoman.kubelet.shell.files import Entry, FileMount, Folder
 
-Fields = Callable[[KubeletPod, KubeletContainer | None, Any], str]
+FieldText = Callable[[KubeletPod, KubeletContainer | None, Any], str]
 """The text of a fieldRef or resourceFieldRef entry."""
 MODE = 0o644
 TOKEN_S = 3607
@@ -32,7 +32,7 @@ class CannotMount(Exception):
 class Volumes:
     """The volumes of one node's pods, by pod uid and volume name."""
 
-    def __init__(self, client: Client, fields: Fields) -> None:
+    def __init__(self, client: Client, fields: FieldText) -> None:
         self.client = client
         self.fields = fields
         self._pods: dict[str, dict[str, Folder]] = {}
@@ -67,9 +67,11 @@ class Volumes:
         """The pod is over."""
         self._pods.pop(pod_uid, None)
 
-    def mounts(self, pod: KubeletPod, container: KubeletContainer, expand: Callable[[str], str]) -> tuple[Mount, ...]:
+    def mounts(
+        self, pod: KubeletPod, container: KubeletContainer, expand: Callable[[str], str]
+    ) -> tuple[FileMount, ...]:
         """The mounts of a container. Raises CannotMount for a volume that the pod does not have."""
-        made: list[Mount] = []
+        made: list[FileMount] = []
         for mount in container.volume_mounts:
             folder = self.known(pod.uid).get(mount.name)
             if folder is None:
@@ -77,7 +79,7 @@ class Volumes:
             below = (mount.sub_path or expand(mount.sub_path_expr)).strip("/")
             if below and below not in folder.entries:
                 folder.put(below, Entry("folder", mode=0o755))
-            made.append(Mount("/" + mount.mount_path.strip("/"), folder, below, mount.read_only))
+            made.append(FileMount("/" + mount.mount_path.strip("/"), folder, below, mount.read_only))
         return tuple(made)
 
     async def _folder(self, pod: KubeletPod, volume: Any, now: float) -> Folder:

@@ -21,7 +21,7 @@ from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.drivers.nvidia.topology import matrix
 from dragoman.errors import Retry
 from dragoman.kubelet.containers import Tool
-from dragoman.kubelet.shell.language import Call, Program
+from dragoman.kubelet.shell.language import ProgramCall, ShellProgram
 from dragoman.node.driver import PreparedDevice
 from dragoman.profiles.mig import MIB, PlacedInstance
 
@@ -58,11 +58,11 @@ def tools(driver: NvidiaDriver) -> dict[str, Tool]:
     if not isinstance(hardware, SimulatedHardware):
         return {}
 
-    def smi(devices: Sequence[tuple[str, PreparedDevice]]) -> Program | None:
+    def smi(devices: Sequence[tuple[str, PreparedDevice]]) -> ShellProgram | None:
         own = [device for name, device in devices if name == DRIVER]
         return (lambda call: _smi(call, hardware, own)) if own else None
 
-    def ctk(devices: Sequence[tuple[str, PreparedDevice]]) -> Program | None:
+    def ctk(devices: Sequence[tuple[str, PreparedDevice]]) -> ShellProgram | None:
         own = [device for name, device in devices if name == DRIVER]
         return (lambda call: _ctk(call, own)) if own else None
 
@@ -86,7 +86,7 @@ def visible(hardware: SimulatedHardware, devices: Sequence[PreparedDevice]) -> l
     return found
 
 
-def _ctk(call: Call, devices: Sequence[PreparedDevice]) -> int:
+def _ctk(call: ProgramCall, devices: Sequence[PreparedDevice]) -> int:
     if call.args[1:3] != ("cdi", "list"):
         return call.fail("only `nvidia-ctk cdi list` is simulated", MISUSE)
     names = sorted({cdi for device in devices for cdi in device.cdi_ids})
@@ -95,7 +95,7 @@ def _ctk(call: Call, devices: Sequence[PreparedDevice]) -> int:
     return 0
 
 
-def _smi(call: Call, hardware: SimulatedHardware, devices: Sequence[PreparedDevice]) -> int:
+def _smi(call: ProgramCall, hardware: SimulatedHardware, devices: Sequence[PreparedDevice]) -> int:
     words = list(call.args[1:])
     gpus = visible(hardware, devices)
     for flag in ("-i", "--id"):
@@ -207,7 +207,9 @@ _SAME = {
 }
 
 
-def _query(call: Call, hardware: SimulatedHardware, gpus: Sequence[Shown], text: str, words: Sequence[str]) -> int:
+def _query(
+    call: ProgramCall, hardware: SimulatedHardware, gpus: Sequence[Shown], text: str, words: Sequence[str]
+) -> int:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if _SAME.get(name, name) not in _FIELDS:
@@ -265,7 +267,7 @@ def _table(hardware: SimulatedHardware, gpus: Sequence[Shown], now: float) -> st
         f"| NVIDIA-SMI {driver:<22} Driver Version: {driver:<14} CUDA Version: {_cuda(hardware):<8} |",
         "+-----------------------------------------+------------------------+----------------------+",
         "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |",
-        "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |",
+        "| Fan  Temp   Perf          Pwr:UsageFault/Cap |           Memory-UsageFault | GPU-Util  Compute M. |",
         "|                                         |                        |               MIG M. |",
         "|=========================================+========================+======================|",
     ]
@@ -287,8 +289,8 @@ def _table(hardware: SimulatedHardware, gpus: Sequence[Shown], now: float) -> st
             "+" + "-" * 89 + "+",
             "| MIG devices:                                                                            |",
             "+------------------+----------------------------------+-----------+-----------------------+",
-            "| GPU  GI  CI  MIG |                     Memory-Usage |        Vol|        Shared         |",
-            "|      ID  ID  Dev |                       BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |",
+            "| GPU  GI  CI  MIG |                     Memory-UsageFault |        Vol|        Shared         |",
+            "|      ID  ID  Dev |                       BAR1-UsageFault | SM     Unc| CE ENC  DEC  OFA  JPG |",
             "|                  |                                  |        ECC|                       |",
             "|==================+==================================+===========+=======================|",
         ]
@@ -306,8 +308,8 @@ def _table(hardware: SimulatedHardware, gpus: Sequence[Shown], now: float) -> st
         "",
         "+" + "-" * 89 + "+",
         "| Processes:                                                                              |",
-        "|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |",
-        "|        ID   ID                                                               Usage      |",
+        "|  GPU   GI   CI              PID   Type   SimulatedProcess name                        GPU Memory |",
+        "|        ID   ID                                                               UsageFault      |",
         "|=========================================================================================|",
         "|  No running processes found                                                             |",
         "+" + "-" * 89 + "+",
@@ -321,7 +323,7 @@ def _table(hardware: SimulatedHardware, gpus: Sequence[Shown], now: float) -> st
 _LGI, _LCI = "GPU instances", "Compute instances"
 
 
-def _instances(call: Call, gpus: Sequence[Shown], what: str) -> int:
+def _instances(call: ProgramCall, gpus: Sequence[Shown], what: str) -> int:
     rows = [(g, i) for g in gpus for i in g.instances]
     if not rows:
         call.say(f"No {what} found: Not Found\n" if gpus else "No MIG-supported devices found.\n")

@@ -7,14 +7,14 @@ import posixpath
 import tarfile
 
 from dragoman.kubelet.shell.files import FileFault
-from dragoman.kubelet.shell.language import Call, Program
-from dragoman.kubelet.shell.process import Work
+from dragoman.kubelet.shell.language import ProgramCall, ShellProgram
+from dragoman.kubelet.shell.process import ThreadWork
 from dragoman.kubelet.shell.reading import collect
 
 _IGNORED = "vmpzoP"
 
 
-def _tar(call: Call) -> int | Work:
+def _tar(call: ProgramCall) -> int | ThreadWork:
     words = list(call.args[1:])
     if words and not words[0].startswith("-"):
         words[0] = f"-{words[0]}"
@@ -42,7 +42,7 @@ def _tar(call: Call) -> int | Work:
     return _unpack(call, archive, folder, names, only_list=verb == "t")
 
 
-def _pack(call: Call, archive: str, folder: str, names: list[str]) -> int:
+def _pack(call: ProgramCall, archive: str, folder: str, names: list[str]) -> int:
     files, packed = call.around.files, io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name in names:
@@ -66,7 +66,7 @@ def _pack(call: Call, archive: str, folder: str, names: list[str]) -> int:
     return 0
 
 
-def _unpack(call: Call, archive: str, folder: str, names: list[str], *, only_list: bool) -> Work:
+def _unpack(call: ProgramCall, archive: str, folder: str, names: list[str], *, only_list: bool) -> ThreadWork:
     files, now = call.around.files, call.around.process.now
     data = (yield from collect(call)) if archive == "-" else files.read(call.path(archive))
     try:
@@ -93,4 +93,4 @@ def _unpack(call: Call, archive: str, folder: str, names: list[str], *, only_lis
     return 0
 
 
-PROGRAMS: dict[str, Program] = {"tar": _tar}
+PROGRAMS: dict[str, ShellProgram] = {"tar": _tar}

@@ -14,16 +14,16 @@ from dragoman.kubelet.shell.language import (
     Leaving,
     LeavingLoop,
     Returning,
-    Shell,
+    ScriptShell,
     Steps,
     find,
     read_line,
 )
-from dragoman.kubelet.shell.process import TURN, Ended, Signal, Until, Work
+from dragoman.kubelet.shell.process import TURN, Signal, ThreadsEnded, ThreadWork, Until
 from dragoman.kubelet.shell.syntax import SyntaxFault, is_name, parse
 
 
-def _cd(shell: Shell, words: list[str]) -> Steps:
+def _cd(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     target = words[1] if len(words) > 1 else shell.variables.get("HOME", "/root")
     if target == "-":
@@ -37,7 +37,7 @@ def _cd(shell: Shell, words: list[str]) -> Steps:
     return 0
 
 
-def _exit(shell: Shell, words: list[str]) -> Steps:
+def _exit(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     text = words[1] if len(words) > 1 else str(shell.last)
     if not text.lstrip("-").isdecimal():
@@ -46,12 +46,12 @@ def _exit(shell: Shell, words: list[str]) -> Steps:
     raise (Leaving if words[0] == "exit" else Returning)(int(text) % 256)
 
 
-def _leave(shell: Shell, words: list[str]) -> Steps:
+def _leave(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     raise LeavingLoop(int(words[1]) if len(words) > 1 and words[1].isdecimal() else 1, go_on=words[0] == "continue")
 
 
-def _export(shell: Shell, words: list[str]) -> Steps:
+def _export(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     for word in words[1:]:
         if word.startswith("-"):
@@ -72,7 +72,7 @@ def _export(shell: Shell, words: list[str]) -> Steps:
     return 0
 
 
-def _unset(shell: Shell, words: list[str]) -> Steps:
+def _unset(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     for name in words[1:]:
         shell.variables.pop(name, None)
@@ -81,7 +81,7 @@ def _unset(shell: Shell, words: list[str]) -> Steps:
     return 0
 
 
-def _set(shell: Shell, words: list[str]) -> Steps:
+def _set(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     rest = words[1:]
     names = {"errexit": "e", "nounset": "u", "xtrace": "x", "pipefail": "pipefail"}
@@ -110,7 +110,7 @@ def _set(shell: Shell, words: list[str]) -> Steps:
     return 0
 
 
-def _shift(shell: Shell, words: list[str]) -> Steps:
+def _shift(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     count = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 1
     if count > len(shell.args):
@@ -119,7 +119,7 @@ def _shift(shell: Shell, words: list[str]) -> Steps:
     return 0
 
 
-def _read(shell: Shell, words: list[str]) -> Steps:
+def _read(shell: ScriptShell, words: list[str]) -> Steps:
     names = [word for word in words[1:] if not word.startswith("-")] or ["REPLY"]
     line, complete = yield from read_line(shell.fds[0])
     text = line.decode("utf-8", "surrogateescape")
@@ -135,7 +135,7 @@ def _read(shell: Shell, words: list[str]) -> Steps:
     return 0 if complete else 1
 
 
-def _eval(shell: Shell, words: list[str]) -> Steps:
+def _eval(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     try:
         tree = parse(" ".join(words[1:]))
@@ -145,7 +145,7 @@ def _eval(shell: Shell, words: list[str]) -> Steps:
     return (yield from shell.node(tree))
 
 
-def _source(shell: Shell, words: list[str]) -> Steps:
+def _source(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     text = shell.around.files.read(posixpath.join(shell.cwd, words[1])).decode("utf-8", "replace")
     try:
@@ -157,7 +157,7 @@ def _source(shell: Shell, words: list[str]) -> Steps:
         return MISUSE
 
 
-def _trap(shell: Shell, words: list[str]) -> Steps:
+def _trap(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     if len(words) < 3:
         return 0
@@ -175,14 +175,14 @@ def _trap(shell: Shell, words: list[str]) -> Steps:
     return 0
 
 
-def _wait(shell: Shell, words: list[str]) -> Steps:
+def _wait(shell: ScriptShell, words: list[str]) -> Steps:
     wanted = [shell.jobs[int(w) - 101] for w in words[1:] if w.isdecimal() and 0 < int(w) - 100 <= len(shell.jobs)]
     threads = tuple(wanted or shell.jobs)
-    yield Ended(threads)
+    yield ThreadsEnded(threads)
     return (threads[-1].code or 0) if wanted else 0
 
 
-def _exec(shell: Shell, words: list[str]) -> Steps:
+def _exec(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     if len(words) == 1:
         return 0
@@ -192,7 +192,7 @@ def _exec(shell: Shell, words: list[str]) -> Steps:
     raise Leaving(code)
 
 
-def _command(shell: Shell, words: list[str]) -> Steps:
+def _command(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     rest = words[1:]
     if words[0] in ("type", "which") or (rest and rest[0] in ("-v", "-V")):
@@ -209,7 +209,7 @@ def _command(shell: Shell, words: list[str]) -> Steps:
     return (yield from shell.call(tuple(rest), env, shell.fds)) if rest else 0
 
 
-def _kill(shell: Shell, words: list[str]) -> Steps:
+def _kill(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     number, targets = 15, words[1:]
     if targets and targets[0].startswith("-"):
@@ -231,24 +231,24 @@ def _kill(shell: Shell, words: list[str]) -> Steps:
     return 0
 
 
-def _hit(shell: Shell, number: int) -> None:
+def _hit(shell: ScriptShell, number: int) -> None:
     if shell.around.signal is not None:
         shell.around.signal(number)
     elif number and not shell.around.process.signal(number) and number == 9:
         raise Signal(number)
 
 
-def _killed(number: int) -> Work:
+def _killed(number: int) -> ThreadWork:
     yield TURN
     raise Signal(number)
 
 
-def _nothing(shell: Shell, words: list[str]) -> Steps:
+def _nothing(shell: ScriptShell, words: list[str]) -> Steps:
     yield TURN
     return 0
 
 
-SPECIAL: dict[str, Callable[[Shell, list[str]], Steps]] = {
+SPECIAL: dict[str, Callable[[ScriptShell, list[str]], Steps]] = {
     "cd": _cd,
     "exit": _exit,
     "return": _exit,

@@ -11,9 +11,9 @@ import re
 from datetime import UTC, datetime
 
 from dragoman.kubelet.shell import archive, filetools, python, text
-from dragoman.kubelet.shell.language import Call, Leaving, Program, Shell, read_line
-from dragoman.kubelet.shell.process import TURN, Pipe, Room, Signal, Until, Work, forever
-from dragoman.kubelet.shell.reading import Usage, collect, options_of, unescaped
+from dragoman.kubelet.shell.language import Leaving, ProgramCall, ScriptShell, ShellProgram, read_line
+from dragoman.kubelet.shell.process import TURN, Pipe, Room, Signal, ThreadWork, Until, forever
+from dragoman.kubelet.shell.reading import UsageFault, collect, options_of, unescaped
 from dragoman.kubelet.shell.syntax import SyntaxFault, parse
 from dragoman.kubelet.shell.tests import check
 
@@ -40,7 +40,7 @@ def absent(name: str) -> str:
 # ---- plain output
 
 
-def _echo(call: Call) -> int:
+def _echo(call: ProgramCall) -> int:
     words, newline, escapes = list(call.args[1:]), True, False
     while words and re.fullmatch(r"-[neE]+", words[0]):
         newline = newline and "n" not in words[0]
@@ -51,7 +51,7 @@ def _echo(call: Call) -> int:
     return 0
 
 
-def _printf(call: Call) -> int:
+def _printf(call: ProgramCall) -> int:
     if len(call.args) < 2:
         return call.fail("usage: printf FORMAT [ARGUMENT]...", 2)
     format_, values = unescaped(call.args[1]), list(call.args[2:])
@@ -78,15 +78,15 @@ def _printf(call: Call) -> int:
             return 0
 
 
-def _true(call: Call) -> int:
+def _true(call: ProgramCall) -> int:
     return 0
 
 
-def _false(call: Call) -> int:
+def _false(call: ProgramCall) -> int:
     return 1
 
 
-def _yes(call: Call) -> Work:
+def _yes(call: ProgramCall) -> ThreadWork:
     text = " ".join(call.args[1:]) or "y"
     while True:
         call.say(f"{text}\n" * 64)
@@ -99,7 +99,7 @@ def _yes(call: Call) -> Work:
             yield TURN
 
 
-def _seq(call: Call) -> int:
+def _seq(call: ProgramCall) -> int:
     try:
         numbers = [int(word) for word in call.args[1:]]
     except ValueError:
@@ -128,7 +128,7 @@ def seconds_of(text: str) -> float | None:
     return float(match[1]) * _UNITS[match[2]] if match else None
 
 
-def _sleep(call: Call) -> int | Work:
+def _sleep(call: ProgramCall) -> int | ThreadWork:
     total = 0.0
     for word in call.args[1:]:
         seconds = seconds_of(word)
@@ -140,16 +140,16 @@ def _sleep(call: Call) -> int | Work:
     return _pause(call, total)
 
 
-def _pause(call: Call, seconds: float) -> Work:
+def _pause(call: ProgramCall, seconds: float) -> ThreadWork:
     yield Until(None if seconds == float("inf") else call.around.process.now + seconds)
     return 0
 
 
-def _pause_forever(call: Call) -> Work:
+def _pause_forever(call: ProgramCall) -> ThreadWork:
     return forever()
 
 
-def _timeout(call: Call) -> int | Work:
+def _timeout(call: ProgramCall) -> int | ThreadWork:
     words = list(call.args[1:])
     while words and words[0].startswith("-"):
         if words.pop(0) in ("-s", "-k") and words:
@@ -160,7 +160,7 @@ def _timeout(call: Call) -> int | Work:
     return _limited(call, seconds, tuple(words[1:]))
 
 
-def _limited(call: Call, seconds: float, words: tuple[str, ...]) -> Work:
+def _limited(call: ProgramCall, seconds: float, words: tuple[str, ...]) -> ThreadWork:
     process = call.around.process
     end = process.now + seconds
     thread = process.spawn(call.run(words))
@@ -176,12 +176,12 @@ def _limited(call: Call, seconds: float, words: tuple[str, ...]) -> Work:
     return 124
 
 
-def _finished() -> Work:
+def _finished() -> ThreadWork:
     return 0
     yield  # pragma: no cover
 
 
-def _date(call: Call) -> int:
+def _date(call: ProgramCall) -> int:
     now = datetime.fromtimestamp(call.around.process.now, UTC)
     words = [word for word in call.args[1:] if word not in ("-u", "--utc")]
     if words and words[0].startswith("+"):
@@ -199,7 +199,7 @@ def _date(call: Call) -> int:
 # ---- who and where
 
 
-def _env(call: Call) -> int | Work:
+def _env(call: ProgramCall) -> int | ThreadWork:
     words = list(call.args[1:])
     env = dict(call.env)
     while words and (words[0] in ("-i", "-u") or "=" in words[0]):
@@ -212,13 +212,13 @@ def _env(call: Call) -> int | Work:
             name, _, value = word.partition("=")
             env[name] = value
     if words:
-        shell = Shell(call.around, env, {0: call.input, 1: call.output, 2: call.errors}, cwd=call.cwd)
+        shell = ScriptShell(call.around, env, {0: call.input, 1: call.output, 2: call.errors}, cwd=call.cwd)
         return shell.call(tuple(words), env, shell.fds)
     call.say("".join(f"{name}={value}\n" for name, value in env.items()))
     return 0
 
 
-def _printenv(call: Call) -> int:
+def _printenv(call: ProgramCall) -> int:
     if len(call.args) == 1:
         call.say("".join(f"{name}={value}\n" for name, value in call.env.items()))
         return 0
@@ -227,7 +227,7 @@ def _printenv(call: Call) -> int:
     return 1 if missing else 0
 
 
-def _hostname(call: Call) -> int:
+def _hostname(call: ProgramCall) -> int:
     words = call.args[1:]
     if words and words[0] in ("-i", "-I"):
         hosts = call.around.files.read("/etc/hosts").decode()
@@ -238,12 +238,12 @@ def _hostname(call: Call) -> int:
     return 0
 
 
-def _pwd(call: Call) -> int:
+def _pwd(call: ProgramCall) -> int:
     call.say(f"{call.cwd}\n")
     return 0
 
 
-def _id(call: Call) -> int:
+def _id(call: ProgramCall) -> int:
     user = call.around.user
     words = call.args[1:]
     if words and words[0] in ("-u", "-g", "-G"):
@@ -254,14 +254,14 @@ def _id(call: Call) -> int:
     return 0
 
 
-def _whoami(call: Call) -> int:
+def _whoami(call: ProgramCall) -> int:
     if call.around.user:
         return call.fail(f"unknown uid {call.around.user}")
     call.say("root\n")
     return 0
 
 
-def _uname(call: Call) -> int:
+def _uname(call: ProgramCall) -> int:
     options, _ = options_of(call, "asnrvmpio")
     parts = {
         "s": "Linux",
@@ -276,17 +276,17 @@ def _uname(call: Call) -> int:
     return 0
 
 
-def _nproc(call: Call) -> int:
+def _nproc(call: ProgramCall) -> int:
     call.say("1\n")
     return 0
 
 
-def _ps(call: Call) -> int:
+def _ps(call: ProgramCall) -> int:
     call.say("PID   USER     TIME  COMMAND\n    1 root      0:00 (simulated by Dragoman)\n")
     return 0
 
 
-def _mount(call: Call) -> int:
+def _mount(call: ProgramCall) -> int:
     for mount in sorted(call.around.files.mounts, key=lambda m: m.path):
         call.say(f"simulated on {mount.path} type tmpfs ({'ro' if mount.read_only else 'rw'},relatime)\n")
     return 0
@@ -295,7 +295,7 @@ def _mount(call: Call) -> int:
 # ---- programs that run programs
 
 
-def _sh(call: Call) -> int | Work:
+def _sh(call: ProgramCall) -> int | ThreadWork:
     words, flags, text = list(call.args[1:]), "", None
     while words and words[0].startswith(("-", "+")) and words[0] not in ("-", "--"):
         word = words.pop(0)
@@ -320,13 +320,13 @@ def _sh(call: Call) -> int | Work:
     elif text is not None and words:
         name = words.pop(0)
     fds = {0: call.input, 1: call.output, 2: call.errors}
-    shell = Shell(call.around, call.env, fds, name=name, args=tuple(words), cwd=call.cwd)
+    shell = ScriptShell(call.around, call.env, fds, name=name, args=tuple(words), cwd=call.cwd)
     shell.errexit, shell.nounset, shell.trace = "e" in flags, "u" in flags, "x" in flags
     shell.pipefail = "P" in flags
     return shell.script(text) if text is not None else _interactive(call, shell)
 
 
-def _interactive(call: Call, shell: Shell) -> Work:
+def _interactive(call: ProgramCall, shell: ScriptShell) -> ThreadWork:
     """Lines from the input, one after the other."""
     pending, prompt = "", bool(call.env.get("TERM"))
     while True:
@@ -354,11 +354,11 @@ def _interactive(call: Call, shell: Shell) -> Work:
     return shell.last
 
 
-def _busybox(call: Call) -> int | Work:
+def _busybox(call: ProgramCall) -> int | ThreadWork:
     return call.run(call.args[1:]) if len(call.args) > 1 else 0
 
 
-def _nice(call: Call) -> int | Work:
+def _nice(call: ProgramCall) -> int | ThreadWork:
     words = list(call.args[1:])
     while words and words[0].startswith("-"):
         if words.pop(0) in ("-n", "-k", "-s", "-oL") and words and not words[0].isalpha():
@@ -366,14 +366,14 @@ def _nice(call: Call) -> int | Work:
     return call.run(tuple(words)) if words else 0
 
 
-def _xargs(call: Call) -> int | Work:
+def _xargs(call: ProgramCall) -> int | ThreadWork:
     options, words = {}, list(call.args[1:])
     while words and words[0].startswith("-"):
         word = words.pop(0)
         if word[:2] in ("-n", "-I", "-P", "-L"):
             options[word[1]] = word[2:] or (words.pop(0) if words else "1")
 
-    def run() -> Work:
+    def run() -> ThreadWork:
         items = (yield from collect(call)).decode("utf-8", "surrogateescape").split()
         size = 1 if "I" in options else int(options.get("n", "0")) or len(items) or 1
         code = 0
@@ -389,16 +389,16 @@ def _xargs(call: Call) -> int | Work:
     return run()
 
 
-def _test(call: Call) -> int:
+def _test(call: ProgramCall) -> int:
     return check(call)
 
 
-def _clear(call: Call) -> int:
+def _clear(call: ProgramCall) -> int:
     call.say("\x1b[H\x1b[J")
     return 0
 
 
-_TABLE: dict[str, Program] = {
+_TABLE: dict[str, ShellProgram] = {
     **archive.PROGRAMS,
     **filetools.PROGRAMS,
     **text.PROGRAMS,
@@ -448,13 +448,13 @@ _TABLE: dict[str, Program] = {
 }
 
 
-def _careful(program: Program) -> Program:
+def _careful(program: ShellProgram) -> ShellProgram:
     """Wrong options are said and end with 1, as do numbers that are none."""
 
-    def run(call: Call) -> int | Work:
+    def run(call: ProgramCall) -> int | ThreadWork:
         try:
             return program(call)
-        except Usage as usage:
+        except UsageFault as usage:
             return call.fail(str(usage))
         except ValueError as error:
             return call.fail(str(error))
@@ -462,4 +462,4 @@ def _careful(program: Program) -> Program:
     return run
 
 
-PROGRAMS: dict[str, Program] = {name: _careful(program) for name, program in _TABLE.items()}
+PROGRAMS: dict[str, ShellProgram] = {name: _careful(program) for name, program in _TABLE.items()}

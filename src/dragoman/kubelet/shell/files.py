@@ -67,7 +67,7 @@ class Folder:
         )
 
 
-class Mount(msgspec.Struct, frozen=True):
+class FileMount(msgspec.Struct, frozen=True):
     """A folder (or one file or folder of it: `below`) at an absolute path."""
 
     path: str
@@ -79,12 +79,12 @@ class Mount(msgspec.Struct, frozen=True):
 class Files:
     """What one container sees. Paths are absolute; relative ones are taken from `/`."""
 
-    def __init__(self, mounts: Sequence[Mount]) -> None:
+    def __init__(self, mounts: Sequence[FileMount]) -> None:
         self.mounts = sorted(mounts, key=lambda mount: -len(mount.path))
 
     # ---- finding
 
-    def _at(self, path: str) -> tuple[Mount, str]:
+    def _at(self, path: str) -> tuple[FileMount, str]:
         for mount in self.mounts:
             root = mount.path.rstrip("/")
             if path == mount.path or path.startswith(f"{root}/"):
@@ -164,7 +164,7 @@ class Files:
 
     # ---- writing
 
-    def _writable(self, path: str) -> tuple[Mount, str, str]:
+    def _writable(self, path: str) -> tuple[FileMount, str, str]:
         path = self._followed(path)
         mount, key = self._at(path)
         if mount.read_only:

@@ -9,17 +9,17 @@ import re
 from datetime import UTC, datetime
 
 from dragoman.kubelet.shell.files import FileFault
-from dragoman.kubelet.shell.language import Call, Program
-from dragoman.kubelet.shell.process import Data, Work
+from dragoman.kubelet.shell.language import ProgramCall, ShellProgram
+from dragoman.kubelet.shell.process import Data, ThreadWork
 from dragoman.kubelet.shell.reading import collect, each, options_of
 
 
-def _cat(call: Call) -> int | Work:
+def _cat(call: ProgramCall) -> int | ThreadWork:
     options, names = options_of(call, "nuvet")
     if "n" not in options and (not names or names == ["-"]):
         return through(call)
 
-    def run() -> Work:
+    def run() -> ThreadWork:
         code, number = 0, 1
         for name in names or ["-"]:
             try:
@@ -40,21 +40,21 @@ def _cat(call: Call) -> int | Work:
     return run()
 
 
-def through(call: Call) -> Work:
+def through(call: ProgramCall) -> ThreadWork:
     while not call.input.ended or call.input.data:
         yield Data(call.input)
         call.output.write(call.input.take())
     return 0
 
 
-def _tee(call: Call) -> int | Work:
+def _tee(call: ProgramCall) -> int | ThreadWork:
     options, names = options_of(call, "a")
     now = call.around.process.now
     if "a" not in options:
         for name in names:
             call.around.files.write(call.path(name), b"", now)
 
-    def run() -> Work:
+    def run() -> ThreadWork:
         while not call.input.ended or call.input.data:
             yield Data(call.input)
             data = call.input.take()
@@ -66,7 +66,7 @@ def _tee(call: Call) -> int | Work:
     return run()
 
 
-def _ls(call: Call) -> int:
+def _ls(call: ProgramCall) -> int:
     options, names = options_of(call, "laA1Rdhrtn")
     files, code = call.around.files, 0
     targets = names or ["."]
@@ -96,7 +96,7 @@ def _ls(call: Call) -> int:
     return code
 
 
-def _listed(call: Call, options: dict[str, str], entries: list[tuple[str, str]]) -> None:
+def _listed(call: ProgramCall, options: dict[str, str], entries: list[tuple[str, str]]) -> None:
     for name, path in entries:
         if "l" not in options:
             call.say(f"{name}\n")
@@ -116,7 +116,7 @@ def permissions(mode: int) -> str:
     return "".join(letter if mode >> (8 - index) & 1 else "-" for index, letter in enumerate("rwxrwxrwx"))
 
 
-def _stat(call: Call) -> int:
+def _stat(call: ProgramCall) -> int:
     options, names = options_of(call, "Lf", "c")
     code = 0
     for name in names:
@@ -159,14 +159,14 @@ def _stat(call: Call) -> int:
     return code
 
 
-def _mkdir(call: Call) -> int:
+def _mkdir(call: ProgramCall) -> int:
     options, names = options_of(call, "p", "m")
     return each(
         call, names, lambda p: call.around.files.make_folder(p, call.around.process.now, parents="p" in options)
     )
 
 
-def _rm(call: Call) -> int:
+def _rm(call: ProgramCall) -> int:
     options, names = options_of(call, "rRf")
     recursive, code = "r" in options or "R" in options, 0
     for name in names:
@@ -181,26 +181,26 @@ def _rm(call: Call) -> int:
     return code
 
 
-def _rmdir(call: Call) -> int:
+def _rmdir(call: ProgramCall) -> int:
     return each(call, list(call.args[1:]), call.around.files.remove)
 
 
-def _touch(call: Call) -> int:
+def _touch(call: ProgramCall) -> int:
     _, names = options_of(call, "cam")
     return each(call, names, lambda p: call.around.files.write(p, b"", call.around.process.now, append=True))
 
 
-def _cp(call: Call) -> int:
+def _cp(call: ProgramCall) -> int:
     options, names = options_of(call, "rRafpvLTn")
     return _transfer(call, options, names, move=False)
 
 
-def _mv(call: Call) -> int:
+def _mv(call: ProgramCall) -> int:
     options, names = options_of(call, "fvnT")
     return _transfer(call, options, names, move=True)
 
 
-def _transfer(call: Call, options: dict[str, str], names: list[str], *, move: bool) -> int:
+def _transfer(call: ProgramCall, options: dict[str, str], names: list[str], *, move: bool) -> int:
     files, now = call.around.files, call.around.process.now
     if len(names) < 2:
         return call.fail("missing file operand")
@@ -224,7 +224,7 @@ def _transfer(call: Call, options: dict[str, str], names: list[str], *, move: bo
     return 0
 
 
-def _ln(call: Call) -> int:
+def _ln(call: ProgramCall) -> int:
     options, names = options_of(call, "sfn")
     if len(names) != 2 or "s" not in options:
         return call.fail("usage: ln -s TARGET NAME")
@@ -235,7 +235,7 @@ def _ln(call: Call) -> int:
     return 0
 
 
-def _chmod(call: Call) -> int:
+def _chmod(call: ProgramCall) -> int:
     words = [word for word in call.args[1:] if word not in ("-R", "-v")]
     if len(words) < 2:
         return call.fail("missing operand")
@@ -264,7 +264,7 @@ def _mode(text: str, mode: int) -> int:
     return mode
 
 
-def _find(call: Call) -> int:
+def _find(call: ProgramCall) -> int:
     words = list(call.args[1:])
     roots = []
     while words and not words[0].startswith("-"):
@@ -298,7 +298,7 @@ def _find(call: Call) -> int:
     return 0
 
 
-def _basename(call: Call) -> int:
+def _basename(call: ProgramCall) -> int:
     if len(call.args) < 2:
         return call.fail("missing operand")
     name = posixpath.basename(call.args[1].rstrip("/")) or "/"
@@ -307,14 +307,14 @@ def _basename(call: Call) -> int:
     return 0
 
 
-def _dirname(call: Call) -> int:
+def _dirname(call: ProgramCall) -> int:
     if len(call.args) < 2:
         return call.fail("missing operand")
     call.say((posixpath.dirname(call.args[1].rstrip("/")) or ("/" if call.args[1].startswith("/") else ".")) + "\n")
     return 0
 
 
-PROGRAMS: dict[str, Program] = {
+PROGRAMS: dict[str, ShellProgram] = {
     "cat": _cat,
     "tee": _tee,
     "ls": _ls,

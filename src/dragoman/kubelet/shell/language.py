@@ -21,30 +21,30 @@ from dragoman.kubelet.shell.process import (
     PIPE_BYTES,
     TURN,
     Data,
-    Ended,
     Pipe,
-    Process,
     Room,
     Signal,
+    SimulatedProcess,
     Thread,
-    Work,
+    ThreadsEnded,
+    ThreadWork,
 )
 from dragoman.kubelet.shell.syntax import (
     AndOr,
     Arithmetic,
-    Case,
+    CaseClause,
+    CommandSubstitution,
     For,
-    Function,
+    FunctionDefinition,
     Group,
     If,
     Literal,
     Loop,
-    Node,
-    Output,
     Parameter,
     Part,
     Pipeline,
     Redirect,
+    ScriptNode,
     Sequence,
     Simple,
     SyntaxFault,
@@ -81,7 +81,7 @@ class Sink(Protocol):
 class FileSink:
     """A file that is written to."""
 
-    def __init__(self, files: Files, path: str, process: Process) -> None:
+    def __init__(self, files: Files, path: str, process: SimulatedProcess) -> None:
         self.files, self.path, self.process = files, path, process
 
     def write(self, data: bytes) -> None:
@@ -99,9 +99,9 @@ class Nowhere:
 class Surroundings(msgspec.Struct, frozen=True):
     """What a process is in. programs: those beside the built-in ones, by name."""
 
-    process: Process
+    process: SimulatedProcess
     files: Files
-    programs: Mapping[str, Program]
+    programs: Mapping[str, ShellProgram]
     hostname: str = ""
     user: int = 0
     log: Sink | None = None
@@ -110,7 +110,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     """Sends a signal to the container's own process, for those that are not it."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class ProgramCall(msgspec.Struct, frozen=True):
     """One program that is called: args[0] is its name."""
 
     args: tuple[str, ...]
@@ -120,7 +120,7 @@ class Call(msgspec.Struct, frozen=True):
     output: Sink
     errors: Sink
     around: Surroundings
-    run: Callable[[tuple[str, ...]], Work]
+    run: Callable[[tuple[str, ...]], ThreadWork]
     """Runs another program with the same input and output."""
 
     def say(self, text: str) -> None:
@@ -137,7 +137,7 @@ class Call(msgspec.Struct, frozen=True):
         return posixpath.normpath(posixpath.join(self.cwd, name))
 
 
-Program: TypeAlias = Callable[[Call], "int | Work"]
+ShellProgram: TypeAlias = Callable[[ProgramCall], "int | ThreadWork"]
 
 
 class Leaving(Exception):
@@ -169,7 +169,7 @@ Steps: TypeAlias = Generator[Any, None, Any]
 _Field: TypeAlias = list[tuple[str, bool]]
 
 
-class Shell:
+class ScriptShell:
     """One shell; `copy` makes a subshell. fds: 0 is a Pipe, the others are sinks."""
 
     def __init__(
@@ -189,7 +189,7 @@ class Shell:
         self.name = name
         self.args = args
         self.cwd = cwd
-        self.functions: dict[str, Node] = {}
+        self.functions: dict[str, ScriptNode] = {}
         self.last = 0
         self.jobs: list[Thread] = []
         self.last_job = 0
@@ -199,9 +199,9 @@ class Shell:
         self.exit_trap = ""
         self.drawn = int(around.process.now * 1000)
 
-    def copy(self, fds: Mapping[int, Any] | None = None) -> Shell:
+    def copy(self, fds: Mapping[int, Any] | None = None) -> ScriptShell:
         """A subshell."""
-        made = Shell(self.around, {}, fds or self.fds, name=self.name, args=self.args, cwd=self.cwd)
+        made = ScriptShell(self.around, {}, fds or self.fds, name=self.name, args=self.args, cwd=self.cwd)
         made.variables, made.exported = dict(self.variables), set(self.exported)
         made.functions, made.last, made.depth = dict(self.functions), self.last, self.depth + 1
         made.errexit, made.nounset, made.pipefail = self.errexit, self.nounset, self.pipefail
@@ -212,7 +212,7 @@ class Shell:
 
     # ---- scripts
 
-    def script(self, text: str) -> Work:
+    def script(self, text: str) -> ThreadWork:
         """Run a script to its end; the exit code."""
         try:
             tree = parse(text)
@@ -221,7 +221,7 @@ class Shell:
             return MISUSE
         return (yield from self.whole(tree))
 
-    def whole(self, tree: Node) -> Work:
+    def whole(self, tree: ScriptNode) -> ThreadWork:
         """Run a tree as a script of its own."""
         try:
             code = yield from self.node(tree)
@@ -267,7 +267,7 @@ class Shell:
 
     # ---- trees
 
-    def node(self, node: Node) -> Steps:
+    def node(self, node: ScriptNode) -> Steps:
         """Run a tree; the exit code."""
         match node:
             case Simple():
@@ -300,12 +300,12 @@ class Shell:
             case For() | Loop():
                 code = yield from self._loop(node)
                 return code
-            case Case(word, arms):
+            case CaseClause(word, arms):
                 code = yield from self._case(word, arms)
                 return code
             case Group():
                 code = yield from self._group(node)
-            case Function(name, body):
+            case FunctionDefinition(name, body):
                 self.functions[name] = body
                 code = 0
         self.last = code
@@ -313,7 +313,7 @@ class Shell:
             raise Leaving(code)
         return code
 
-    def _guarding(self, node: Node) -> Steps:
+    def _guarding(self, node: ScriptNode) -> Steps:
         """Run what `set -e` does not end."""
         self._guarded += 1
         try:
@@ -321,7 +321,7 @@ class Shell:
         finally:
             self._guarded -= 1
 
-    def _if(self, branches: tuple[tuple[Node, Node], ...], otherwise: Node | None) -> Steps:
+    def _if(self, branches: tuple[tuple[ScriptNode, ScriptNode], ...], otherwise: ScriptNode | None) -> Steps:
         for condition, body in branches:
             if (yield from self._guarding(condition)) == 0:
                 return (yield from self.node(body))
@@ -347,7 +347,7 @@ class Shell:
         self.last = code
         return code
 
-    def _body(self, body: Node) -> Steps:
+    def _body(self, body: ScriptNode) -> Steps:
         yield TURN
         try:
             return False, (yield from self.node(body))
@@ -356,7 +356,7 @@ class Shell:
                 raise LeavingLoop(leave.levels - 1, go_on=leave.go_on) from None
             return not leave.go_on, 0
 
-    def _case(self, word: Word, arms: tuple[tuple[tuple[Word, ...], Node], ...]) -> Steps:
+    def _case(self, word: Word, arms: tuple[tuple[tuple[Word, ...], ScriptNode], ...]) -> Steps:
         text = yield from self.one(word)
         for patterns, body in arms:
             for pattern in patterns:
@@ -372,7 +372,7 @@ class Shell:
         if node.subshell:
             inner = self.copy(fds)
             thread = self.around.process.spawn(inner.whole(node.body))
-            yield Ended((thread,))
+            yield ThreadsEnded((thread,))
             return thread.code or 0
         kept, self.fds = self.fds, fds
         try:
@@ -380,7 +380,7 @@ class Shell:
         finally:
             self.fds = kept
 
-    def _pipeline(self, commands: tuple[Node, ...]) -> Steps:
+    def _pipeline(self, commands: tuple[ScriptNode, ...]) -> Steps:
         threads: list[Thread] = []
         source: Pipe = self.fds[0]
         for index, command in enumerate(commands):
@@ -389,13 +389,13 @@ class Shell:
             fds = {**self.fds, 0: source, 1: self.fds[1] if last else pipe}
             threads.append(self.around.process.spawn(self.copy(fds).whole(command), _ender(pipe, source, self.fds[0])))
             source = pipe
-        yield Ended(tuple(threads))
+        yield ThreadsEnded(tuple(threads))
         codes = [thread.code or 0 for thread in threads]
         if self.pipefail:
             return next((code for code in reversed(codes) if code), 0)
         return codes[-1]
 
-    def _behind(self, node: Node) -> None:
+    def _behind(self, node: ScriptNode) -> None:
         shell = self.copy({**self.fds, 0: NO_INPUT})
         self.jobs.append(self.around.process.spawn(shell.whole(node)))
         self.last_job = 100 + len(self.jobs)
@@ -420,7 +420,7 @@ class Shell:
             self.variables.update(given)
             return self.last
         self.last = before
-        from dragoman.kubelet.shell.builtins import SPECIAL  # which needs Shell
+        from dragoman.kubelet.shell.builtins import SPECIAL  # which needs ScriptShell
 
         name, special = words[0], SPECIAL.get(words[0])
         if name in self.functions:
@@ -469,10 +469,10 @@ class Shell:
     def call(self, words: tuple[str, ...], env: Mapping[str, str], fds: Mapping[int, Any]) -> Steps:
         """Run a program; its exit code."""
 
-        def again(other: tuple[str, ...]) -> Work:
+        def again(other: tuple[str, ...]) -> ThreadWork:
             return self.call(other, env, fds)
 
-        call = Call(words, env, self.cwd, fds[0], fds[1], fds[2], self.around, again)
+        call = ProgramCall(words, env, self.cwd, fds[0], fds[1], fds[2], self.around, again)
         program = find(self.around, words[0], self.cwd)
         try:
             if isinstance(program, str):
@@ -629,7 +629,7 @@ class Shell:
                 return text
             case Parameter():
                 return (yield from self._parameter(part))
-            case Output(script):
+            case CommandSubstitution(script):
                 return (yield from self._output(script))
             case Arithmetic(word):
                 text = yield from self.one(word)
@@ -638,7 +638,7 @@ class Shell:
                 except Invalid as error:
                     raise _Fault(f"arithmetic: {error.what}") from None
 
-    def _output(self, script: Node) -> Steps:
+    def _output(self, script: ScriptNode) -> Steps:
         pipe = Pipe()
         inner = self.copy({**self.fds, 1: pipe})
         collected = bytearray()
@@ -646,7 +646,7 @@ class Shell:
         while not pipe.ended or pipe.data:
             yield Data(pipe)
             collected += pipe.take()
-        yield Ended((thread,))
+        yield ThreadsEnded((thread,))
         self.last = thread.code or 0
         return collected.decode("utf-8", "surrogateescape").rstrip("\n")
 
@@ -733,7 +733,7 @@ def _trimmed(value: str, op: str, pattern: str) -> str:
     return value
 
 
-def find(around: Surroundings, name: str, cwd: str) -> Program | str:
+def find(around: Surroundings, name: str, cwd: str) -> ShellProgram | str:
     """The program of that name or path, or why there is none."""
     from dragoman.kubelet.shell.commands import PROGRAMS, absent
 
@@ -755,8 +755,8 @@ def find(around: Surroundings, name: str, cwd: str) -> Program | str:
     return known if known is not None else absent(name) or "not found"
 
 
-def _script_of(path: str) -> Program:
-    def run(call: Call) -> Work:
+def _script_of(path: str) -> ShellProgram:
+    def run(call: ProgramCall) -> ThreadWork:
         text = call.around.files.read(path).decode("utf-8", "replace")
         first, _, _ = text.partition("\n")
         interpreter = first[2:].split()[-1] if first.startswith("#!") and first[2:].split() else "sh"

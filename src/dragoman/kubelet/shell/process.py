@@ -71,7 +71,7 @@ class Room(msgspec.Struct, frozen=True):
     pipe: Pipe
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ThreadsEnded(msgspec.Struct, frozen=True):
     """The end of all those threads."""
 
     threads: tuple[Thread, ...]
@@ -82,29 +82,29 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 TURN = Turn()
-Wait: TypeAlias = Until | Data | Room | Ended | Turn
-Work: TypeAlias = Generator[Wait, None, int]
+ThreadWait: TypeAlias = Until | Data | Room | ThreadsEnded | Turn
+ThreadWork: TypeAlias = Generator[ThreadWait, None, int]
 
 
 class Thread:
     """One generator. code is None while it runs; now is its own time."""
 
-    def __init__(self, work: Work, now: float) -> None:
+    def __init__(self, work: ThreadWork, now: float) -> None:
         self.work = work
         self.now = now
-        self.wait: Wait = TURN
+        self.wait: ThreadWait = TURN
         self.code: int | None = None
         self.on_end: Callable[[], None] | None = None
 
 
-class Process:
+class SimulatedProcess:
     """A simulated process. `start` it; `ended(code)` is called once, when its main thread has ended."""
 
     def __init__(self, clock: Clock, started_at: float, ended: Callable[[int], None]) -> None:
         self.clock = clock
         self.current: Thread | None = None
         self.code: int | None = None
-        self.traps: dict[int, Callable[[], Generator[Wait, None, int | None]] | None] = {}
+        self.traps: dict[int, Callable[[], Generator[ThreadWait, None, int | None]] | None] = {}
         """What a signal runs, its value being the exit code or None to go on; None ignores the signal."""
         self._ended = ended
         self._threads: list[Thread] = []
@@ -119,7 +119,7 @@ class Process:
         """The time of the thread that runs."""
         return self.current.now if self.current else self._now
 
-    def spawn(self, work: Work, on_end: Callable[[], None] | None = None) -> Thread:
+    def spawn(self, work: ThreadWork, on_end: Callable[[], None] | None = None) -> Thread:
         """Another thread, from the time of the one that runs. Raises Signal for too many."""
         if len(self._threads) >= THREADS:
             raise Signal(9)
@@ -128,7 +128,7 @@ class Process:
         self._threads.append(thread)
         return thread
 
-    def start(self, work: Work) -> None:
+    def start(self, work: ThreadWork) -> None:
         """Run the main thread as far as it goes without waiting."""
         self._main = self.spawn(work)
         self.step()
@@ -213,14 +213,14 @@ class Process:
                 return bool(pipe.data) or pipe.ended
             case Room(pipe):
                 return len(pipe.data) < PIPE_BYTES or pipe.closed
-            case Ended(threads):
+            case ThreadsEnded(threads):
                 return all(other.code is not None for other in threads)
 
     def _run(self, thread: Thread) -> None:
         match thread.wait:
             case Until(when) if when is not None:
                 thread.now = max(thread.now, when)
-            case Ended(threads):
+            case ThreadsEnded(threads):
                 thread.now = max([thread.now, *(other.now for other in threads)])
             case Data():
                 thread.now = max(thread.now, min(self.clock.now(), thread.now + BEHIND_S))
@@ -265,7 +265,7 @@ class Process:
             self._timer = None
 
 
-def _after(handler: Generator[Wait, None, int | None], then: Work) -> Work:
+def _after(handler: Generator[ThreadWait, None, int | None], then: ThreadWork) -> ThreadWork:
     code = yield from handler
     if code is not None:
         then.close()
@@ -273,7 +273,7 @@ def _after(handler: Generator[Wait, None, int | None], then: Work) -> Work:
     return (yield from then)
 
 
-def forever() -> Work:
+def forever() -> ThreadWork:
     """Wait without an end."""
     yield Until(None)
     return 0

@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable, Generator
 from typing import Any
 
-from dragoman.kubelet.shell.language import Call
-from dragoman.kubelet.shell.process import TURN, Until, Work
+from dragoman.kubelet.shell.language import ProgramCall
+from dragoman.kubelet.shell.process import TURN, ThreadWork, Until
 
 VERSION = "Python 3.11 (simulated by Dragoman)"
 MODULES = ("os", "sys", "time", "socket")
@@ -62,7 +62,7 @@ class _Exit(Exception):
     pass
 
 
-def run(call: Call) -> int | Work:
+def run(call: ProgramCall) -> int | ThreadWork:
     """python [-u] -c TEXT, python --version."""
     words = [word for word in call.args[1:] if word not in ("-u", "-B", "-E", "-I")]
     if words[:1] in (["--version"], ["-V"]):
@@ -81,12 +81,12 @@ def run(call: Call) -> int | Work:
 
 
 class _Script:
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ProgramCall) -> None:
         self.call = call
         self.names: dict[str, Any] = {}
         self.modules: dict[str, str] = {}
 
-    def main(self, tree: ast.Module) -> Work:
+    def main(self, tree: ast.Module) -> ThreadWork:
         try:
             yield from self.block(tree.body)
         except _Exit as exit_:

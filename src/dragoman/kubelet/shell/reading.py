@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.kubelet.shell.files import FileFault
-from dragoman.kubelet.shell.language import Call, Program
-from dragoman.kubelet.shell.process import Data, Work
+from dragoman.kubelet.shell.language import ProgramCall, ShellProgram
+from dragoman.kubelet.shell.process import Data, ThreadWork
 
 
-class Usage(Exception):
+class UsageFault(Exception):
     pass
 
 
-def options_of(call: Call, flags: str, valued: str = "") -> tuple[dict[str, str], list[str]]:
-    """Options by letter, and operands. Raises Usage."""
+def options_of(call: ProgramCall, flags: str, valued: str = "") -> tuple[dict[str, str], list[str]]:
+    """Options by letter, and operands. Raises UsageFault."""
     found: dict[str, str] = {}
     operands: list[str] = []
     rest = list(call.args[1:])
@@ -27,7 +27,7 @@ def options_of(call: Call, flags: str, valued: str = "") -> tuple[dict[str, str]
             return found, operands + rest
         if not word.startswith("-") or word == "-" or word.startswith("--"):
             if word.startswith("--"):
-                raise Usage(f"unrecognized option '{word}'")
+                raise UsageFault(f"unrecognized option '{word}'")
             operands.append(word)
             continue
         letters = word[1:]
@@ -35,12 +35,12 @@ def options_of(call: Call, flags: str, valued: str = "") -> tuple[dict[str, str]
             letter, letters = letters[0], letters[1:]
             if letter in valued:
                 if not letters and not rest:
-                    raise Usage(f"option requires an argument -- '{letter}'")
+                    raise UsageFault(f"option requires an argument -- '{letter}'")
                 found[letter], letters = letters or rest.pop(0), ""
             elif letter in flags:
                 found[letter] = ""
             else:
-                raise Usage(f"unrecognized option: {letter} (known here: {' '.join(flags + valued)})")
+                raise UsageFault(f"unrecognized option: {letter} (known here: {' '.join(flags + valued)})")
     return found, operands
 
 
@@ -56,7 +56,7 @@ def unescaped(text: str) -> str:
     return re.sub(r"\\(x[0-9A-Fa-f]{1,2}|0?[0-7]{1,3}|[ntr\\aebvf])", replace, text)
 
 
-def collect(call: Call) -> Any:
+def collect(call: ProgramCall) -> Any:
     """All of the input."""
     collected = bytearray()
     while not call.input.ended or call.input.data:
@@ -66,18 +66,18 @@ def collect(call: Call) -> Any:
 
 
 def on_text(
-    work: Callable[[Call, dict[str, str], list[str], str], int], flags: str, valued: str, before: int = 0
-) -> Program:
+    work: Callable[[ProgramCall, dict[str, str], list[str], str], int], flags: str, valued: str, before: int = 0
+) -> ShellProgram:
     """A program over the text of its files, or of its input; `before` operands come before the files."""
 
-    def program(call: Call) -> int | Work:
+    def program(call: ProgramCall) -> int | ThreadWork:
         options, operands = options_of(call, flags, valued)
         taken = 0 if before and ("e" in options or "f" in options) and call.args[0] in ("grep", "sed") else before
         if len(operands) < taken:
             return call.fail("missing operand", 2)
         names = [name for name in operands[taken:] if name != "-"]
 
-        def run() -> Work:
+        def run() -> ThreadWork:
             if names:
                 texts, code = [], 0
                 for name in names:
@@ -97,7 +97,7 @@ def on_text(
     return program
 
 
-def each(call: Call, names: list[str], work: Callable[[str], None]) -> int:
+def each(call: ProgramCall, names: list[str], work: Callable[[str], None]) -> int:
     code = 0 if names else call.fail("missing operand")
     for name in names:
         try:

@@ -31,10 +31,10 @@ class Parameter(msgspec.Struct, frozen=True):
     quoted: bool
 
 
-class Output(msgspec.Struct, frozen=True):
+class CommandSubstitution(msgspec.Struct, frozen=True):
     """`$(script)`."""
 
-    script: Node
+    script: ScriptNode
     quoted: bool
 
 
@@ -45,7 +45,7 @@ class Arithmetic(msgspec.Struct, frozen=True):
     quoted: bool
 
 
-Part: TypeAlias = Literal | Parameter | Output | Arithmetic
+Part: TypeAlias = Literal | Parameter | CommandSubstitution | Arithmetic
 Word: TypeAlias = tuple[Part, ...]
 
 
@@ -68,30 +68,30 @@ class Simple(msgspec.Struct, frozen=True):
 class Pipeline(msgspec.Struct, frozen=True):
     """Commands whose outputs are inputs; negated: `!`."""
 
-    commands: tuple[Node, ...]
+    commands: tuple[ScriptNode, ...]
     negated: bool
 
 
 class AndOr(msgspec.Struct, frozen=True):
     """left && right, left || right."""
 
-    left: Node
+    left: ScriptNode
     op: str
-    right: Node
+    right: ScriptNode
 
 
 class Sequence(msgspec.Struct, frozen=True):
     """One after the other; background: those that end with `&`."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[ScriptNode, ...]
     background: tuple[bool, ...]
 
 
 class If(msgspec.Struct, frozen=True):
     """Conditions with their bodies, and the else."""
 
-    branches: tuple[tuple[Node, Node], ...]
-    otherwise: Node | None
+    branches: tuple[tuple[ScriptNode, ScriptNode], ...]
+    otherwise: ScriptNode | None
 
 
 class For(msgspec.Struct, frozen=True):
@@ -99,40 +99,40 @@ class For(msgspec.Struct, frozen=True):
 
     name: str
     words: tuple[Word, ...] | None
-    body: Node
+    body: ScriptNode
 
 
 class Loop(msgspec.Struct, frozen=True):
     """while, or until."""
 
-    condition: Node
-    body: Node
+    condition: ScriptNode
+    body: ScriptNode
     until: bool
 
 
-class Case(msgspec.Struct, frozen=True):
+class CaseClause(msgspec.Struct, frozen=True):
     """A word against patterns."""
 
     word: Word
-    arms: tuple[tuple[tuple[Word, ...], Node], ...]
+    arms: tuple[tuple[tuple[Word, ...], ScriptNode], ...]
 
 
 class Group(msgspec.Struct, frozen=True):
     """`{ }`, or `( )` with own variables; compound commands with redirections are groups, too."""
 
-    body: Node
+    body: ScriptNode
     subshell: bool
     redirects: tuple[Redirect, ...]
 
 
-class Function(msgspec.Struct, frozen=True):
+class FunctionDefinition(msgspec.Struct, frozen=True):
     """name() body."""
 
     name: str
-    body: Node
+    body: ScriptNode
 
 
-Node: TypeAlias = Simple | Pipeline | AndOr | Sequence | If | For | Loop | Case | Group | Function
+ScriptNode: TypeAlias = Simple | Pipeline | AndOr | Sequence | If | For | Loop | CaseClause | Group | FunctionDefinition
 
 _BREAKS = " \t\n;&|<>()"
 _RESERVED = {"if", "then", "elif", "else", "fi", "for", "do", "done", "while", "until", "case", "esac", "{", "}", "!"}
@@ -147,7 +147,7 @@ class SyntaxFault(Invalid):
         super().__init__("syntax error", what)
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> ScriptNode:
     """The tree of a script. Raises SyntaxFault."""
     reader = _Reader(text)
     node = reader.sequence(())
@@ -225,11 +225,11 @@ class _Reader:
 
     # ---- grammar
 
-    def sequence(self, ends: tuple[str, ...]) -> Node:
+    def sequence(self, ends: tuple[str, ...]) -> ScriptNode:
         self.depth += 1
         if self.depth > DEEPEST:
             raise SyntaxFault("nested too deep")
-        nodes: list[Node] = []
+        nodes: list[ScriptNode] = []
         background: list[bool] = []
         while True:
             self.skip_lines()
@@ -253,7 +253,7 @@ class _Reader:
             return nodes[0]
         return Sequence(tuple(nodes), tuple(background))
 
-    def and_or(self) -> Node:
+    def and_or(self) -> ScriptNode:
         left = self.pipeline()
         while True:
             self.skip_blanks()
@@ -264,7 +264,7 @@ class _Reader:
             self.skip_lines()
             left = AndOr(left, op, self.pipeline())
 
-    def pipeline(self) -> Node:
+    def pipeline(self) -> ScriptNode:
         negated = self.peek_word() == "!"
         if negated:
             self.at += 1
@@ -279,7 +279,7 @@ class _Reader:
             commands.append(self.command())
         return commands[0] if len(commands) == 1 and not negated else Pipeline(tuple(commands), negated)
 
-    def command(self) -> Node:
+    def command(self) -> ScriptNode:
         self.skip_blanks()
         if self.char == "(":
             self.at += 1
@@ -307,11 +307,11 @@ class _Reader:
             self.skip_blanks()
             self.take("()")
             self.skip_lines()
-            return Function(word, self.command())
+            return FunctionDefinition(word, self.command())
         if is_name(word.replace("-", "_")) and self.text[self.at + len(word) :].lstrip(" ").startswith("()"):
             self.at = self.text.index("()", self.at) + 2
             self.skip_lines()
-            return Function(word, self.command())
+            return FunctionDefinition(word, self.command())
         return self._simple()
 
     def _close(self, char: str) -> None:
@@ -319,15 +319,15 @@ class _Reader:
         if not self.take(char):
             raise SyntaxFault(f'unexpected "{self.peek_word() or self.char or "end of file"}" (expecting "{char}")')
 
-    def _with_redirects(self, body: Node, *, subshell: bool) -> Group:
+    def _with_redirects(self, body: ScriptNode, *, subshell: bool) -> Group:
         redirects: list[Redirect] = []
         while (redirect := self._redirect()) is not None:
             redirects += redirect
         return Group(body, subshell, tuple(redirects))
 
-    def _if(self, _: str) -> Node:
-        branches: list[tuple[Node, Node]] = []
-        otherwise: Node | None = None
+    def _if(self, _: str) -> ScriptNode:
+        branches: list[tuple[ScriptNode, ScriptNode]] = []
+        otherwise: ScriptNode | None = None
         while True:
             condition = self.sequence(("then",))
             self.expect("then")
@@ -343,7 +343,7 @@ class _Reader:
                 raise SyntaxFault('end of file unexpected (expecting "fi")')
             return If(tuple(branches), otherwise)
 
-    def _for(self, _: str) -> Node:
+    def _for(self, _: str) -> ScriptNode:
         name = self.peek_word()
         if not is_name(name):
             raise SyntaxFault(f"bad for loop variable {name!r}")
@@ -366,23 +366,23 @@ class _Reader:
         self.expect("done")
         return For(name, words, body)
 
-    def _loop(self, word: str) -> Node:
+    def _loop(self, word: str) -> ScriptNode:
         condition = self.sequence(("do",))
         self.expect("do")
         body = self.sequence(("done",))
         self.expect("done")
         return Loop(condition, body, word == "until")
 
-    def _case(self, _: str) -> Node:
+    def _case(self, _: str) -> ScriptNode:
         self.skip_blanks()
         word = self.word()
         self.expect("in")
-        arms: list[tuple[tuple[Word, ...], Node]] = []
+        arms: list[tuple[tuple[Word, ...], ScriptNode]] = []
         while True:
             self.skip_lines()
             if self.peek_word() == "esac":
                 self.at += 4
-                return Case(word, tuple(arms))
+                return CaseClause(word, tuple(arms))
             if self.at_end:
                 raise SyntaxFault('end of file unexpected (expecting "esac")')
             self.take("(")
@@ -396,7 +396,7 @@ class _Reader:
             arms.append((tuple(patterns), self.sequence(("esac",))))
             self.take(";;")
 
-    def _simple(self) -> Node:
+    def _simple(self) -> ScriptNode:
         assignments: list[tuple[str, Word]] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
@@ -532,7 +532,7 @@ class _Reader:
                 end += 2 if self.text[end] == "\\" else 1
             inner = self.text[self.at : end].replace("\\`", "`")
             self.at = end + 1
-            return Output(_Reader(inner, self.depth + 1).sequence(()), quoted)
+            return CommandSubstitution(_Reader(inner, self.depth + 1).sequence(()), quoted)
         if self.take("$(("):
             end, level = self.at, 0
             while end < len(self.text) and (level or not self.text.startswith("))", end)):
@@ -544,7 +544,7 @@ class _Reader:
         if self.take("$("):
             body = self.sequence(())
             self._close(")")
-            return Output(body, quoted)
+            return CommandSubstitution(body, quoted)
         if self.take("${"):
             return self._braced(quoted=quoted)
         self.at += 1

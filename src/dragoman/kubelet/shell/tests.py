@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 
-from dragoman.kubelet.shell.language import Call
+from dragoman.kubelet.shell.language import ProgramCall
 
 _NUMBERS = {
     "-eq": lambda a, b: a == b,
@@ -23,7 +23,7 @@ class _Wrong(Exception):
     pass
 
 
-def check(call: Call) -> int:
+def check(call: ProgramCall) -> int:
     """0 yes, 1 no, 2 that is no question."""
     words = list(call.args[1:])
     closing = {"[": "]", "[[": "]]"}.get(call.args[0])
@@ -42,7 +42,7 @@ def check(call: Call) -> int:
 
 
 class _Reader:
-    def __init__(self, call: Call, words: list[str], *, double: bool) -> None:
+    def __init__(self, call: ProgramCall, words: list[str], *, double: bool) -> None:
         self.call = call
         self.words = words
         self.double = double

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.kubelet.shell.filetools import through
-from dragoman.kubelet.shell.language import Call, Program, read_line
-from dragoman.kubelet.shell.process import Until, Work, forever
+from dragoman.kubelet.shell.language import ProgramCall, ShellProgram, read_line
+from dragoman.kubelet.shell.process import ThreadWork, Until, forever
 from dragoman.kubelet.shell.reading import collect, on_text, options_of, unescaped
 
 POLL_S = 1.0
 
 
-def _grep(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _grep(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     pattern = options.get("e", operands[0] if operands else "")
     if "F" in options:
         pattern = re.escape(pattern)
@@ -59,7 +59,7 @@ def _count(options: dict[str, str]) -> int:
     return int(options.get("n", "10").lstrip("+-") or 0)
 
 
-def _head(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _head(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     if "c" in options:
         call.say(text[: int(options["c"])])
     elif options.get("n", "").startswith("-"):
@@ -69,7 +69,7 @@ def _head(call: Call, options: dict[str, str], operands: list[str], text: str) -
     return 0
 
 
-def _head_early(call: Call) -> int | Work:
+def _head_early(call: ProgramCall) -> int | ThreadWork:
     """head of the input stops reading once it has what it wants."""
     words = tuple("-n" + w[1:] if re.fullmatch(r"-\d+", w) else w for w in call.args)
     call = _with(call, words)
@@ -77,7 +77,7 @@ def _head_early(call: Call) -> int | Work:
     if operands or "c" in options or options.get("n", "").startswith("-"):
         return _HEAD(call)
 
-    def run() -> Work:
+    def run() -> ThreadWork:
         for _ in range(_count(options)):
             line, complete = yield from read_line(call.input)
             if complete or line:
@@ -89,11 +89,11 @@ def _head_early(call: Call) -> int | Work:
     return run()
 
 
-def _with(call: Call, words: tuple[str, ...]) -> Call:
-    return Call(words, call.env, call.cwd, call.input, call.output, call.errors, call.around, call.run)
+def _with(call: ProgramCall, words: tuple[str, ...]) -> ProgramCall:
+    return ProgramCall(words, call.env, call.cwd, call.input, call.output, call.errors, call.around, call.run)
 
 
-def _tail_of(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _tail_of(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     if "c" in options:
         call.say(text[-int(options["c"].lstrip("+")) :])
     elif options.get("n", "").startswith("+"):
@@ -103,7 +103,7 @@ def _tail_of(call: Call, options: dict[str, str], operands: list[str], text: str
     return 0
 
 
-def _tail(call: Call) -> int | Work:
+def _tail(call: ProgramCall) -> int | ThreadWork:
     words = tuple("-n" + w[1:] if re.fullmatch(r"-\d+", w) else w for w in call.args if w != "--follow")
     call = _with(call, words)
     options, names = options_of(call, "fFqv", "nc")
@@ -114,7 +114,7 @@ def _tail(call: Call) -> int | Work:
     return _following(call, options, names)
 
 
-def _following(call: Call, options: dict[str, str], names: list[str]) -> Work:
+def _following(call: ProgramCall, options: dict[str, str], names: list[str]) -> ThreadWork:
     """A growing file is looked at every second, as tail does."""
     files, seen = call.around.files, dict.fromkeys(names, 0)
     first = True
@@ -139,7 +139,7 @@ def _following(call: Call, options: dict[str, str], names: list[str]) -> Work:
         yield Until(call.around.process.now + POLL_S)
 
 
-def _wc(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _wc(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode("utf-8", "surrogateescape"))}
     counts["m"] = len(text)
     shown = [counts[letter] for letter in "lwcm" if letter in options] or [counts[letter] for letter in "lwc"]
@@ -148,7 +148,7 @@ def _wc(call: Call, options: dict[str, str], operands: list[str], text: str) -> 
     return 0
 
 
-def _sort(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _sort(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     lines = text.splitlines()
     column = int(re.match(r"\d+", options.get("k", "1")).group()) - 1 if re.match(r"\d", options.get("k", "1")) else 0  # type: ignore[union-attr]
 
@@ -165,7 +165,7 @@ def _sort(call: Call, options: dict[str, str], operands: list[str], text: str) -
     return 0
 
 
-def _uniq(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _uniq(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     groups: list[tuple[str, int]] = []
     for line in text.splitlines():
         if groups and groups[-1][0] == line:
@@ -177,7 +177,7 @@ def _uniq(call: Call, options: dict[str, str], operands: list[str], text: str) -
     return 0
 
 
-def _cut(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _cut(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     by = "f" if "f" in options else "c"
     if by not in options:
         return call.fail("specify a list of characters or fields: -c or -f")
@@ -196,14 +196,14 @@ def _cut(call: Call, options: dict[str, str], operands: list[str], text: str) ->
     return 0
 
 
-def _tr(call: Call) -> int | Work:
+def _tr(call: ProgramCall) -> int | ThreadWork:
     options, sets = options_of(call, "dsc")
     if not sets or (len(sets) < 2 and not options.keys() & {"d", "s"}):
         return call.fail("missing operand")
     first = _characters(sets[0])
     second = _characters(sets[1]) if len(sets) > 1 else ""
 
-    def run() -> Work:
+    def run() -> ThreadWork:
         text = (yield from collect(call)).decode("utf-8", "surrogateescape")
 
         def hit(letter: str) -> bool:
@@ -240,7 +240,7 @@ def _characters(text: str) -> str:
     return re.sub(r"(.)-(.)", lambda m: "".join(chr(c) for c in range(ord(m[1]), ord(m[2]) + 1)), text)
 
 
-def _sed(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _sed(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     script = options.get("e", operands[0] if operands else "")
     extended = options.keys() & {"E", "r"}
     steps = []
@@ -303,7 +303,7 @@ def _addressed(match: re.Match[str], number: int, total: int, line: str, extende
     return first <= number <= last
 
 
-def _awk(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _awk(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     """`[/pattern/] {print $1, "text", $NF}` alone."""
     match = re.fullmatch(
         r"\s*(?:/((?:[^/\\]|\\.)*)/|NR\s*==\s*(\d+))?\s*(?:\{\s*print\s*(.*?)\s*;?\s*\})?\s*", operands[0]
@@ -340,7 +340,7 @@ def _awk(call: Call, options: dict[str, str], operands: list[str], text: str) ->
     return 0
 
 
-def _base64(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _base64(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
     data = text.encode("utf-8", "surrogateescape")
     try:
         if options.keys() & {"d", "D"}:
@@ -354,8 +354,8 @@ def _base64(call: Call, options: dict[str, str], operands: list[str], text: str)
     return 0
 
 
-def _sum(algorithm: str) -> Callable[[Call, dict[str, str], list[str], str], int]:
-    def work(call: Call, options: dict[str, str], operands: list[str], text: str) -> int:
+def _sum(algorithm: str) -> Callable[[ProgramCall, dict[str, str], list[str], str], int]:
+    def work(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
         digest = hashlib.new(algorithm, text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
         call.say(f"{digest}  {operands[0] if operands else '-'}\n")
         return 0
@@ -363,7 +363,7 @@ def _sum(algorithm: str) -> Callable[[Call, dict[str, str], list[str], str], int
     return work
 
 
-def _expr(call: Call) -> int:
+def _expr(call: ProgramCall) -> int:
     from dragoman.errors import Invalid
     from dragoman.kubelet.shell.arithmetic import evaluate
 
@@ -378,7 +378,7 @@ def _expr(call: Call) -> int:
 _HEAD = on_text(_head, "q", "nc")
 _TAIL = on_text(_tail_of, "qv", "nc")
 
-PROGRAMS: dict[str, Program] = {
+PROGRAMS: dict[str, ShellProgram] = {
     "grep": on_text(_grep, "EFPGivqcnowxlhsrH", "em", 1),
     "head": _head_early,
     "tail": _tail,

@@ -44,6 +44,11 @@ class Outcome(msgspec.Struct, frozen=True):
         """Whether all was done."""
         return self.failed_at is None
 
+    def then(self, later: Outcome) -> Outcome:
+        """Both as one: `later` went on where this one, which is ok, ended."""
+        failed_at = None if later.failed_at is None else len(self.written) + later.failed_at
+        return Outcome((*self.written, *later.written), failed_at, later.error, {**self.moved, **later.moved})
+
     def check(self) -> None:
         """Raise what failed, if anything did."""
         if self.error is not None:

@@ -89,6 +89,13 @@ def double_effects(double: Double, component: str) -> tuple[Emit, ...]:
         else:
             text = f"device {double.device} was given to another claim as well"
         told.append(Emit(Ref("ResourceClaim", *key), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
+    if double.loser is not None:
+        for pod in double.pods:
+            text = (
+                f"device {double.device} was given to another claim as well, and that one keeps it: this pod waits on "
+                "its node without a device; delete it to have it scheduled again"
+            )
+            told.append(Emit(Ref("Pod", *pod), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
     return tuple(told)
 
 

@@ -7,7 +7,9 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import make_commands
@@ -168,7 +170,8 @@ def _imported(folder: Path) -> set[str]:
 def test_no_module_is_dead() -> None:
     used = _imported(SOURCE)
     used |= {f"dragoman.cli.{module}" for module, _ in _commands()}
-    outside = _imported(ROOT / "tests") | _imported(ROOT / "bench") | _imported(ROOT / "examples")
+    used |= _imported(ROOT / "examples")  # what others build upon
+    outside = _imported(ROOT / "tests") | _imported(ROOT / "bench")
     packages = {name for name in _modules() if (SOURCE / Path(*name.split(".")[1:])).is_dir()}
     dead = [
         name
@@ -179,6 +182,28 @@ def test_no_module_is_dead() -> None:
         and not (name.startswith("dragoman.testing.") and name in outside)
     ]
     assert not dead
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
+    """Distributions of requirements.in and pyproject.toml, and the modules that the source imports."""
+    of_module = packages_distributions()
+    imported = {
+        name.lower().replace("_", "-")
+        for module in {name.partition(".")[0] for name in _imported(SOURCE)} - {"dragoman", ""}
+        for name in of_module.get(module, ())
+    }
+    lines = (ROOT / "requirements.in").read_text().splitlines()
+    pinned = {line.lower() for line in lines if line and not line.startswith("#")} - BUILD
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[><=;\[ ]", entry, maxsplit=1)[0].lower() for entry in project["dependencies"]}
+    assert pinned == declared
+    assert imported - declared == set(), "imported, not declared"
+    assert declared - imported - INDIRECT == set(), "declared, not imported"
+
+
+BUILD = {"hatchling", "editables"}
+INDIRECT = {"httptools", "nvidia-ml-py"}
+"""Loaded by their names: uvicorn's parser, and the binding of NVML."""
 
 
 def test_no_package_is_empty() -> None:

@@ -302,8 +302,8 @@ def test_a_driver_in_the_docs_is_short_and_works() -> None:
     async def main() -> None:
         async with stage() as world:
             agent = await world.agent()
-            await world.driver(driver=names["Lamps"]())
-            await world.claim("one", "lamp-1", driver="lamp.example.com", pool="lamps")
+            await world.driver(driver=names["Lamps"]("n1"))
+            await world.claim("one", "lamp-1", driver="lamp.example.com", pool="n1")
             await world.pod("p", claims={"lamp": "one"})
             await world.phase("p", "Running")
             assert "LAMP=lamp-1" in agent.logs("default", "p")

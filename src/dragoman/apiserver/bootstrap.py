@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver import fields
+from dragoman.apiserver import default_roles, fields
+from dragoman.apiserver.access.authorizer import Mode
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object
@@ -26,9 +27,9 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 _BOOT = Write(manager="dragoman-apiserver")
 
 
-def in_memory(clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS) -> Registry:
+def in_memory(clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS, mode: Mode = "rbac") -> Registry:
     """A registry with what every cluster has, which forgets everything with the process."""
-    registry = Registry(Store(fields.fields_of), clock, entropy, gates)
+    registry = Registry(Store(fields.fields_of), clock, entropy, gates, mode=mode)
     bootstrap(registry)
     return registry
 
@@ -51,6 +52,7 @@ def bootstrap(registry: Registry) -> None:
             what = "Used for system critical pods that must run in the cluster"
             body: Object = {"metadata": {"name": name}, "value": value, "description": what}
             registry.create(PRIORITY_CLASS, body, write=_BOOT)
+    default_roles.ensure(registry)
 
 
 def _furnish(registry: Registry, namespace: str) -> None:

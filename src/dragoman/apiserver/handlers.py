@@ -6,7 +6,6 @@ Authentication is done before (app.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from dragoman.apiserver import discovery, openapi, reviews, subresources
@@ -25,7 +24,7 @@ from dragoman.apiserver.options import (
 )
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
-from dragoman.apiserver.request import Outcome, User, Write
+from dragoman.apiserver.request import Outcome, Write
 from dragoman.apiserver.served import Served
 from dragoman.apiserver.status import Object, Refused, bad_request
 from dragoman.apiserver.store import Selection
@@ -57,7 +56,7 @@ _NOT_HERE = {
 class Handlers:
     """The API of one registry. `whose` authenticates bearer tokens (TokenReview)."""
 
-    def __init__(self, registry: Registry, *, minor: int, whose: Callable[[str], User | None]) -> None:
+    def __init__(self, registry: Registry, *, minor: int, whose: reviews.Whose) -> None:
         self.registry = registry
         self.streams = Streams()
         self.whose = whose
@@ -91,8 +90,24 @@ class Handlers:
             return self._openapi_v3(request, path.removeprefix("/openapi/v3/"))
         if path == "/openapi/v2":
             raise Refused(406, "NotAcceptable", "OpenAPI v2 is not served; use /openapi/v3")
+        if path == "/openid/v1/jwks":
+            return json_reply(self.registry.tokens.key_set())
+        if path == "/.well-known/openid-configuration":
+            host = request.headers.get("host", "")
+            return json_reply(self.registry.tokens.configuration(f"https://{host}"))
         if path == "/":
-            paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+            paths = [
+                "/.well-known/openid-configuration",
+                "/api",
+                "/api/v1",
+                "/apis",
+                "/healthz",
+                "/livez",
+                "/openapi/v3",
+                "/openid/v1/jwks",
+                "/readyz",
+                "/version",
+            ]
             return json_reply({"paths": paths})
         return self._discovery(request)
 
@@ -135,7 +150,8 @@ class Handlers:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
                 body = decode_object(request.body, request.headers.get("content-type", ""))
                 body = check_types((group, version, reviews.REVIEWS[group, plural][0]), body)
-                reply = reviews.answer(self.registry, group, plural, body, request.user, self.whose)
+                namespace = parts[1] if parts[0] == "namespaces" else ""
+                reply = reviews.answer(self.registry, plural, body, request.user, self.whose, namespace)
                 return json_reply(reply, 201)
             raise _no_path()
         if target.subresource:
@@ -330,7 +346,7 @@ class Handlers:
             return json_reply(await subresources.evict(registry, target.name, target.namespace, wish, write), 201)
         assert name == "token", "the table of kinds names no other subresource"
         account = registry.get(target.kind, target.name, target.namespace)
-        return json_reply(subresources.issue_token(registry, account, body), 201)
+        return json_reply(registry.tokens.issue(account, body, dry_run=write.dry_run), 201)
 
     async def _part(self, request: Request, target: Target) -> Reply:
         registry = self.registry

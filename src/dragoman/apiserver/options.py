@@ -38,6 +38,7 @@ def write_of(request: Request, target: Target) -> Write:
         dry_run=_dry_run(request.query.get("dryRun")),
         validation=validation,
         user=request.user,
+        verb="patch" if request.method == "PATCH" else "update",
     )
 
 

@@ -22,6 +22,8 @@ from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time, parse_time
 from dragoman.apiserver import admission, deletion, fields, metadata, tracking
+from dragoman.apiserver.access.authorizer import Authorizer, Mode
+from dragoman.apiserver.access.tokens import PrivateKey, Tokens, new_key
 from dragoman.apiserver.admission import Attributes, External
 from dragoman.apiserver.logs import Logs
 from dragoman.apiserver.paging import Pages
@@ -69,8 +71,11 @@ class Registry:
         entropy: Entropy,
         gates: Gates = DEFAULTS,
         served: Served | None = None,
+        *,
+        mode: Mode = "rbac",
+        key: PrivateKey | None = None,
     ) -> None:
-        """served: what transports offer; everything unless given."""
+        """served: what transports offer; everything unless given. mode: of authorization. key: signs tokens."""
         self.served = served or Served(everything=True)
         self.store = store
         self.clock = clock
@@ -80,7 +85,9 @@ class Registry:
         self.logs = Logs()
         self.external: External | None = None
         self.when_created: dict[Kind, Callable[[Record], None]] = {}
-        self.tokens_secret = entropy.token(32)
+        self.when_changed: dict[Kind, Callable[[], None]] = {}
+        self.authorizer = Authorizer(store, mode)
+        self.tokens = Tokens(store, clock, entropy, key or new_key())
         self.ca_text = ""
         self._next_ip = 1
         self._second = 0, ""
@@ -91,6 +98,10 @@ class Registry:
         if second != self._second[0]:
             self._second = second, format_time(self.clock.utc())
         return self._second[1]
+
+    def suffix(self) -> str:
+        """Random characters for a generated name."""
+        return self.entropy.suffix()
 
     def free_cluster_ip(self) -> str:
         """An address of 10.96.0.0/16 that no service has."""
@@ -210,7 +221,7 @@ class Registry:
             raise already_exists(kind, meta["name"])
         if write.dry_run:
             return Outcome(kind, msgspec.json.encode(obj), True, attributes.warnings)
-        record = self.store.put(kind, obj, None)
+        record = self._put(kind, obj, None)
         if (created := self.when_created.get(kind)) is not None:
             created(record)
         return Outcome(kind, record.body, True, attributes.warnings)
@@ -481,7 +492,7 @@ class Registry:
             return Outcome(kind, msgspec.json.encode(new), False, attributes.warnings)
         if deletion.is_due(strategy, new):
             return Outcome(kind, self._removed(record, new).body, False, attributes.warnings)
-        return Outcome(kind, self.store.put(kind, new, record).body, False, attributes.warnings)
+        return Outcome(kind, self._put(kind, new, record).body, False, attributes.warnings)
 
     def _isolated(self, kind: Kind, new: Object, old: Object, subresource: str) -> Object:
         """What a write of an object leaves of its status, and a write of the status of everything else."""
@@ -497,9 +508,17 @@ class Registry:
                 new["status"] = old["status"]
         return new
 
+    def _put(self, kind: Kind, obj: Object, old: Record | None) -> Record:
+        record = self.store.put(kind, obj, old)
+        if (changed := self.when_changed.get(kind)) is not None:
+            changed()
+        return record
+
     def _removed(self, record: Record, last: Object | None = None) -> Record:
         gone = self.store.remove(record, last)
         self.logs.forget(record.uid)
+        if (changed := self.when_changed.get(record.kind)) is not None:
+            changed()
         return gone
 
     def _kept(self, strategy: Strategy, subresource: str) -> tuple[str, ...]:
@@ -568,7 +587,7 @@ class Registry:
             return Outcome(kind, None, status=success(details), warnings=attributes.warnings)
         if wish.dry_run or metadata.same(marked, record.decode()):
             return Outcome(kind, msgspec.json.encode(marked), warnings=attributes.warnings)
-        return Outcome(kind, self.store.put(kind, marked, record).body, warnings=attributes.warnings)
+        return Outcome(kind, self._put(kind, marked, record).body, warnings=attributes.warnings)
 
     def delete_collection(self, kind: Kind, selection: Selection, wish: DeleteWish = DeleteWish()) -> Page:  # noqa: B008
         """Delete all of a selection, for the server's own parts; returns what was there."""

@@ -220,17 +220,20 @@ class _Parser:
         self.at = at
         self.token = self.tokens[at]
         brace = self.advance()
+        fields: list[str] = []
         values: list[Node] = []
+        optional: list[int] = []
         while self.token.kind != "}":
-            self.accept("?")
-            if not self.accept("quoted"):
-                self.expect("name")
+            if self.accept("?"):
+                optional.append(len(values))
+            field = self.accept("quoted") or self.expect("name")
+            fields.append(field.text.strip("`"))
             self.expect(":")
             values.append(self.expression())
             if not self.accept(","):
                 break
         self.expect("}")
-        return StructLit(brace.offset, name, values)
+        return StructLit(brace.offset, name, fields, values, frozenset(optional))
 
     def list_literal(self) -> Node:
         bracket = self.advance()

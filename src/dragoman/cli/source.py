@@ -119,7 +119,7 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
 def _texts(names: Sequence[str]) -> list[tuple[str, str]]:
     from dragoman.cli import manifests
 
-    return [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(list(names))]
+    return list(manifests.texts(list(names)))
 
 
 def _of(documents: list[Document], told: Callable[[], None]) -> World:
@@ -145,7 +145,7 @@ def _of(documents: list[Document], told: Callable[[], None]) -> World:
 async def _live(args: argparse.Namespace) -> World:
     from dragoman.api import codec
     from dragoman.api.kinds import kind_of
-    from dragoman.errors import Denied, NotFound
+    from dragoman.errors import Denied, Invalid, NotFound
     from dragoman.snapshot.change import HELD, Snapshot
 
     objects: list[tuple[str, object]] = []
@@ -158,7 +158,17 @@ async def _live(args: argparse.Namespace) -> World:
             except NotFound:
                 return  # a server without that kind has no such objects
             type_ = codec.TYPES[name]
-            objects.extend((name, codec.decode(type_, item)) for item in listed.items)
+            for item in listed.items:
+                try:
+                    objects.append((name, codec.decode(type_, item)))
+                except Invalid as error:
+                    meta = item.get("metadata") or {}
+                    kept = codec.salvaged(type_, item)
+                    what = "only the devices that it holds count" if kept else "it is left out"
+                    where = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
+                    output.say(f"warning: {name} {where} cannot be read, {what}: {error}")
+                    if kept:
+                        objects.append((name, kept))
 
         async def read_events() -> None:
             try:

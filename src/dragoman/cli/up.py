@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, output
 from dragoman.cli.nodes import node_argument
+from dragoman.cli.versions import minor_of
 from dragoman.drivers.registry import DRIVERS
 from dragoman.errors import Denied, Invalid
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
     from dragoman.daemon.allinone import Settings
 
-OLDEST, NEWEST = 34, 37
-"""Versions that may be reported: resource.k8s.io/v1 is there from 1.34 on."""
+OLDEST = 34
+"""May be reported: resource.k8s.io/v1 is there from 1.34 on."""
 SLOWEST, FASTEST = 0.001, 10_000.0
 """Bounds of --speed."""
 
@@ -52,9 +53,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep state there over restarts; default: memory only")
     parser.add_argument(
+        "--repair-data",
+        action="store_true",
+        help="where the log in --data is damaged: go on with what can be read before it, and keep the rest beside",
+    )
+    parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", default=Path(connect.EMBEDDED), help=f"default: ./{connect.EMBEDDED}"
     )
     parser.add_argument("--kubernetes", metavar="1.NN", default="1.37", help="version to report; default: 1.37")
+    parser.add_argument(
+        "--authorization",
+        choices=["rbac", "allow"],
+        default="rbac",
+        help="rbac: by roles and bindings, as a real cluster; allow: every user may do everything; default: rbac",
+    )
     parser.add_argument(
         "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
     )
@@ -76,22 +88,17 @@ def run(args: argparse.Namespace) -> int:
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
+        repair_data=args.repair_data,
         kubeconfig=_writable(args.kubeconfig),
-        minor=_minor(args.kubernetes),
+        minor=minor_of(args.kubernetes, OLDEST),
         runtime_config=parse_runtime_config(args.runtime_config),
         speed=_speed(args.speed),
+        authorization=args.authorization,
         options=Options(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )
     return signals.run(lambda stop: _up(settings, stop))
-
-
-def _minor(text: str) -> int:
-    major, _, minor = text.partition(".")
-    if major != "1" or not minor.isdecimal() or not OLDEST <= int(minor) <= NEWEST:
-        raise Invalid("--kubernetes", f"must be 1.{OLDEST} to 1.{NEWEST}, got {text!r}")
-    return int(minor)
 
 
 def _speed(number: float) -> float:

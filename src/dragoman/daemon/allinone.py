@@ -23,6 +23,7 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, Options
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.access.authorizer import Mode
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import Server, ServerConfig, serving
@@ -61,12 +62,14 @@ class Settings(msgspec.Struct, frozen=True):
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
-    they behave on simulated machines, by name (`DriverEntry.up_settings`).
+    they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
+    allowed to every user. repair_data: give up what stands behind damage in the log of `data`.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
     port: int = 0
     data: Path | None = None
+    repair_data: bool = False
     kubeconfig: Path | None = None
     root_dir: Path | None = None
     minor: int = 37
@@ -75,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True):
     options: Options = OPTIONS
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
+    authorization: Mode = "rbac"
 
 
 class Cluster:
@@ -114,9 +118,11 @@ class Cluster:
         config = ServerConfig(
             port=settings.port,
             data=settings.data,
+            repair_data=settings.repair_data,
             minor=settings.minor,
             gates=settings.options.gates,
             runtime_config=settings.runtime_config,
+            authorization=settings.authorization,
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)

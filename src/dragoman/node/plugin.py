@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -186,9 +185,9 @@ class Plugin:
 
     async def run(self) -> None:
         """Serve until cancelled. Raises Invalid (checkpoint, socket paths) before anything is served."""
-        self.places.data_dir.mkdir(parents=True, exist_ok=True, mode=0o750)
         rpc.checked_socket(self.dra_socket)
         rpc.checked_socket(self.registration_socket)
+        self.places.data_dir.mkdir(parents=True, exist_ok=True, mode=0o750)
         async with self._exclusive():
             await self._recover()
         servers: list[aio.Server] = []
@@ -205,14 +204,6 @@ class Plugin:
                     tasks.stop()
         finally:
             await self._stop(servers)
-
-    async def serve(self) -> None:
-        """All that a driver's process does: run until SIGINT or SIGTERM, then end cleanly. Raises as run."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
-            work = group.create_task(self.run(), name=f"driver {self.driver.name}")
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, work.cancel)
 
     async def _serve(self, tasks: Tasks) -> None:
         self._turn_to(tasks)

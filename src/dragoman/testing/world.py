@@ -30,8 +30,8 @@ from dragoman.apiserver.store import Store
 from dragoman.cluster.client import Object
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.scheduler import Scheduler
+from dragoman.drivers.example.classes import DEVICE_CLASS
 from dragoman.drivers.example.driver import ExampleDriver
-from dragoman.drivers.example.entry import DEVICE_CLASS
 from dragoman.errors import NotFound, Retry, Stale
 from dragoman.kubelet.agent import NodeAgent
 from dragoman.kubelet.node_object import NodeFacts

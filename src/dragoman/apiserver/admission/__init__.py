@@ -18,15 +18,20 @@ from dragoman.apiserver.admission.admin_access import AdminAccess
 from dragoman.apiserver.admission.attributes import Attributes, External, Operation, Plugin
 from dragoman.apiserver.admission.lifecycle import NamespaceLifecycle
 from dragoman.apiserver.admission.priorities import Priorities
+from dragoman.apiserver.admission.restriction import NodeRestriction
+from dragoman.apiserver.admission.rights import ClaimStatus, Escalation
 from dragoman.apiserver.lookup import Lookup
 
 __all__ = ["PLUGINS", "Attributes", "External", "Operation", "Plugin", "mutate", "validate"]
 
 PLUGINS: tuple[Plugin, ...] = (
     NamespaceLifecycle(),
+    NodeRestriction(),
     ServiceAccounts(),
     Priorities(),
     AdminAccess(),
+    Escalation(),
+    ClaimStatus(),
 )
 """In the order in which they are asked."""
 

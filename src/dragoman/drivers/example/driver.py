@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.drivers.example.entry import NAME
+from dragoman.drivers.example.classes import NAME
 from dragoman.errors import Invalid
 from dragoman.node.cdi import Edits
 from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Pool, PreparedClaim, Setup, device

@@ -6,17 +6,10 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.drivers.entry import DriverEntry, DriverFactory, Machine, Site
+from dragoman.drivers.example.classes import DEVICE_CLASS, NAME
 
 if TYPE_CHECKING:
     from dragoman.node.driver import Driver
-
-NAME = "gpu.example.com"
-DEVICE_CLASS: dict[str, Any] = {
-    "apiVersion": "resource.k8s.io/v1",
-    "kind": "DeviceClass",
-    "metadata": {"name": NAME},
-    "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{NAME}'"}}]},
-}
 
 
 def _flags(parser: ArgumentParser) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.api.meta import format_time
 from dragoman.api.resource import Device, DeviceTaint, NetworkDeviceData
-from dragoman.drivers.nic.entry import NAME
+from dragoman.drivers.nic.classes import NAME
 from dragoman.errors import Invalid, Retry
 from dragoman.node.cdi import DeviceNode, Edits, NetDevice
 from dragoman.node.driver import ClaimToPrepare, DeviceHealth, DeviceSetup, Pool, PreparedClaim, Setup, device

@@ -6,21 +6,12 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.drivers.entry import DriverEntry, DriverFactory, DriverFault, Machine, Site, Workloads
+from dragoman.drivers.nic.classes import DEVICE_CLASSES, NAME
 from dragoman.kubelet.faults import FOR, Fault, FaultData, FaultField, FaultKind
 
 if TYPE_CHECKING:
     from dragoman.drivers.nic.driver import NicDriver
     from dragoman.node.driver import Driver
-
-NAME = "dra.net"
-DEVICE_CLASSES: tuple[dict[str, Any], ...] = (
-    {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": "dranet.net"},
-        "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{NAME}'"}}]},
-    },
-)
 
 
 def _on_machine(machine: Machine, settings: Any) -> DriverFactory | None:

@@ -164,7 +164,7 @@ class Cluster:
 
     def _dragoman_api(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "dragoman.cli", "up", "--no-nodes", "--port", str(self.port)),
+            *(sys.executable, "-m", "dragoman.cli", "up", "--without", "nodes", "--port", str(self.port)),
             *("--kubeconfig", str(self.kubeconfig), *self._more("apiserver")),
         ]
 

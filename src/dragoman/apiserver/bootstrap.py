@@ -23,6 +23,7 @@ CONFIG_MAP = BY_NAME["ConfigMap"]
 PRIORITY_CLASS = BY_NAME["PriorityClass"]
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 ROOT_CA = "kube-root-ca.crt"
+API_SERVICE, API_ADDRESS = "kubernetes", "10.96.0.1"
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _BOOT = Write(manager="dragoman-apiserver")
 
@@ -34,8 +35,11 @@ def in_memory(clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS, mode: Mod
     return registry
 
 
-def bootstrap(registry: Registry) -> None:
-    """Make what every cluster has, where absent; namespaces that come later get theirs when they are created."""
+def bootstrap(registry: Registry, address: tuple[str, int] | None = None) -> None:
+    """Make what every cluster has, where absent; namespaces that come later get theirs when they are created.
+
+    address: where the server listens, for the Service `kubernetes`; none without a socket.
+    """
 
     def created(record: Record) -> None:
         _furnish(registry, record.name)
@@ -53,6 +57,40 @@ def bootstrap(registry: Registry) -> None:
             body: Object = {"metadata": {"name": name}, "value": value, "description": what}
             registry.create(PRIORITY_CLASS, body, write=_BOOT)
     default_roles.ensure(registry)
+
+    if address is not None:
+        _announce(registry, *address)
+
+
+def _announce(registry: Registry, host: str, port: int) -> None:
+    """The Service `kubernetes` in default, and the endpoints behind it, which move with the server's address."""
+    ports: list[Object] = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]
+    spec = {"clusterIP": API_ADDRESS, "ports": ports, "type": "ClusterIP", "sessionAffinity": "None"}
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    found: list[Object] = [{"name": "https", "port": port, "protocol": "TCP"}]
+    _kept(registry, "Service", {"metadata": {"name": API_SERVICE, "labels": labels}, "spec": spec})
+    mirrored = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    subsets = [{"addresses": [{"ip": host}], "ports": found}]
+    _kept(registry, "Endpoints", {"metadata": {"name": API_SERVICE, "labels": mirrored}, "subsets": subsets})
+    _kept(
+        registry,
+        "EndpointSlice",
+        {
+            "metadata": {"name": API_SERVICE, "labels": {"kubernetes.io/service-name": API_SERVICE}},
+            "addressType": "IPv6" if ":" in host else "IPv4",
+            "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+            "ports": found,
+        },
+    )
+
+
+def _kept(registry: Registry, kind: str, body: Object) -> None:
+    """Make an object in default, or bring it up to date."""
+    name = body["metadata"]["name"]
+    if registry.find(BY_NAME[kind], name, "default") is None:
+        registry.create(BY_NAME[kind], body, "default", _BOOT)
+    else:
+        registry.patch(BY_NAME[kind], name, body, "default", write=_BOOT)
 
 
 def _furnish(registry: Registry, namespace: str) -> None:

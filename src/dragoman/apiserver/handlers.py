@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.apiserver import discovery, openapi, reviews, subresources
+from dragoman.apiserver import discovery, openapi, openapi2, reviews, subresources
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, Reply, Request, Stream, json_reply
 from dragoman.apiserver.logs import LogWish
@@ -32,6 +32,7 @@ from dragoman.apiserver.target import Target, target_of
 from dragoman.apiserver.watch import Frames, Streams, WatchWish
 
 WATCH_MIN_S = 1800.0
+_PLAIN_MEDIA = ("*/*", "application/*", "application/json")
 PATCHES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -89,7 +90,7 @@ class Handlers:
         if path.startswith("/openapi/v3/"):
             return self._openapi_v3(request, path.removeprefix("/openapi/v3/"))
         if path == "/openapi/v2":
-            raise Refused(406, "NotAcceptable", "OpenAPI v2 is not served; use /openapi/v3")
+            return self._openapi_v2(request)
         if path == "/openid/v1/jwks":
             return json_reply(self.registry.tokens.key_set())
         if path == "/.well-known/openid-configuration":
@@ -103,6 +104,7 @@ class Handlers:
                 "/apis",
                 "/healthz",
                 "/livez",
+                "/openapi/v2",
                 "/openapi/v3",
                 "/openid/v1/jwks",
                 "/readyz",
@@ -120,6 +122,20 @@ class Handlers:
         if request.headers.get("if-none-match", "") == headers["ETag"]:
             return Reply(304, b"", None, encoded)
         return Reply(200, found.body, headers=encoded)
+
+    def _openapi_v2(self, request: Request) -> Reply:
+        accept = request.headers.get("accept", "")
+        media = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+        chosen = next((m for m in media if m in openapi2.PROTOBUF_TYPES or m in ("", *_PLAIN_MEDIA)), None)
+        if chosen is None:
+            raise Refused(406, "NotAcceptable", f"OpenAPI v2 is served as JSON and {openapi2.PROTOBUF_TYPES[0]}")
+        protobuf = chosen in openapi2.PROTOBUF_TYPES
+        found = self._openapi.v2(protobuf=protobuf)
+        headers: Headers = [(b"etag", f'"{found.hash}"'.encode()), (b"vary", b"Accept")]
+        if request.headers.get("if-none-match", "") == f'"{found.hash}"':
+            return Reply(304, b"", None, headers)
+        content_type = openapi2.PROTOBUF_SENT if protobuf else b"application/json"
+        return Reply(200, found.body, content_type, headers)
 
     def _discovery(self, request: Request) -> Reply:
         form = form_of(request.headers.get("accept", ""))
@@ -148,6 +164,7 @@ class Handlers:
         target, plural = target_of(self.registry.served, group, version, parts)
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
+                form_of(request.headers.get("accept", ""), tables=False)
                 body = decode_object(request.body, request.headers.get("content-type", ""))
                 body = check_types((group, version, reviews.REVIEWS[group, plural][0]), body)
                 namespace = parts[1] if parts[0] == "namespaces" else ""
@@ -368,6 +385,7 @@ class Handlers:
     async def _scale(self, request: Request, target: Target) -> Reply:
         record = self.registry.get(target.kind, target.name, target.namespace)
         scale = subresources.scale_of(record)
+        form_of(request.headers.get("accept", ""), tables=False)
         match request.method:
             case "GET" | "HEAD":
                 return json_reply(scale)

@@ -2,8 +2,8 @@
 
 Made from the table of kinds and the schema facts, on first request and kept as bytes. kubectl decides from the PATCH
 operations' fieldValidation parameter that the server checks fields, maps resources to kinds by
-x-kubernetes-group-version-kind of the paths (`explain`) and finds merge keys in the schemas (`apply`). Never serves
-OpenAPI v2.
+x-kubernetes-group-version-kind of the paths (`explain`) and finds merge keys in the schemas (`apply`). OpenAPI v2
+is made from the same documents.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.api.kinds import Kind
+from dragoman.apiserver import openapi2
 from dragoman.apiserver.openapi_texts import describe, digest
 from dragoman.apiserver.reviews import REVIEWS
 from dragoman.apiserver.served import Served
@@ -83,6 +84,16 @@ class OpenApi:
         if path not in self._documents:
             self._documents[path] = Document(msgspec.json.encode(self._body(path)), self._hash_of(path))
         return self._documents[path]
+
+    def v2(self, *, protobuf: bool) -> Document:
+        """GET /openapi/v2: everything in one document."""
+        key = "v2 protobuf" if protobuf else "v2"
+        known = self._paths()
+        if key not in self._documents:
+            body = openapi2.document((self._body(path) for path in known), f"v1.{self._served.minor}.0")
+            data = openapi2.encode(body) if protobuf else msgspec.json.encode(body)
+            self._documents[key] = Document(data, hashlib.sha256(data).hexdigest().upper())
+        return self._documents[key]
 
     def _paths(self) -> dict[str, tuple[str, str]]:
         """Path in the index -> (group, version), sorted."""

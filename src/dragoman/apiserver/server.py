@@ -118,9 +118,10 @@ def _prepared(
     if config.tls:
         file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
         certificate = (file, key)
-    bootstrap(registry)
+    sock = _listen(config, folder)
+    bootstrap(registry, (config.host, sock.getsockname()[1]))
     app = App(registry, token, minor=config.minor, metrics=metrics)
-    return app, _listen(config, folder), certificate
+    return app, sock, certificate
 
 
 @contextmanager

@@ -49,7 +49,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     for entry in DRIVERS:
         entry.up_flags(parser)
-    parser.add_argument("--no-nodes", action="store_true", help="no node at all; agents may join from outside")
+    parser.add_argument(
+        "--without",
+        default="",
+        metavar="PART,...",
+        help="leave parts out, for others to run: scheduler, controllers, nodes",
+    )
     parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep state there over restarts; default: memory only")
     parser.add_argument(
@@ -83,7 +88,10 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.runtime import log
 
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
-    groups = args.node or ([] if args.no_nodes else [(("node-0", "example"),)])
+    without = _parts(args.without)
+    if args.node and "nodes" in without:
+        raise Invalid("--node", "cannot be combined with --without nodes")
+    groups = args.node or ([] if "nodes" in without else [(("node-0", "example"),)])
     settings = Settings(
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
@@ -92,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
         kubeconfig=_writable(args.kubeconfig),
         minor=minor_of(args.kubernetes, OLDEST),
         runtime_config=parse_runtime_config(args.runtime_config),
+        without=without,
         speed=_speed(args.speed),
         authorization=args.authorization,
         options=Options(gates=strict_gates(args.feature_gates)),
@@ -99,6 +108,16 @@ def run(args: argparse.Namespace) -> int:
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )
     return signals.run(lambda stop: _up(settings, stop))
+
+
+def _parts(text: str) -> frozenset[str]:
+    from dragoman.daemon.allinone import PARTS
+
+    named = [part.strip() for part in text.split(",") if part.strip()]
+    for part in named:
+        if part not in PARTS:
+            raise Invalid("--without", f"there is no part {part!r}, only {', '.join(PARTS)}")
+    return frozenset(named)
 
 
 def _speed(number: float) -> float:
@@ -125,7 +144,9 @@ async def _up(settings: Settings, stop: asyncio.Event) -> None:
         names = [machine.name for machine in cluster.machines]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         output.say(f"API server: {cluster.access.server}")
-        output.say(f"nodes: {shown}")
+        output.say(f"nodes: {shown or 'none'}")
+        if settings.without:
+            output.say(f"left out: {', '.join(sorted(settings.without))}")
         output.say(f"state: {settings.data or 'in memory only'}")
         output.say(f"use it: export KUBECONFIG={settings.kubeconfig}; kubectl get nodes")
         output.say("Ctrl-C ends it.")

@@ -57,8 +57,13 @@ DRIVERS_S = 15.0
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 
 
+PARTS = ("scheduler", "controllers", "nodes")
+
+
 class Settings(msgspec.Struct, frozen=True):
-    """nodes: (name, profile). data: keep state there; root_dir: sockets and node files of a memory-only cluster.
+    """nodes: (name, profile). without: the PARTS that somebody else runs.
+
+    data: keep state there; root_dir: sockets and node files of a memory-only cluster.
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
@@ -74,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True):
     root_dir: Path | None = None
     minor: int = 37
     runtime_config: dict[str, bool] = {}
+    without: frozenset[str] = frozenset()
     speed: float = 1.0
     options: Options = OPTIONS
     profiles: tuple[Path, ...] = ()
@@ -134,12 +140,14 @@ class Cluster:
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
         informers.start(tasks)
-        controlling = ControllerSettings(root_ca=self._server.registry.ca_text)
-        controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
-        tasks.supervise("controllers", controllers.run)
-        scheduling = SchedulerSettings(options=settings.options)
-        scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
-        tasks.supervise("scheduler", scheduler.run)
+        if "controllers" not in settings.without:
+            controlling = ControllerSettings(root_ca=self._server.registry.ca_text)
+            controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
+            tasks.supervise("controllers", controllers.run)
+        if "scheduler" not in settings.without:
+            scheduling = SchedulerSettings(options=settings.options)
+            scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
+            tasks.supervise("scheduler", scheduler.run)
         tasks.supervise("node host", host.run)
         routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:

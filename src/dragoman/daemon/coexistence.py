@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman.api.kinds import Kind, kind_of
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.errors import Denied, Invalid, NotFound
 from dragoman.runtime.clock import Clock
 from dragoman.schedule.fences import POLICY, Rival, fenced_drivers, rivals

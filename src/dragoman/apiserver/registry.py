@@ -532,8 +532,12 @@ class Registry:
     # ---- delete
 
     def delete(
-        self, kind: Kind, name: str, namespace: str = "", options: DeleteOptions = DeleteOptions()
-    ) -> RequestOutcome:  # noqa: B008
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        options: DeleteOptions = DeleteOptions(),  # noqa: B008
+    ) -> RequestOutcome:
         """Delete an object, for the server's own parts. Raises 404, 409."""
         return at_once(self.deleting(kind, name, namespace, options, external=False))
 

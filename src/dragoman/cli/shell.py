@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from dragoman.cli import connect, output, signals
 from dragoman.cluster.client import Client
-from dragoman.cluster.lease import Elector, LeaseSettings
+from dragoman.cluster.lease import Elector, LeaseSettings, LedClient
 from dragoman.daemon.health import listening
 from dragoman.errors import Retry
 from dragoman.runtime.clock import Clock
@@ -43,11 +44,9 @@ def run(args: argparse.Namespace, work: Work) -> int:
 async def _serve(args: argparse.Namespace, work: Work, stop: asyncio.Event) -> None:
     async with connect.client(args) as client:
         shell = Shell(client, Clock(), Entropy())
-        run = work(shell)
+        run = _led(shell, args, work) if getattr(args, "lease_name", "") else work(shell)
         if shell.before is not None:
             await _once_reached(shell, shell.before)
-        if getattr(args, "lease_name", ""):
-            run = _led(shell, args, run)
         async with (
             listening(args.listen, shell.metrics, lambda: shell.ready()) as url,
             Tasks("dragoman", shell.clock, shell.entropy) as tasks,
@@ -71,10 +70,12 @@ async def _once_reached(shell: Shell, before: Callable[[], Awaitable[None]]) -> 
             await shell.clock.sleep(wait_s)
 
 
-def _led(shell: Shell, args: argparse.Namespace, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+def _led(shell: Shell, args: argparse.Namespace, work: Work) -> Callable[[], Awaitable[None]]:
     identity = f"{args.identity}_{shell.entropy.uuid4()}"
     settings = LeaseSettings(args.lease_name, args.lease_namespace, identity)
     elector = Elector(shell.client, shell.clock, shell.entropy, settings)
+    shell.client = cast(Client, LedClient(shell.client, elector, settings.name))
+    run = work(shell)
 
     async def lead() -> None:
         await run()

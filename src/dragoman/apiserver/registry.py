@@ -23,7 +23,7 @@ from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time, parse_time
 from dragoman.api.shape import Object
 from dragoman.apiserver import admission, deletion, fields, metadata, tracking
-from dragoman.apiserver.access.authorizer import Authorizer, Mode
+from dragoman.apiserver.access.authorizer import AuthorizationMode, Authorizer
 from dragoman.apiserver.access.tokens import PrivateKey, Tokens, new_key
 from dragoman.apiserver.admission import Attributes, External
 from dragoman.apiserver.logs import Logs
@@ -72,7 +72,7 @@ class Registry:
         gates: Gates = DEFAULTS,
         served: Served | None = None,
         *,
-        mode: Mode = "rbac",
+        mode: AuthorizationMode = "rbac",
         key: PrivateKey | None = None,
     ) -> None:
         """served: what transports offer; everything unless given. mode: of authorization. key: signs tokens."""

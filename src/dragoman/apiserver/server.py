@@ -19,7 +19,7 @@ import uvicorn
 
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.apiserver import certificates, fields, kubeconfig
-from dragoman.apiserver.access.authorizer import Mode
+from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.access.tokens import signing_key
 from dragoman.apiserver.app import App
 from dragoman.apiserver.bootstrap import bootstrap
@@ -58,7 +58,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     kubeconfig: Path | None = None
     gates: Gates = DEFAULTS
     runtime_config: dict[str, bool] = {}
-    authorization: Mode = "rbac"
+    authorization: AuthorizationMode = "rbac"
 
 
 class Server(msgspec.Struct, frozen=True):

@@ -14,15 +14,13 @@ Taints keep off what does not tolerate them; the policy keeps off everybody. Nev
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
 from dragoman.api.meta import parse_time
-
-Object = Mapping[str, Any]
+from dragoman.api.shape import Object
 
 FENCE_KEY = "dragoman.dev/fence"
 POLICY = "dragoman-fence"

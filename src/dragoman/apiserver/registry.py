@@ -643,6 +643,8 @@ def patched_by(type: str, live: Object, patch: Any, gvk: tuple[str, str, str]) -
             return strategic_patch(live, patch, gvk)
         return merge_patch(live, patch)
     except PatchFailed as failed:
+        if failed.too_large:
+            raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {failed.what}") from failed
         if failed.malformed:
             raise bad_request(failed.what) from failed
         raise StatusError(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from immutables import Map
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -26,11 +27,19 @@ from dragoman.cluster.watch import Informers
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
 from dragoman.errors import Invalid, NotFound, Retry
-from dragoman.reconcile import claims, garbage, namespaces, nodes, podgc, taints
+from dragoman.reconcile import claims, disruption, endpoints, garbage, namespaces, nodes, podgc, taints
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
-from dragoman.reconcile.step import ReconcileInput, ReconcileResult
-from dragoman.reconcile.workloads import daemonset, deployment, job, replicaset, statefulset
+from dragoman.reconcile.step import OTHERS, ReconcileInput, ReconcileResult
+from dragoman.reconcile.workloads import (
+    cronjob,
+    daemonset,
+    deployment,
+    job,
+    replicaset,
+    replicationcontroller,
+    statefulset,
+)
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -90,6 +99,14 @@ def table(settings: ControllerSettings) -> tuple[Controller, ...]:
             statefulset.sync,
             statefulset.write_events,
         ),
+        Controller(
+            "replicationcontroller",
+            frozenset({"ReplicationController", "Pod"}),
+            replicationcontroller.keys,
+            replicationcontroller.sync,
+            replicationcontroller.write_events,
+        ),
+        Controller("cronjob", frozenset({"CronJob", "Job"}), cronjob.keys, cronjob.sync, cronjob.write_events),
         Controller("job-strays", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
     )
     return (
@@ -97,6 +114,8 @@ def table(settings: ControllerSettings) -> tuple[Controller, ...]:
         *workloads,
         Controller("taints", taints.KINDS, taints.keys, taints.sync),
         Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
+        Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),
+        Controller("endpoints", endpoints.KINDS, endpoints.keys, endpoints.sync),
         Controller("podgc", frozenset({"Node", "Pod"}), podgc.keys, podgc.sync),
         Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),
         Controller("namespaces", EVERYTHING, namespaces.keys, namespace, workers=2),
@@ -164,6 +183,7 @@ class Controllers:
         self._heartbeats = Heartbeats(self._clock)
         self._snapshot = Snapshot.empty()
         self._ownership = Ownership.empty()
+        self._others: Map[tuple[str, str, str], Any] = Map()
         self.queues: dict[str, KeyQueue[Any]] = {
             controller.name: KeyQueue(controller.name, self._clock) for controller in self.controllers
         }
@@ -180,6 +200,7 @@ class Controllers:
             gone=self._gone,
             heartbeats=self._heartbeats.heard,
             tally=self._tally,
+            others=self._others,
         )
 
     @property
@@ -217,6 +238,7 @@ class Controllers:
         before = self.world
         self._snapshot = changes_of.apply_all(self._snapshot, (c for c in changes if c.kind in HELD))
         self._ownership = ownerships.apply_all(self._ownership, changes)
+        self._others = _applied(self._others, changes)
         for change in changes:
             if isinstance(change, Gone):
                 self._remember(before, change)
@@ -300,6 +322,19 @@ class Controllers:
             requests = effect.body["spec"].get("devices", {}).get("requests", ())
             admin = any((request.get("exactly") or {}).get("adminAccess") for request in requests)
             self._creates.labels("failure" if failed else "success", str(admin).lower()).inc()
+
+
+def _applied(others: Map[tuple[str, str, str], Any], changes: Sequence[Change]) -> Map[tuple[str, str, str], Any]:
+    for change in changes:
+        if change.kind not in OTHERS:
+            continue
+        if isinstance(change, Gone):
+            key = (change.kind, change.namespace, change.name)
+            others = others.delete(key) if key in others else others
+        else:
+            meta = change.object.metadata
+            others = others.set((change.kind, meta.namespace, meta.name), change.object)
+    return others
 
 
 class _Claims(Collector):

@@ -30,6 +30,11 @@ class Kind(msgspec.Struct, frozen=True):
         return self.kind.lower()
 
     @property
+    def list_kind(self) -> str:
+        """The kind of a list of it."""
+        return f"{self.kind}List"
+
+    @property
     def api_version(self) -> str:
         """The preferred version as apiVersion."""
         return self.version_text(self.versions[0])

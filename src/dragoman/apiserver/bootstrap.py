@@ -10,6 +10,7 @@ from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver import default_roles, fields
 from dragoman.apiserver.access.authorizer import Mode
+from dragoman.apiserver.custom.registration import Registration
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object
@@ -41,10 +42,12 @@ def bootstrap(registry: Registry, address: tuple[str, int] | None = None) -> Non
     address: where the server listens, for the Service `kubernetes`; none without a socket.
     """
 
-    def created(record: Record) -> None:
-        _furnish(registry, record.name)
+    def followed(old: Record | None, new: Record | None) -> None:
+        if old is None and new is not None:
+            _furnish(registry, new.name)
 
-    registry.when_created[NAMESPACE] = created
+    registry.followers[NAMESPACE] = followed
+    Registration(registry).start()
     for name in NAMESPACES:
         if registry.find(NAMESPACE, name) is None:
             registry.create(NAMESPACE, {"metadata": {"name": name}}, write=_BOOT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.apiserver import discovery, openapi, openapi2, reviews, subresources
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, Reply, Request, Stream, json_reply
 from dragoman.apiserver.logs import LogWish
@@ -295,12 +296,13 @@ class Handlers:
     async def _patch(self, request: Request, target: Target) -> Reply:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         type = PATCHES.get(media)
-        if type is None:
+        custom = isinstance(target.kind, CustomKind)
+        if type is None or (custom and type == "strategic"):
+            known = [accepted for accepted, name in PATCHES.items() if not custom or name != "strategic"]
             raise Refused(
                 415,
                 "UnsupportedMediaType",
-                "the body of the request was in an unknown format - accepted media types include: "
-                + ", ".join(PATCHES),
+                f"the body of the request was in an unknown format - accepted media types include: {', '.join(known)}",
             )
         write = write_of(request, target)
         if type == "apply" and not request.query.get("fieldManager"):
@@ -340,7 +342,7 @@ class Handlers:
         name = target.subresource
         if name in _NOT_HERE and target.kind.kind in ("Pod", "Service", "Node"):
             raise Refused(501, "NotImplemented", _NOT_HERE[name])
-        if name not in target.kind.subresources:
+        if name not in self.registry.served.subresources(target.kind, target.version):
             raise _no_path()
         method = request.method
         if name in ("status", "ephemeralcontainers", "finalize"):
@@ -384,7 +386,7 @@ class Handlers:
 
     async def _scale(self, request: Request, target: Target) -> Reply:
         record = self.registry.get(target.kind, target.name, target.namespace)
-        scale = subresources.scale_of(record)
+        scale = subresources.scale_of(record, target.version)
         form_of(request.headers.get("accept", ""), tables=False)
         match request.method:
             case "GET" | "HEAD":
@@ -397,7 +399,9 @@ class Handlers:
                 wanted = self._patched_scale(PATCHES.get(media), scale, decode(request.body, media))
             case _:
                 raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on scale")
-        return json_reply(await subresources.set_scale(self.registry, record, wanted, write_of(request, target)))
+        return json_reply(
+            await subresources.set_scale(self.registry, record, wanted, write_of(request, target), target.version)
+        )
 
     def _patched_scale(self, type: str | None, scale: Object, patch: Any) -> Object:
         if type is None:

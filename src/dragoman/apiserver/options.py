@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.apiserver import schema, strict
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.http import Request
 from dragoman.apiserver.negotiate import decode
 from dragoman.apiserver.request import DeleteWish, Validation, Write
@@ -65,7 +66,11 @@ def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"")
 
     raw: the JSON that was sent, which alone tells of repeated fields and of their order.
     """
-    gvk = target.kind.group, target.version, target.kind.kind
+    kind = target.kind
+    if isinstance(kind, CustomKind):
+        duplicates = strict.errors(raw, None) if raw and write.validation != "Ignore" else []
+        return _said(target, [*duplicates, *kind.definition.unknown(target.version, body)], write)
+    gvk = kind.group, target.version, kind.kind
     try:
         unknown = schema.strict_errors(gvk, body)
     except Invalid as wrong:
@@ -74,6 +79,10 @@ def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"")
         ) from wrong
     if raw and write.validation != "Ignore":
         unknown = strict.errors(raw, shape_of(gvk)) or unknown
+    return _said(target, unknown, write)
+
+
+def _said(target: Target, unknown: list[str], write: Write) -> list[str]:
     if unknown and write.validation == "Strict":
         raise bad_request(
             f'{target.kind.kind} in version "{target.version}" cannot be handled as a {target.kind.kind}: '
@@ -84,6 +93,8 @@ def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"")
 
 def known_unknowns(target: Target, obj: Object) -> list[str]:
     """Unknown fields of an object, wrong types overlooked."""
+    if isinstance(target.kind, CustomKind):
+        return target.kind.definition.unknown(target.version, obj)
     try:
         return schema.strict_errors(_gvk(target), obj)
     except Invalid:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.fields import fields_of
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.status import Object
 from dragoman.apiserver.wal import open_store
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -263,9 +263,9 @@ def test_status_and_scale_are_apart(api: Api) -> None:
     api("POST", GEARS, {**gear(), "status": {"turns": 9}})
     assert "status" not in api("GET", f"{GEARS}/g").json()
     new = {"status": {"turns": 3}, "spec": {"teeth": 99}, "metadata": {"labels": {"a": "b"}}}
-    told = api("PATCH", f"{GEARS}/g/status", new, content_type=MERGE).json()
-    assert (told["status"], told["spec"]["teeth"], told["metadata"]["generation"]) == ({"turns": 3}, 8, 1)
-    assert "labels" not in told["metadata"]
+    reported = api("PATCH", f"{GEARS}/g/status", new, content_type=MERGE).json()
+    assert (reported["status"], reported["spec"]["teeth"], reported["metadata"]["generation"]) == ({"turns": 3}, 8, 1)
+    assert "labels" not in reported["metadata"]
     scale = api("GET", f"{GEARS}/g/scale").json()
     assert (scale["spec"], scale["status"]) == ({"replicas": 8}, {"replicas": 3})
     api("PATCH", f"{GEARS}/g/scale", {"spec": {"replicas": 12}}, content_type=MERGE)

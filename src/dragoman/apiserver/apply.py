@@ -18,7 +18,7 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.fieldset import Fields, contains, cut, difference, intersection, path_text, paths, union
 from dragoman.apiserver.fieldwalk import Unkeyed, compare, merge, owned, with_named_fields, without
 from dragoman.apiserver.managers import APPLY, UPDATE, Manager, Managers, is_reset, manager_of
-from dragoman.apiserver.shape import GVK, Shape, shape_of, unstructured
+from dragoman.apiserver.shape import GVK, SchemaShape, shape_of, unstructured
 from dragoman.errors import Invalid, Stale
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -43,7 +43,7 @@ _IDENTITY: Fields = {"f:apiVersion": {}, "f:kind": {}, "f:metadata": {"f:name": 
 class Form(msgspec.Struct, frozen=True):
     """What has to be known of a kind: its shape, its name, and whether its status is a subresource."""
 
-    shape: Shape
+    shape: SchemaShape
     gvk: GVK
     has_status: bool = False
 
@@ -54,7 +54,7 @@ def form_of(gvk: GVK) -> Form:
     return Form(shape_of(gvk) or unstructured(), gvk, kind is not None and "status" in kind.subresources)
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class FieldConflict(msgspec.Struct, frozen=True):
     """A field that another manager owns and the configuration would change."""
 
     manager: Manager
@@ -64,7 +64,7 @@ class Conflict(msgspec.Struct, frozen=True):
 class ApplyConflict(Stale):
     """Others own fields of the configuration (409): `causes` for Status.details, str() for Status.message."""
 
-    def __init__(self, conflicts: list[Conflict]) -> None:
+    def __init__(self, conflicts: list[FieldConflict]) -> None:
         super().__init__(_conflict_text(conflicts))
         self.conflicts = conflicts
 
@@ -77,7 +77,7 @@ class ApplyConflict(Stale):
         ]
 
 
-def _conflict_text(conflicts: list[Conflict]) -> str:
+def _conflict_text(conflicts: list[FieldConflict]) -> str:
     if len(conflicts) == 1:
         (only,) = conflicts
         return f"Apply failed with 1 conflict: conflict with {only.manager}: {path_text(only.path)}"
@@ -132,7 +132,7 @@ def apply(
 
 def _apply(
     managers: Managers,
-    shape: Shape,
+    shape: SchemaShape,
     live: dict[str, Any],
     applied: dict[str, Any],
     who: Manager,
@@ -157,7 +157,7 @@ def _apply(
     return merged
 
 
-def _prune(managers: Managers, shape: Shape, merged: dict[str, Any], before: Fields) -> dict[str, Any]:
+def _prune(managers: Managers, shape: SchemaShape, merged: dict[str, Any], before: Fields) -> dict[str, Any]:
     """Without what the manager applied before and nobody owns now."""
     if not before:
         return merged
@@ -176,7 +176,7 @@ def _prune(managers: Managers, shape: Shape, merged: dict[str, Any], before: Fie
 
 def _refuse_conflicts(managers: Managers, who: Manager, taken: Fields) -> None:
     conflicts = [
-        Conflict(manager, path)
+        FieldConflict(manager, path)
         for manager, fields in managers
         if manager != who
         for path in paths(intersection(fields, taken))
@@ -185,7 +185,9 @@ def _refuse_conflicts(managers: Managers, who: Manager, taken: Fields) -> None:
         raise ApplyConflict(conflicts)
 
 
-def _adopt(managers: Managers, shape: Shape, live: dict[str, Any], who: Manager, api_version: str, now: str) -> None:
+def _adopt(
+    managers: Managers, shape: SchemaShape, live: dict[str, Any], who: Manager, api_version: str, now: str
+) -> None:
     """An object without managers gets one that owns all it has."""
     before = manager_of(_BEFORE_FIRST_APPLY, UPDATE, who.subresource, api_version)
     managers.set(before, compare(shape, {}, _tracked(live)).added, api_version, now)
@@ -204,7 +206,7 @@ def _last_applied(obj: dict[str, Any]) -> Any:
         return None
 
 
-def _allow_last_applied(refused: ApplyConflict, shape: Shape, live: dict[str, Any], api_version: str) -> None:
+def _allow_last_applied(refused: ApplyConflict, shape: SchemaShape, live: dict[str, Any], api_version: str) -> None:
     """Return if all conflicts are about fields that kubectl applied from the client and that still are as it left
     them, else raise the others."""
     last = _last_applied(live)
@@ -281,7 +283,7 @@ def track(
 
 def _track(
     managers: Managers,
-    shape: Shape,
+    shape: SchemaShape,
     old: dict[str, Any],
     new: dict[str, Any],
     who: Manager,

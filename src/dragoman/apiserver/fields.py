@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.selectors import FieldTerm
-from dragoman.apiserver.status import Object, bad_request
+from dragoman.apiserver.status import bad_request
 
 # field -> (path, text of the zero value)
 _Fields = dict[str, tuple[tuple[str, ...], str]]

@@ -7,12 +7,12 @@ from typing import Any
 from dragoman.api import validate
 from dragoman.api.gates import Gates
 from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.shape import Object
 from dragoman.api.validate import meta
 from dragoman.apiserver.custom import definition
 from dragoman.apiserver.custom.check import Cause
 from dragoman.apiserver.custom.check import causes as schema_causes
 from dragoman.apiserver.custom.kind import CustomKind
-from dragoman.apiserver.status import Object
 from dragoman.values import names
 
 CRD = BY_NAME["CustomResourceDefinition"]

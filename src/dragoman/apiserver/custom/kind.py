@@ -15,7 +15,7 @@ from dragoman.apiserver.custom.columns import printer
 from dragoman.apiserver.custom.prune import drop_nulls, fill, prune
 from dragoman.apiserver.custom.rules import Rules
 from dragoman.apiserver.custom.schema import Node, Object
-from dragoman.apiserver.shape import ANY, LIST, MAP, OBJECT, Shape, definition_shape, unstructured
+from dragoman.apiserver.shape import ANY, LIST, MAP, OBJECT, SchemaShape, definition_shape, unstructured
 
 _OPEN: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -152,48 +152,48 @@ def custom_kind(crd: Object) -> CustomKind:
 # ---- shapes, for server-side apply
 
 
-def _root_shape(node: Node) -> Shape:
-    shape = Shape(OBJECT)
+def _root_shape(node: Node) -> SchemaShape:
+    shape = SchemaShape(OBJECT)
     shape.fields = {name: _shape(member) for name, member in node.properties.items() if name != "metadata"}
     for name in ("apiVersion", "kind"):
-        shape.fields[name] = Shape("string")
+        shape.fields[name] = SchemaShape("string")
     shape.fields["metadata"] = definition_shape("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
     shape.item = unstructured().item
     return shape
 
 
-def _shape(node: Node) -> Shape:
+def _shape(node: Node) -> SchemaShape:
     if node.type == "object":
         return _object_shape(node)
     if node.type == "array":
-        shape = Shape(LIST)
-        shape.item = _shape(node.items) if node.items is not None else Shape(ANY)
+        shape = SchemaShape(LIST)
+        shape.item = _shape(node.items) if node.items is not None else SchemaShape(ANY)
         shape.set = node.list_type == "set"
         shape.keys = node.keys if node.list_type == "map" else ()
         shape.atomic = node.list_type not in ("set", "map")
         return shape
     if node.int_or_string:
-        return Shape("int-or-string")
-    shape = Shape(node.type or ANY)
+        return SchemaShape("int-or-string")
+    shape = SchemaShape(node.type or ANY)
     shape.default = node.default
     return shape
 
 
-def _object_shape(node: Node) -> Shape:
+def _object_shape(node: Node) -> SchemaShape:
     deduced: Any = unstructured().item
     if node.additional is not None:
-        shape = Shape(MAP)
+        shape = SchemaShape(MAP)
         shape.item = _shape(node.additional)
     elif node.properties:
-        shape = Shape(OBJECT)
+        shape = SchemaShape(OBJECT)
         shape.fields = {name: _shape(member) for name, member in node.properties.items()}
         if node.open:
             shape.item = deduced
     elif node.open:
-        shape = Shape(MAP)
+        shape = SchemaShape(MAP)
         shape.item = deduced
     else:
-        shape = Shape(OBJECT)
+        shape = SchemaShape(OBJECT)
     if node.embedded:
         shape.fields.setdefault("metadata", definition_shape("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"))
     shape.atomic = node.map_type == "atomic"

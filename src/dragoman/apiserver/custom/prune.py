@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dragoman.apiserver.custom.schema import ROOT_FIELDS, Node, Object
-from dragoman.apiserver.shape import MAP, OBJECT, Shape, definition_shape
+from dragoman.apiserver.shape import MAP, OBJECT, SchemaShape, definition_shape
 
 METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
@@ -41,7 +41,7 @@ def _prune(node: Node, value: Any, path: str, *, root: bool = False) -> Iterator
             yield from _prune(node.items, item, f"{path}[{at}]")
 
 
-def _prune_metadata(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def _prune_metadata(shape: SchemaShape, value: Any, path: str) -> Iterator[str]:
     if isinstance(value, dict) and shape.type == OBJECT:
         for name in sorted(value):
             here = f"{path}.{name}"

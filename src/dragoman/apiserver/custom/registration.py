@@ -14,9 +14,9 @@ from dragoman.apiserver.custom.definition import APPROVED, FINALIZER
 from dragoman.apiserver.custom.kind import CustomKind, custom_kind
 from dragoman.apiserver.custom.schema import Object
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.request import DeleteWish, Write
-from dragoman.apiserver.status import Refused
-from dragoman.apiserver.store import EVERYTHING, Record
+from dragoman.apiserver.request import DeleteOptions, Write
+from dragoman.apiserver.status import StatusError
+from dragoman.apiserver.store import EVERYTHING, StoredObject
 from dragoman.errors import Invalid
 
 CRD = BY_NAME["CustomResourceDefinition"]
@@ -41,7 +41,7 @@ class Registration:
             if shelf.kind.kind == "" and shelf.records:
                 raise Invalid("--data", f"holds {shelf.kind.plural}.{shelf.kind.group}, which nothing defines")
 
-    def _changed(self, old: Record | None, new: Record | None) -> None:
+    def _changed(self, old: StoredObject | None, new: StoredObject | None) -> None:
         if self._busy:
             return
         if new is None:
@@ -50,7 +50,7 @@ class Registration:
         else:
             self._follow(new)
 
-    def _follow(self, record: Record) -> None:
+    def _follow(self, record: StoredObject) -> None:
         crd = record.decode()
         conditions, names = self._accept(crd)
         established = _is_true(conditions, "Established")
@@ -148,7 +148,7 @@ class Registration:
         shelf_kind = self.registry.store.kind_of(spec["group"], spec["names"]["plural"])
         return shelf_kind if isinstance(shelf_kind, CustomKind) else None
 
-    def _write_status(self, record: Record, conditions: list[Object], names: Object) -> None:
+    def _write_status(self, record: StoredObject, conditions: list[Object], names: Object) -> None:
         def change(crd: Object) -> Object:
             status = {**(crd.get("status") or {})}
             kept = [c for c in status.get("conditions") or () if c["type"] not in {c["type"] for c in conditions}]
@@ -161,7 +161,7 @@ class Registration:
 
         self._quietly(record, change, "status")
 
-    def _quietly(self, record: Record, change: Any, subresource: str = "") -> None:
+    def _quietly(self, record: StoredObject, change: Any, subresource: str = "") -> None:
         live = self.registry.find(CRD, record.name)
         if live is None:
             return
@@ -182,14 +182,14 @@ class Registration:
         kind.definition.terminating = True
         for record in self.registry.store.select(kind, EVERYTHING):
             try:
-                self.registry.delete(kind, record.name, record.namespace, DeleteWish())
-            except Refused as refused:
+                self.registry.delete(kind, record.name, record.namespace, DeleteOptions())
+            except StatusError as refused:
                 if refused.code != 404:
                     raise
         if not self.registry.store.shelf(kind).records:
             self._let_go(crd["metadata"]["name"])
 
-    def _removed(self, record: Record) -> None:
+    def _removed(self, record: StoredObject) -> None:
         kind = record.kind
         if not isinstance(kind, CustomKind):
             return

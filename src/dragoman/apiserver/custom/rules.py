@@ -21,12 +21,12 @@ from dragoman.cel.ast import Ident
 from dragoman.cel.environment import Environment
 from dragoman.cel.estimate import estimate
 from dragoman.cel.expression import Expression, compile_expression
-from dragoman.cel.faults import CostExceeded, EvalError, Refused
+from dragoman.cel.faults import CompileError, CostExceeded, EvalError
 from dragoman.cel.meter import Meter, Plan
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
 from dragoman.cel.types import Type
-from dragoman.cel.values import NONE, Optional, Value
+from dragoman.cel.values import NONE, CelValue, Optional
 from dragoman.cel.walk import nodes
 
 CALL_COST: Final = 1_000_000
@@ -173,13 +173,13 @@ def _string(raw: Object) -> tuple[Type, Sizes]:
 # ---- values
 
 
-def to_value(node: Node, value: Any, *, root: bool = False) -> Value:
+def to_value(node: Node, value: Any, *, root: bool = False) -> CelValue:
     """A JSON value as expressions see it."""
     if isinstance(value, dict):
         if node.additional is not None:
             return {name: to_value(node.additional, inner) for name, inner in value.items()}
         known = {**node.properties, **(_ROOT if root or node.embedded else {})}
-        out: dict[str, Value] = {}
+        out: dict[str, CelValue] = {}
         for name, inner in value.items():
             member = known.get(name)
             if member is not None and (shown := escaped(name)) is not None:
@@ -194,7 +194,7 @@ def to_value(node: Node, value: Any, *, root: bool = False) -> Value:
     return float(value) if node.type == "number" else int(value)
 
 
-def _text_value(form: str, text: str) -> Value:
+def _text_value(form: str, text: str) -> CelValue:
     try:
         match form:
             case "byte":
@@ -241,7 +241,7 @@ class Compiled:
                 self.error = "cel expression must evaluate to a bool"
             self.uses_old = any(isinstance(n, Ident) and n.name == "oldSelf" for n in nodes(self.expression.tree))
             self.cost = estimate(self.expression.tree, _sizes_of(sizes)).most
-        except Refused as refused:
+        except CompileError as refused:
             self.error = f"compilation failed: {refused}"
         if rule.message_expression:
             self._compile_message(rule.message_expression, sizes)
@@ -255,7 +255,7 @@ class Compiled:
             if self.message.type not in (t.STRING, t.DYN):
                 self.message_error = "messageExpression must evaluate to a string"
             self.message_cost = estimate(self.message.tree, _sizes_of(sizes)).most
-        except Refused as refused:
+        except CompileError as refused:
             self.message_error = f"messageExpression compilation failed: {refused}"
 
 
@@ -453,7 +453,7 @@ class _Run:
             optional = one.rule.optional_old_self
             if one.uses_old and before is None and not optional:
                 continue  # a transition rule needs something to compare with
-            previous: Value = (NONE if before is None else Optional(before)) if optional else before
+            previous: CelValue = (NONE if before is None else Optional(before)) if optional else before
             try:
                 holds = self._evaluate(one, one.expression, own, previous)
             except CostExceeded:
@@ -468,7 +468,7 @@ class _Run:
                 continue
             self._add(*self._cause(one, own, previous, path, shown))
 
-    def _cause(self, one: Compiled, own: Value, previous: Value, path: str, shown: str) -> Cause:
+    def _cause(self, one: Compiled, own: CelValue, previous: CelValue, path: str, shown: str) -> Cause:
         rule = one.rule
         detail = rule.message.strip() or f"failed rule: {rule.text.strip()}"
         if one.message is not None:
@@ -492,7 +492,7 @@ class _Run:
                 text = (shown or "Invalid value: ") + detail
         return rule.reason, text, where
 
-    def _evaluate(self, one: Compiled, expression: Expression | None, own: Value, previous: Value) -> Value:
+    def _evaluate(self, one: Compiled, expression: Expression | None, own: CelValue, previous: CelValue) -> CelValue:
         if one.error or expression is None:
             raise EvalError(f"rule compile error: {one.error}")
         try:

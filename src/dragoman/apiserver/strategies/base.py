@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.request import DeleteWish, Write
-from dragoman.apiserver.status import Object
+from dragoman.apiserver.request import DeleteOptions, Write
 
 # What a status write may never change (metav1.ResetObjectMetaForStatus).
 STATUS_KEEPS = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -41,10 +41,10 @@ class Strategy:
         """Whether a change counts in metadata.generation, if the kind keeps one."""
         return bool(new.get("spec") != old.get("spec"))
 
-    def before_delete(self, lookup: Lookup, obj: Object, wish: DeleteWish) -> None:
+    def before_delete(self, lookup: Lookup, obj: Object, options: DeleteOptions) -> None:
         """Refuse a deletion."""
 
-    def grace_s(self, obj: Object, wish: DeleteWish) -> int | None:
+    def grace_s(self, obj: Object, options: DeleteOptions) -> int | None:
         """Seconds that a deletion waits for whoever runs the object; None: deletion is at once."""
         return None
 

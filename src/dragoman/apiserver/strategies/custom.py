@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.custom.definition import FINALIZER, defaults
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.request import DeleteWish, Write
-from dragoman.apiserver.status import Object
+from dragoman.apiserver.request import DeleteOptions, Write
 from dragoman.apiserver.strategies.base import STATUS_KEEPS, Generational, Strategy
 
 
@@ -35,7 +35,7 @@ class DefinitionStrategy(Generational):
         defaults(new)
         return []
 
-    def before_delete(self, lookup: Lookup, obj: Object, wish: DeleteWish) -> None:
+    def before_delete(self, lookup: Lookup, obj: Object, options: DeleteOptions) -> None:
         """Held until all objects are gone."""
         finalizers = obj["metadata"].setdefault("finalizers", [])
         if FINALIZER not in finalizers and "deletionTimestamp" not in obj["metadata"]:

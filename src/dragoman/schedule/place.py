@@ -18,7 +18,7 @@ from dragoman.allocate.allocator import OPTIONS, Kind, NodeClass, Options, Suppl
 from dragoman.allocate.allocator import Memory as DeviceMemory
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.core import Node
-from dragoman.api.resource import AllocationResult, ResourceClaim
+from dragoman.api.resource import AllocationResult
 from dragoman.schedule.alike import Alike, NodeGroup, lone
 from dragoman.schedule.decision import AnyReason, NodesRefused
 from dragoman.schedule.extended import Special, served_by_devices, special_claim, special_requests
@@ -280,31 +280,28 @@ def _with_devices(
 ) -> _Seen | Refusals:
     """Groups that pass node checks, seen with devices. served: resources that devices provide there."""
     wish = search.wish
-    claims: tuple[ResourceClaim, ...] = wish.to_allocate
-    special = None
-    if served:
-        special = special_requests(wish.pod.spec, served, search.by_resource)
-        claims = (*claims, special_claim(wish.pod, special.requests))
+    special = special_requests(wish.pod.spec, served, search.by_resource) if served else None
+    own = (special_claim(wish.pod, special.requests),) if special is not None else ()
+    claims = (*wish.to_allocate, *own)
     maps = search.options.gates.on(MAPPED_GATE) and bool(claims or wish.claims)
     if not claims and not search.ranks and not maps:
         return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
-    many = sum(len(group.members) for group, _ in some)
-    nodes = None
-    if 2 * many < len(search.snapshot.nodes):
-        nodes = sorted(name for group, _ in some for name in group.members)
-    answer = survey(search.snapshot, claims, search.options, nodes=nodes, memory=memory.devices)
+    names = frozenset(name for group, _ in some for name in group.members)
+    few = sorted(names) if 2 * len(names) < len(search.snapshot.nodes) else None
+    answer = survey(search.snapshot, claims, search.options, nodes=few, memory=memory.devices)
     if isinstance(answer, Refusals):
         return answer
     fitting = [devices for devices in answer.classes if devices.fits]
     short: list[NodesRefused] = []
     if maps:
         options, short = _with_brought(search, fitting, some, special)
+    elif search.ranks:
+        options = _ranked(search, fitting, some, special)
     else:
-        options = _ranked(search, fitting, some, special) if search.ranks else _options(fitting, some, special)
-    if options and not whole:
+        options = _options(fitting, some, special)
+    if options and not whole:  # nobody asks why other nodes cannot
         return _Seen(options, [], False)
-    allowed = frozenset(name for group, _ in some for name in group.members)
-    refused, gave_up = _refused_by_devices(answer.classes, allowed)
+    refused, gave_up = _refused_by_devices(answer.classes, names)
     return _Seen(options, refused + short, gave_up)
 
 

@@ -8,7 +8,7 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver import fields
 from dragoman.apiserver.access.attributes import Attributes
 from dragoman.apiserver.request import User
-from dragoman.apiserver.store import Record, Store
+from dragoman.apiserver.store import Store, StoredObject
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -18,7 +18,7 @@ def store() -> Store:
     return Store(fields.fields_of)
 
 
-def put(into: Store, kind: str, name: str, namespace: str = "", **body: Any) -> Record:
+def put(into: Store, kind: str, name: str, namespace: str = "", **body: Any) -> StoredObject:
     """Store an object, or replace it."""
     meta = {"name": name, "uid": f"uid-{name}", **body.pop("metadata", {})}
     if namespace:

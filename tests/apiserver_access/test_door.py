@@ -14,7 +14,7 @@ from dragoman.apiserver.access.tokens import Tokens, new_key
 from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import User, Write
-from dragoman.apiserver.status import Refused
+from dragoman.apiserver.status import StatusError
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from tests.apiserver.test_http import Api
@@ -290,7 +290,7 @@ def test_allocations_and_device_status_take_rights_of_their_own(registry: Regist
     account = "system:serviceaccount:default:driver"
     extra = {"authentication.kubernetes.io/node-name": ("n1",)}
     driver = User(account, ("system:authenticated",), extra=extra)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         claim_status(registry, driver, {"allocation": ALLOCATION})
     assert refused.value.code == 422
     assert (
@@ -300,7 +300,7 @@ def test_allocations_and_device_status_take_rights_of_their_own(registry: Regist
     scheduler = User("system:kube-scheduler", ("system:authenticated",))
     claim_status(registry, scheduler, {"allocation": ALLOCATION})
     given = {"allocation": ALLOCATION, "devices": DEVICES}
-    with pytest.raises(Refused, match=r"changing status\.devices requires"):
+    with pytest.raises(StatusError, match=r"changing status\.devices requires"):
         claim_status(registry, driver, given)
     rules = [rule("associated-node:update", "resourceclaims/driver", "resource.k8s.io", "gpu.example.com")]
     registry.create(BY_NAME["Role"], {"metadata": {"name": "d"}, "rules": rules}, "default")
@@ -310,7 +310,7 @@ def test_allocations_and_device_status_take_rights_of_their_own(registry: Regist
         BY_NAME["RoleBinding"], {"metadata": {"name": "d"}, "roleRef": reference, "subjects": subjects}, "default"
     )
     elsewhere = User(account, ("system:authenticated",), extra={"authentication.kubernetes.io/node-name": ("n2",)})
-    with pytest.raises(Refused, match=r"arbitrary-node:update"):
+    with pytest.raises(StatusError, match=r"arbitrary-node:update"):
         claim_status(registry, elsewhere, given)
     claim_status(registry, driver, given)
 
@@ -349,7 +349,7 @@ WRITES = {
 @pytest.mark.parametrize("case", WRITES, ids=str)
 def test_a_kubelet_writes_what_is_its_own(registry: Registry, case: str) -> None:
     kind, body, text = WRITES[case]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         registry.create(BY_NAME[kind], body, "default" if BY_NAME[kind].namespaced else "", Write(user=NODE))
     assert refused.value.code == 403
     assert refused.value.message.endswith(f"is forbidden: {text}")
@@ -363,7 +363,7 @@ def test_a_kubelet_leaves_what_controllers_write_into_a_pods_status(registry: Re
         registry.patch(BY_NAME["Pod"], "p", {"status": status}, "default", subresource="status", write=Write(user=user))
 
     patch({"phase": "Running"})
-    with pytest.raises(Refused, match="cannot update resource claim"):
+    with pytest.raises(StatusError, match="cannot update resource claim"):
         patch({"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "x"}]})
-    with pytest.raises(Refused, match=r"with spec\.nodeName set to itself"):
+    with pytest.raises(StatusError, match=r"with spec\.nodeName set to itself"):
         patch({"phase": "Failed"}, User("system:node:n2", NODE.groups))

@@ -9,7 +9,7 @@ from dragoman.apiserver.access import escalation
 from dragoman.apiserver.access.attributes import denied
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.access.rules import Rule, missing
-from dragoman.apiserver.status import Refused
+from dragoman.apiserver.status import StatusError
 from tests.apiserver_access.stage import bind, may, put, rule, store, user
 
 ANNA = user("anna", "builders")
@@ -147,7 +147,7 @@ def test_nobody_grants_what_he_does_not_hold() -> None:
     kind = BY_NAME["Role"]
     meta = {"name": "new", "namespace": "red"}
     escalation.check(authorizer, kind, {"metadata": meta, "rules": [rule("get", "secrets")]}, None, ANNA)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         escalation.check(
             authorizer, kind, {"metadata": meta, "rules": [rule("get delete list", "secrets")]}, None, ANNA
         )
@@ -158,7 +158,7 @@ def test_nobody_grants_what_he_does_not_hold() -> None:
         '{APIGroups:[""], Resources:["secrets"], Verbs:["delete" "list"]}'
     )
     binding = {"metadata": meta, "roleRef": {"kind": "ClusterRole", "name": "strong"}, "subjects": [ANNA_BY_NAME]}
-    with pytest.raises(Refused, match="not currently held"):
+    with pytest.raises(StatusError, match="not currently held"):
         escalation.check(authorizer, BY_NAME["RoleBinding"], binding, None, ANNA)
     put(objects, "ClusterRole", "binder", rules=[rule("bind", "clusterroles", "rbac.authorization.k8s.io", "strong")])
     bind(objects, "binder", ANNA_BY_NAME)
@@ -170,5 +170,5 @@ def test_collecting_garbage_of_a_role_takes_no_rights() -> None:
     old = {"metadata": {"name": "r", "finalizers": ["a"]}, "rules": [rule("*", "*", "*")]}
     new = {"metadata": {"name": "r"}, "rules": [rule("*", "*", "*")]}
     escalation.check(authorizer, BY_NAME["ClusterRole"], new, old, ANNA)
-    with pytest.raises(Refused):
+    with pytest.raises(StatusError):
         escalation.check(authorizer, BY_NAME["ClusterRole"], {**new, "rules": [rule("*", "*", "core")]}, old, ANNA)

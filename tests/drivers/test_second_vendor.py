@@ -15,7 +15,7 @@ import pytest
 
 from dragoman.daemon.driver_bench import examine
 from dragoman.node.bench import report
-from dragoman.node.bench.bed import Settings
+from dragoman.node.bench.bed import BenchSettings
 from dragoman.node.bench.catalogue import CASES
 from tests.daemon.lab import SLICE, Lab, claim, lab, pod, request
 from tests.drivers.second_vendor import code, manifests
@@ -93,11 +93,11 @@ FLAGS = ("--node-name", "{node}", "--root-dir", "{root}", "--boot-id", "{boot_id
 def test_the_driver_passes_the_bench(folder: Path, written: str) -> None:
     (folder / "driver.py").write_text(written)
     command = (sys.executable, str(folder / "driver.py"), *FLAGS)
-    settings = Settings(folder / "b", folder / "kubeconfig", command, patience_s=30.0, crash_points=3)
+    settings = BenchSettings(folder / "b", folder / "kubeconfig", command, patience_s=30.0, crash_points=3)
     found = asyncio.run(examine(settings, CASES))
-    told = {outcome.case: outcome.verdict for outcome in found.outcomes}
-    assert not {case for case, verdict in told.items() if verdict == "fail"}, report.text(found)
-    assert {case for case, verdict in told.items() if verdict == "skip"} == {"many-devices"}
+    reported = {outcome.case: outcome.verdict for outcome in found.outcomes}
+    assert not {case for case, verdict in reported.items() if verdict == "fail"}, report.text(found)
+    assert {case for case, verdict in reported.items() if verdict == "skip"} == {"many-devices"}
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from dragoman.api import files
 from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import Finding
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 
 NV = "gpu.nvidia.com"
 HEAD = "apiVersion: resource.k8s.io/{version}\nkind: {kind}\nmetadata: {{name: {name}}}\nspec:\n"
@@ -150,7 +150,7 @@ FAULTS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
 
 
 def run(text: str) -> list[Finding]:
-    return lint(files.scan([("f.yaml", text)]), Target(known=known_drivers()))
+    return lint(files.scan([("f.yaml", text)]), LintTarget(known=known_drivers()))
 
 
 @pytest.mark.parametrize("name", FAULTS)

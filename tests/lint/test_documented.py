@@ -11,9 +11,9 @@ from dragoman.api import files
 from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import CODES
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 
-TARGET = Target(known=known_drivers())
+TARGET = LintTarget(known=known_drivers())
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "lint.md").read_text(encoding="utf-8")
 SECTIONS = {

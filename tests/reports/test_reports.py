@@ -20,7 +20,7 @@ import yaml
 from dragoman.api import files
 from dragoman.cli.main import main
 from dragoman.drivers.registry import known_drivers
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 
 from .situations import SITUATIONS, Docs
 
@@ -161,11 +161,11 @@ def test_places_and_explanations(name: str, seed: int, tmp_path: Path, capsys: p
         kind, _, word = key.partition("/")
         about = f"{kind}/{names.text(word)}"
         text = ran(capsys, "explain", about, "-f", str(file), *case.flags)
-        told = json.dumps(json.loads(ran(capsys, "explain", about, "-f", str(file), "-o", "json", *case.flags)))
+        reported = json.dumps(json.loads(ran(capsys, "explain", about, "-f", str(file), "-o", "json", *case.flags)))
         for fact in wanted:
             assert fact in text, f"{about}: {fact!r} is not in:\n{text}"
         for word in (word for fact in wanted for word in WORDS.findall(fact) if word in names.stems.values()):
-            assert word in told, f"{about}: {word!r} is not in the JSON"
+            assert word in reported, f"{about}: {word!r} is not in the JSON"
 
 
 def expected(place: tuple[str, list[str]] | None, names: Names) -> tuple[str | None, list[str]]:
@@ -179,7 +179,7 @@ def placed(pod: dict[str, Any]) -> list[str]:
     return [result["device"] for allocation in given for result in allocation["devices"]["results"]]
 
 
-TARGET = Target(known=known_drivers())
+TARGET = LintTarget(known=known_drivers())
 QUIET = ("UnusedClaim", "OldVersion")
 """True of many situations, and not what they are about."""
 

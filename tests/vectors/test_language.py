@@ -16,7 +16,7 @@ import pytest
 from dragoman.api.selectors import STORED, environment
 from dragoman.cel import types as t
 from dragoman.cel.expression import compile_expression
-from dragoman.cel.faults import EvalError, Refused
+from dragoman.cel.faults import CompileError, EvalError
 from dragoman.cel.values import BoolKey, Duration, Optional, Timestamp, Uint, type_name
 
 RECORDED: dict[str, list[list[Any]]] = json.loads(
@@ -111,7 +111,7 @@ def _type(name: str) -> str:
 def answer(text: str) -> list[Any]:
     try:
         compiled = compile_expression(text, environment(STORED))
-    except Refused:
+    except CompileError:
         return ["refused"]
     try:
         return [str(compiled.type), plain(compiled.program(None))]

@@ -17,8 +17,8 @@ from dragoman.api.selectors import (
     STORED,
     DeviceView,
     Mode,
+    SelectorCompileError,
     SelectorFailed,
-    SelectorInvalid,
     compile_selector,
     device_view,
     environment,
@@ -59,7 +59,7 @@ VIEWS = {group: view_of(group) for group in GROUPS}
 def difference(group: str, case: dict[str, Any]) -> str:
     """What differs, or ""."""
     selector = compile_selector(case["expression"], mode_of(case))
-    if isinstance(selector, SelectorInvalid):
+    if isinstance(selector, SelectorCompileError):
         refusal = case.get("compile")
         if refusal is None:
             return f"refused here: {selector.message}"

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.errors import Invalid
 
-Object = dict[str, Any]
-Step = Callable[[Object], Object]
+ConversionStep = Callable[[Object], Object]
 
 # What v1 keeps under `exactly` and v1beta1 in the request itself.
 EXACT_FIELDS = (
@@ -54,14 +54,14 @@ def from_stored(kind: str, version: str, obj: Object) -> Object:
     return _convert(kind, version, step, obj)
 
 
-def _step(table: dict[tuple[str, str], Step], kind: str, version: str) -> Step:
+def _step(table: dict[tuple[str, str], ConversionStep], kind: str, version: str) -> ConversionStep:
     known = BY_NAME[kind].versions
     if version not in known:
         raise Invalid("apiVersion", f"{kind} has no version {version}, only {', '.join(known)}")
     return table.get((kind, version), _same)
 
 
-def _convert(kind: str, version: str, step: Step, obj: Object) -> Object:
+def _convert(kind: str, version: str, step: ConversionStep, obj: Object) -> Object:
     if isinstance(obj.get("items"), list) and str(obj.get("kind", "")).endswith("List"):
         converted = {
             **obj,
@@ -91,7 +91,7 @@ def _at(obj: Object, path: tuple[str, ...], change: Callable[[Any], Any]) -> Obj
     return {**obj, head: _at(inner, tuple(rest), change)}
 
 
-def _each(change: Step) -> Callable[[Any], Any]:
+def _each(change: ConversionStep) -> Callable[[Any], Any]:
     def over(items: Any) -> Any:
         if not isinstance(items, list):
             return items
@@ -213,7 +213,7 @@ def _decoded(text: Any) -> list[Any]:
 
 
 _REQUESTS = ("devices", "requests")
-_TO_STORED: dict[tuple[str, str], Step] = {
+_TO_STORED: dict[tuple[str, str], ConversionStep] = {
     ("HorizontalPodAutoscaler", "v1"): _scaler_to_v2,
     ("ResourceClaim", "v1beta1"): lambda obj: _at(obj, ("spec", *_REQUESTS), _each(_nest_request)),
     ("ResourceClaimTemplate", "v1beta1"): lambda obj: _at(obj, ("spec", "spec", *_REQUESTS), _each(_nest_request)),
@@ -221,7 +221,7 @@ _TO_STORED: dict[tuple[str, str], Step] = {
         _at(obj, ("spec",), _unset_empty), ("spec", "devices"), _each(_unwrap_device)
     ),
 }
-_FROM_STORED: dict[tuple[str, str], Step] = {
+_FROM_STORED: dict[tuple[str, str], ConversionStep] = {
     ("HorizontalPodAutoscaler", "v1"): _scaler_to_v1,
     ("ResourceClaim", "v1beta1"): lambda obj: _at(obj, ("spec", *_REQUESTS), _each(_flatten_request)),
     ("ResourceClaimTemplate", "v1beta1"): lambda obj: _at(obj, ("spec", "spec", *_REQUESTS), _each(_flatten_request)),

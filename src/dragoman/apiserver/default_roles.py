@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.rbac import CLUSTER_ROLE, GROUP
 from dragoman.apiserver.access.rules import missing, rules_of
 from dragoman.apiserver.facts import read
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.selectors import accepts, of_object
-from dragoman.apiserver.status import Object
-from dragoman.apiserver.store import Record
+from dragoman.apiserver.store import StoredObject
 
 AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
@@ -129,7 +129,7 @@ def aggregate(registry: Registry) -> None:
         return  # a change calls this again: a role may gather what another one gathers
 
 
-def _gathered(target: Record, records: Iterable[Record], selectors: list[Any]) -> list[Object]:
+def _gathered(target: StoredObject, records: Iterable[StoredObject], selectors: list[Any]) -> list[Object]:
     found: list[Object] = []
     for selector in selectors:
         for record in records:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import msgspec
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.reviews import REVIEWS
 from dragoman.apiserver.served import Served
-from dragoman.apiserver.status import Object
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 # subresource -> (group, version, kind of the body; empty: the parent's own, verbs)
@@ -32,17 +32,17 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 _NO_COLLECTION_DELETE = ("namespaces",)
 
 
-class Document(msgspec.Struct, frozen=True):
+class DiscoveryDocument(msgspec.Struct, frozen=True):
     """A body and its ETag."""
 
     body: bytes
     etag: str
 
 
-def document(obj: Object) -> Document:
+def document(obj: Object) -> DiscoveryDocument:
     """Encode once."""
     body = msgspec.json.encode(obj)
-    return Document(body, '"' + hashlib.sha256(body).hexdigest().upper() + '"')
+    return DiscoveryDocument(body, '"' + hashlib.sha256(body).hexdigest().upper() + '"')
 
 
 def _verbs(kind: Kind) -> list[str]:

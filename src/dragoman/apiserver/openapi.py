@@ -46,7 +46,7 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, ...], tuple[str, str, str] | None]] = 
 }
 
 
-class Document(msgspec.Struct, frozen=True):
+class OpenApiDocument(msgspec.Struct, frozen=True):
     """A body of JSON and the hash it is known by (also its ETag)."""
 
     body: bytes
@@ -59,7 +59,7 @@ class OpenApi:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._generation = -1
-        self._documents: dict[str, Document] = {}
+        self._documents: dict[str, OpenApiDocument] = {}
         self._known: dict[str, tuple[str, str]] = {}
         self._hashes: dict[str, str] = {}
 
@@ -71,7 +71,7 @@ class OpenApi:
             }
         }
 
-    def document(self, group_version: str) -> Document | None:
+    def document(self, group_version: str) -> OpenApiDocument | None:
         """GET /openapi/v3/PATH, or None if nothing is served there.
 
         group_version: `api/v1` or `apis/apps/v1` as in the index; `v1` and `apps/v1` are taken too.
@@ -82,17 +82,17 @@ class OpenApi:
         if path not in self._paths():
             return None
         if path not in self._documents:
-            self._documents[path] = Document(msgspec.json.encode(self._body(path)), self._hash_of(path))
+            self._documents[path] = OpenApiDocument(msgspec.json.encode(self._body(path)), self._hash_of(path))
         return self._documents[path]
 
-    def v2(self, *, protobuf: bool) -> Document:
+    def v2(self, *, protobuf: bool) -> OpenApiDocument:
         """GET /openapi/v2: everything in one document."""
         key = "v2 protobuf" if protobuf else "v2"
         known = self._paths()
         if key not in self._documents:
             body = openapi2.document((self._body(path) for path in known), f"v1.{self._served.minor}.0")
             data = openapi2.encode(body) if protobuf else msgspec.json.encode(body)
-            self._documents[key] = Document(data, hashlib.sha256(data).hexdigest().upper())
+            self._documents[key] = OpenApiDocument(data, hashlib.sha256(data).hexdigest().upper())
         return self._documents[key]
 
     def _paths(self) -> dict[str, tuple[str, str]]:
@@ -136,7 +136,7 @@ class OpenApi:
         }
 
 
-def caching_headers(found: Document, asked_hash: str, now: float) -> dict[str, str]:
+def caching_headers(found: OpenApiDocument, asked_hash: str, now: float) -> dict[str, str]:
     """Response headers of a document. With the right `?hash=` it may be kept for ever, else it must be asked again.
 
     now: epoch seconds. (kubectl keeps documents on disk by these headers.)

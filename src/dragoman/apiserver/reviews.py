@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import Attributes, quoted
 from dragoman.apiserver.access.authorizer import ALLOWED, Authorizer
 from dragoman.apiserver.access.node import node_of
@@ -17,7 +18,7 @@ from dragoman.apiserver.access.tokens import AUDIENCES, BadToken, Identified
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import User
 from dragoman.apiserver.selectors import FieldTerm, parse_fields
-from dragoman.apiserver.status import Object, Refused, bad_request
+from dragoman.apiserver.status import StatusError, bad_request
 
 # (group, plural) -> (kind, namespaced)
 REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
@@ -125,7 +126,7 @@ def _fields(selector: Object) -> tuple[FieldTerm, ...]:
     if selector.get("rawSelector"):
         try:
             return tuple(parse_fields(selector["rawSelector"]))
-        except Refused:
+        except StatusError:
             return ()
     return tuple(
         FieldTerm(entry["key"], entry["values"][0], entry["operator"] == "In")
@@ -152,7 +153,7 @@ def _rules(authorizer: Authorizer, user: User, namespace: str) -> Object:
     return status
 
 
-def _invalid(kind: str, field: str, text: str) -> Refused:
+def _invalid(kind: str, field: str, text: str) -> StatusError:
     message = f'{kind}.authorization.k8s.io "" is invalid: {field}: {text}'
     cause = {"reason": "FieldValueInvalid", "message": text, "field": field}
-    return Refused(422, "Invalid", message, {"group": "authorization.k8s.io", "kind": kind, "causes": [cause]})
+    return StatusError(422, "Invalid", message, {"group": "authorization.k8s.io", "kind": kind, "causes": [cause]})

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.apiserver.shape import ANY, LIST, MAP, OBJECT, Shape
+from dragoman.apiserver.shape import ANY, LIST, MAP, OBJECT, SchemaShape
 
 MAX_ERRORS = 100
 """Where upstream's decoder stops counting (sigs.k8s.io/json)."""
@@ -28,7 +28,7 @@ def members_of(body: bytes) -> Any:
         return None
 
 
-def errors(body: bytes, shape: Shape | None) -> list[str]:
+def errors(body: bytes, shape: SchemaShape | None) -> list[str]:
     """`unknown field "spec.foo"` and `duplicate field "spec.bar"`. Without shape only repeated fields count."""
     found: dict[str, None] = {}
     for text in _walk(members_of(body), shape, ""):
@@ -38,7 +38,7 @@ def errors(body: bytes, shape: Shape | None) -> list[str]:
     return list(found)
 
 
-def _walk(value: Any, shape: Shape | None, path: str) -> Iterator[str]:
+def _walk(value: Any, shape: SchemaShape | None, path: str) -> Iterator[str]:
     if isinstance(value, _Members):
         if shape is not None and shape.type == ANY:
             return  # kept as it was sent

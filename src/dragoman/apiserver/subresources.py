@@ -9,11 +9,12 @@ import math
 from typing import Any
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.registry import Registry, patched_by
-from dragoman.apiserver.request import DeleteWish, Write
+from dragoman.apiserver.request import DeleteOptions, Write
 from dragoman.apiserver.selectors import accepts, of_object, to_text
-from dragoman.apiserver.status import Object, bad_request, conflict, invalid, success, too_many
-from dragoman.apiserver.store import Record, Selection
+from dragoman.apiserver.status import bad_request, conflict, invalid, success, too_many
+from dragoman.apiserver.store import Selection, StoredObject
 from dragoman.apiserver.strategies.base import dig
 from dragoman.apiserver.strategies.pods import FINISHED
 
@@ -24,7 +25,7 @@ BUDGET = BY_NAME["PodDisruptionBudget"]
 # ---- scale
 
 
-def scale_of(record: Record) -> Object:
+def scale_of(record: StoredObject) -> Object:
     """autoscaling/v1 Scale of a workload."""
     obj = record.decode()
     meta = obj["metadata"]
@@ -44,7 +45,7 @@ def scale_of(record: Record) -> Object:
     }
 
 
-async def set_scale(registry: Registry, record: Record, scale: Object, write: Write) -> Object:
+async def set_scale(registry: Registry, record: StoredObject, scale: Object, write: Write) -> Object:
     """Change the number of replicas to that of a Scale; returns the new Scale. Raises 409, 422."""
     replicas = dig(scale, "spec", "replicas")
     replicas = 0 if replicas is None else replicas
@@ -119,7 +120,7 @@ def _scheduled(pod: Object, now: str) -> None:
 # ---- eviction
 
 
-async def evict(registry: Registry, name: str, namespace: str, wish: DeleteWish, write: Write) -> Object:
+async def evict(registry: Registry, name: str, namespace: str, options: DeleteOptions, write: Write) -> Object:
     """Delete a pod unless that breaks a disruption budget (policy/v1 Eviction). Raises 404, 409, 429.
 
     Budgets are counted here, from the pods of this moment, not read from the budget's status.
@@ -129,15 +130,15 @@ async def evict(registry: Registry, name: str, namespace: str, wish: DeleteWish,
     if dig(pod, "status", "phase") not in (*FINISHED, "Pending") and "deletionTimestamp" not in pod["metadata"]:
         for budget in registry.store.select(BUDGET, Selection(namespace)):
             _respect(registry, budget, record)
-    await registry.deleting(POD, name, namespace, wish, write=write)
+    await registry.deleting(POD, name, namespace, options, write=write)
     return success(code=201)
 
 
-def eviction_wish(body: Object, *, dry_run: bool = False) -> DeleteWish:
+def eviction_options(body: Object, *, dry_run: bool = False) -> DeleteOptions:
     """The options of the deletion in an Eviction."""
     options: Object = body.get("deleteOptions") or {}
     preconditions = options.get("preconditions") or {}
-    return DeleteWish(
+    return DeleteOptions(
         grace_s=options.get("gracePeriodSeconds"),
         propagation=options.get("propagationPolicy") or "",
         uid=preconditions.get("uid") or "",
@@ -146,7 +147,7 @@ def eviction_wish(body: Object, *, dry_run: bool = False) -> DeleteWish:
     )
 
 
-def _respect(registry: Registry, budget: Record, evicted: Record) -> None:
+def _respect(registry: Registry, budget: StoredObject, evicted: StoredObject) -> None:
     spec = budget.decode().get("spec") or {}
     selector = of_object(spec.get("selector"))
     if selector is None or not accepts(selector, evicted.labels):
@@ -170,7 +171,7 @@ def _respect(registry: Registry, budget: Record, evicted: Record) -> None:
         raise too_many("Cannot evict pod as it would violate the pod's disruption budget.", causes=[cause])
 
 
-def _is_healthy(record: Record) -> bool:
+def _is_healthy(record: StoredObject) -> bool:
     pod = record.decode()
     if "deletionTimestamp" in pod["metadata"]:
         return False

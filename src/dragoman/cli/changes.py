@@ -14,21 +14,21 @@ from typing import Any
 import msgspec
 
 from dragoman.api.files import DEFAULT_NAMESPACE
-from dragoman.api.meta import ObjectMeta
+from dragoman.api.meta import NamespacedName, ObjectMeta
 from dragoman.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from dragoman.cli import source
 from dragoman.errors import Invalid, NotFound
 from dragoman.explain import scenarios
 from dragoman.explain.scenarios import Displaced
 from dragoman.schedule.whatif import Named
-from dragoman.snapshot.change import Change, Key, Put, Snapshot, apply_all, keys_of
+from dragoman.snapshot.change import Change, Put, Snapshot, apply_all, keys_of
 from dragoman.snapshot.taints import applies
 
 SHAPE = "shape-of "
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangedSnapshot(msgspec.Struct, frozen=True):
     """The snapshot after the changes. order: pods that lost their place and are decided again, after the files'."""
 
     snapshot: Snapshot
@@ -61,7 +61,7 @@ class Changed(msgspec.Struct, frozen=True):
 
     def lines(self) -> list[str]:
         """The same for people."""
-        told = [
+        reported = [
             f"{what} {', '.join(names)}"
             for what, names in (
                 ("added nodes:", self.added),
@@ -70,19 +70,19 @@ class Changed(msgspec.Struct, frozen=True):
             )
             if names
         ]
-        told += [f"no device is tainted by {text}" for text in self.idle]
+        reported += [f"no device is tainted by {text}" for text in self.idle]
         for entry in self.displaced:
             when = f" after {entry.after_s} s" if entry.after_s else ""
             pod = "/".join(entry.pod)
-            told.append(f"displaced{when}: {pod} on {entry.node}, device {entry.device} (claim {entry.claim})")
-        return told
+            reported.append(f"displaced{when}: {pod} on {entry.node}, device {entry.device} (claim {entry.claim})")
+        return reported
 
 
-def changed(snapshot: Snapshot, args: argparse.Namespace) -> Changed:
+def changed(snapshot: Snapshot, args: argparse.Namespace) -> ChangedSnapshot:
     """The snapshot with what the flags say. Raises Invalid, NotFound."""
     order: list[Named] = []
     added: list[str] = []
-    displaced: dict[Key, Displaced] = {}
+    displaced: dict[NamespacedName, Displaced] = {}
     idle: list[str] = []
     for text in args.add_node:
         more, nodes = _more(snapshot, text)
@@ -108,15 +108,15 @@ def changed(snapshot: Snapshot, args: argparse.Namespace) -> Changed:
         snapshot = apply_all(snapshot, scenarios.without_pod(snapshot, key))
     names = tuple("/".join(key) for key in deleted)
     removed = tuple(args.remove_node)
-    return Changed(snapshot, tuple(order), tuple(added), removed, names, tuple(displaced.values()), tuple(idle))
+    return ChangedSnapshot(snapshot, tuple(order), tuple(added), removed, names, tuple(displaced.values()), tuple(idle))
 
 
 def _concerns(rule: DeviceTaintRule, snapshot: Snapshot) -> bool:
     """Whether a published device is meant."""
     return any(
-        applies(rule, driver=piece.spec.driver, pool=piece.spec.pool.name, device=device.name)
-        for piece in snapshot.slices.values()
-        for device in piece.spec.devices
+        applies(rule, driver=resource_slice.spec.driver, pool=resource_slice.spec.pool.name, device=device.name)
+        for resource_slice in snapshot.slices.values()
+        for device in resource_slice.spec.devices
     )
 
 
@@ -135,7 +135,7 @@ def _more(snapshot: Snapshot, text: str) -> tuple[list[Change], list[str]]:
         if name in snapshot.nodes:
             raise Invalid(f"--add-node {text}", f"node {name} exists already")
     changes: list[Change] = [Put("Node", world.snapshot.nodes[name]) for name in nodes]
-    changes += [Put("ResourceSlice", piece) for _, piece in sorted(world.snapshot.slices.items())]
+    changes += [Put("ResourceSlice", resource_slice) for _, resource_slice in sorted(world.snapshot.slices.items())]
     return changes, nodes
 
 
@@ -159,7 +159,7 @@ def _rules(text: str) -> list[DeviceTaintRule]:
     return [DeviceTaintRule(metadata=ObjectMeta(name=f"flag --taint {text}"), spec=spec)]
 
 
-def _pod(snapshot: Snapshot, text: str) -> Key:
+def _pod(snapshot: Snapshot, text: str) -> NamespacedName:
     namespace, slash, name = text.removeprefix("pod/").rpartition("/")
     key = (namespace if slash else DEFAULT_NAMESPACE, name)
     if key not in snapshot.pods:

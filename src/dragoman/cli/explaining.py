@@ -13,10 +13,13 @@ from typing import Any
 import msgspec
 
 from dragoman.api.files import DEFAULT_NAMESPACE
+from dragoman.api.meta import NamespacedName
 from dragoman.cli import connect, output, simulate, simulation, source
 from dragoman.errors import Invalid, NotFound
-from dragoman.explain import describe, text
-from dragoman.explain import verdict as say
+from dragoman.explain import describe, messages
+from dragoman.explain import report as say
+from dragoman.explain.conflict_messages import plain
+from dragoman.explain.explanation import Explanation, explain_pod, explain_unit
 from dragoman.explain.objects import (
     choices_of,
     claim_facts,
@@ -25,15 +28,13 @@ from dragoman.explain.objects import (
     pod_facts,
     probe,
 )
-from dragoman.explain.phrases import plain
 from dragoman.explain.scenarios import claims_used
-from dragoman.explain.state import Told, deletion, events_of, stuck
-from dragoman.explain.why import Answer, answer_for, answers_for
+from dragoman.explain.state import EventInfo, deletion, events_of, stuck
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
-from dragoman.schedule.units import Context, Unit
-from dragoman.schedule.whatif import Named, Step, expanded, settled, steps, units
-from dragoman.snapshot.change import Key, Snapshot
+from dragoman.schedule.units import SchedulingContext, SchedulingUnit
+from dragoman.schedule.whatif import DecidedUnit, Named, expanded, settled, steps, units
+from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.usage import DeviceId
 
 KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "claim": "claim", "resourceclaim": "claim", "node": "node"}
@@ -42,50 +43,50 @@ EACH_S = 0.05
 """What one of many waiting pods may take at least for its contradiction and hints, while all have time."""
 
 
-class Scene(msgspec.Struct):
+class ExplainInput(msgspec.Struct):
     """What explanations draw on. now: raw objects as they are; settled: as controllers will have made them."""
 
     raw: Snapshot
     settled: Snapshot
     order: tuple[Named, ...]
-    events: tuple[Told, ...]
+    events: tuple[EventInfo, ...]
     now: datetime
-    context: Context
+    context: SchedulingContext
     clock: Clock
 
 
 def run(args: argparse.Namespace) -> int:
     """Print why; 1 if the object waits or is stuck."""
     kind, name = _object(args.object)
-    world = source.world(args)
+    world = source.tool_input(args)
     clock = Clock()
-    scene = Scene(
+    scene = ExplainInput(
         world.snapshot,
         settled(expanded(world.snapshot)),
         world.order,
         events_of(world.events),
         clock.utc(),
-        Context(new_id=Entropy().uuid4, options=simulate.options_of(args)),
+        SchedulingContext(new_id=Entropy().uuid4, options=simulate.options_of(args)),
         clock,
     )
     if not kind:
-        told, lines, well = _everything(scene, args.namespace or "")
+        reported, lines, well = _everything(scene, args.namespace or "")
     elif kind == "pod":
-        told, lines, well = _pod(scene, (_namespace(args, scene), name))
+        reported, lines, well = _pod(scene, (_namespace(args, scene), name))
     elif kind == "claim":
-        told, lines, well = _claim(scene, (_namespace(args, scene), name))
+        reported, lines, well = _claim(scene, (_namespace(args, scene), name))
     elif kind == "node":
-        told, lines, well = _node(scene, name)
+        reported, lines, well = _node(scene, name)
     else:
-        told, lines, well = _device(scene, name)
+        reported, lines, well = _device(scene, name)
     if args.output == "json":
-        output.write(json.dumps({**told, "errors": []}, indent=2))
+        output.write(json.dumps({**reported, "errors": []}, indent=2))
     else:
         output.prose(lines)
     return 0 if well else 1
 
 
-_Told = tuple[dict[str, Any], list[str], bool]
+_Answered = tuple[dict[str, Any], list[str], bool]
 
 
 def _object(word: str) -> tuple[str, str]:
@@ -98,7 +99,7 @@ def _object(word: str) -> tuple[str, str]:
     return found, name
 
 
-def _namespace(args: argparse.Namespace, scene: Scene) -> str:
+def _namespace(args: argparse.Namespace, scene: ExplainInput) -> str:
     """The flag's; of a live cluster the context's; else default, or the only one that there is."""
     if args.namespace:
         return str(args.namespace)
@@ -108,7 +109,7 @@ def _namespace(args: argparse.Namespace, scene: Scene) -> str:
     return known.pop() if len(known) == 1 else DEFAULT_NAMESPACE
 
 
-def _missing(what: str, key: Key, known: Iterable[Key]) -> NotFound:
+def _missing(what: str, key: NamespacedName, known: Iterable[NamespacedName]) -> NotFound:
     names = ["/".join(other) for other in known]
     other_space = [name for name in names if name.partition("/")[2] == key[1]]
     near = other_space or difflib.get_close_matches("/".join(key), names, 3)
@@ -119,7 +120,7 @@ def _missing(what: str, key: Key, known: Iterable[Key]) -> NotFound:
 # ---- pods
 
 
-def _pod(scene: Scene, key: Key) -> _Told:
+def _pod(scene: ExplainInput, key: NamespacedName) -> _Answered:
     pod = scene.settled.pods.get(key)
     if pod is None:
         raise _missing("pod", key, scene.settled.pods)
@@ -132,25 +133,27 @@ def _pod(scene: Scene, key: Key) -> _Told:
     return _waiting_pod(scene, scene.settled, waiting, key)
 
 
-def _waiting_pod(scene: Scene, snapshot: Snapshot, waiting: list[Unit], key: Key) -> _Told:
+def _waiting_pod(
+    scene: ExplainInput, snapshot: Snapshot, waiting: list[SchedulingUnit], key: NamespacedName
+) -> _Answered:
     """Decides those that stand before it, then the pod."""
     for step in steps(snapshot, waiting, scene.now, scene.context):
         if key in step.unit.pods:
             break
     verdict = next(verdict for verdict in step.verdicts if verdict.pod == key)
     over = simulation.deadline(scene.clock, simulation.EXPLAIN_S)
-    answer = answer_for(step, verdict, scene.now, scene.context, over)
-    return _told(scene, step, answer)
+    answer = explain_pod(step, verdict, scene.now, scene.context, over)
+    return _reported(scene, step, answer)
 
 
-def _told(scene: Scene, step: Step, answer: Answer) -> _Told:
+def _reported(scene: ExplainInput, step: DecidedUnit, answer: Explanation) -> _Answered:
     verdict = answer.verdict
     entry = say.as_json(answer)
     name = "/".join(verdict.pod)
     if verdict.node is None:
         refused = verdict.refused
-        decided = "is not decided" if refused is not None and refused.gave_up else "has no place"
-        return {"pods": [entry]}, [f"pod {name} {decided}:", *(f"  {line}" for line in say.why(answer))], False
+        decided = "is not decided" if refused is not None and refused.undecided else "has no place"
+        return {"pods": [entry]}, [f"pod {name} {decided}:", *(f"  {line}" for line in say.reason_lines(answer))], False
     claims = claims_used(step.after, step.after.pods[verdict.pod])
     choices = choices_of(step.after, claims, verdict.node, scene.context)
     entry["choices"] = [plain(choice) for choice in choices]
@@ -165,27 +168,27 @@ def _told(scene: Scene, step: Step, answer: Answer) -> _Told:
 # ---- claims, devices, nodes
 
 
-def _claim(scene: Scene, key: Key) -> _Told:
+def _claim(scene: ExplainInput, key: NamespacedName) -> _Answered:
     snapshot = scene.raw if key in scene.raw.claims else scene.settled
     claim = snapshot.claims.get(key)
     if claim is None:
         raise _missing("claim", key, [*scene.raw.claims, *scene.settled.claims])
     facts = claim_facts(snapshot, claim, scene.now, scene.context)
-    told: dict[str, Any] = {"claims": [describe.claim_json(facts)]}
+    reported: dict[str, Any] = {"claims": [describe.claim_json(facts)]}
     lines = describe.claim_lines(facts)
     if facts.state != "pending":
-        return told, lines, facts.state != "deleting"
+        return reported, lines, facts.state != "deleting"
     users = [user for user in facts.users if user in scene.settled.pods]
     if users:
         more, pod_lines, well = _pod(scene, users[0])
     else:
         probed, pod = probe(scene.settled, scene.settled.claims.get(key, claim))
-        more, pod_lines, well = _waiting_pod(scene, probed, [Unit(("Pod", *pod), (pod,))], pod)
+        more, pod_lines, well = _waiting_pod(scene, probed, [SchedulingUnit(("Pod", *pod), (pod,))], pod)
         pod_lines = ["a pod with this claim alone:", *pod_lines[1:]] if not well else pod_lines
-    return {**told, **more}, [*lines, *(f"  {line}" for line in pod_lines)], well
+    return {**reported, **more}, [*lines, *(f"  {line}" for line in pod_lines)], well
 
 
-def _device(scene: Scene, name: str) -> _Told:
+def _device(scene: ExplainInput, name: str) -> _Answered:
     parts = name.split("/")
     if len(parts) < 3:
         raise Invalid(f"device/{name}", "must be device/DRIVER/POOL/DEVICE")
@@ -203,7 +206,7 @@ def _device(scene: Scene, name: str) -> _Told:
     return {"devices": [describe.device_json(facts)]}, describe.device_lines(facts), well
 
 
-def _node(scene: Scene, name: str) -> _Told:
+def _node(scene: ExplainInput, name: str) -> _Answered:
     node = scene.raw.nodes.get(name)
     if node is None:
         near = difflib.get_close_matches(name, list(scene.raw.nodes), 3)
@@ -217,12 +220,12 @@ def _node(scene: Scene, name: str) -> _Told:
 # ---- everything that waits
 
 
-def _everything(scene: Scene, namespace: str) -> _Told:
+def _everything(scene: ExplainInput, namespace: str) -> _Answered:
     """Of one namespace, or of all with ""; what stands before them in the order is decided first all the same."""
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
-    waits: list[say.Short] = []
-    told_of: Counter[bool] = Counter()
+    waits: list[say.Summary] = []
+    explained: Counter[bool] = Counter()
     fits: list[tuple[str, str]] = []
     waiting = units(scene.settled, scene.order)
     asked = sum(_is_asked(key, namespace) for unit in waiting for key in unit.pods)
@@ -230,14 +233,14 @@ def _everything(scene: Scene, namespace: str) -> _Told:
     for step in steps(scene.settled, waiting, scene.now, scene.context):
         if not any(_is_asked(key, namespace) for key in step.unit.pods):
             continue
-        brief = simulation.is_brief(step, told_of)
+        brief = simulation.is_brief(step, explained)
         with budget.spent(step) as over:
-            answers = answers_for(step, scene.now, scene.context, over, brief=brief)
+            answers = explain_unit(step, scene.now, scene.context, over, brief=brief)
         for answer in answers:
             verdict = answer.verdict
             pods.append(say.as_json(answer))
             if verdict.node is None:
-                waits.append(say.short(answer))
+                waits.append(say.summary(answer))
             else:
                 fits.append(("/".join(verdict.pod), verdict.node))
     for key in sorted(key for key in scene.raw.pods if _is_asked(key, namespace)):
@@ -246,17 +249,17 @@ def _everything(scene: Scene, namespace: str) -> _Told:
         if reasons:
             facts = pod_facts(scene.raw, pod, scene.events, scene.now, scene.context)
             pods.append(describe.pod_json(facts))
-            why = tuple(text.sentence(reason) for reason in reasons)
-            waits.append(say.Short(f"pod {'/'.join(key)}", why, why))
+            why = tuple(messages.sentence(reason) for reason in reasons)
+            waits.append(say.Summary(f"pod {'/'.join(key)}", why, why))
     for key in sorted(key for key in scene.raw.claims if _is_asked(key, namespace)):
         kept = deletion(scene.raw, scene.raw.claims[key], scene.now)
         if kept is not None:
             claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], scene.now, scene.context)))
-            why = (text.sentence(kept),)
-            waits.append(say.Short(f"claim {'/'.join(key)}", why, why))
-    lines = [*say.short_lines(waits), *say.fit_lines(fits)] or ["nothing waits"]
+            why = (messages.sentence(kept),)
+            waits.append(say.Summary(f"claim {'/'.join(key)}", why, why))
+    lines = [*say.summary_lines(waits), *say.fit_lines(fits)] or ["nothing waits"]
     return {"pods": pods, "claims": claims}, lines, not waits
 
 
-def _is_asked(key: Key, namespace: str) -> bool:
+def _is_asked(key: NamespacedName, namespace: str) -> bool:
     return not namespace or key[0] == namespace

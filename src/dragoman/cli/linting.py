@@ -20,7 +20,7 @@ from dragoman.errors import Denied, Invalid
 from dragoman.lint import report
 from dragoman.lint.finding import ERROR, Finding
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 
 OLDEST = 30
 _STDIN = "<stdin>"
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("-f", "name the files to lint; - reads standard input")
     gates = source.gates(args)
     background, minor = _background(args)
-    target = Target(
+    target = LintTarget(
         minor=minor_of(args.kubernetes, OLDEST) if args.kubernetes else minor, gates=gates, known=known_drivers()
     )
     texts = list(manifests.texts(args.filename))

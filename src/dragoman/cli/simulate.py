@@ -13,7 +13,7 @@ from dragoman.cli import source
 from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
-    from dragoman.allocate.allocator import Options
+    from dragoman.allocate.allocator import AllocatorOptions
 
 POLICIES = ("first-fit", "pack")
 MOST_STEPS = 2_000_000
@@ -33,13 +33,13 @@ def deciding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=MOST_STEPS, help="limit of one search; beyond it: not decided")
 
 
-def options_of(args: argparse.Namespace) -> Options:
+def options_of(args: argparse.Namespace) -> AllocatorOptions:
     """What --policy, --steps and --feature-gates say. Raises Invalid."""
-    from dragoman.allocate.allocator import Limits, Options
+    from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
 
     if args.steps < 1:
         raise Invalid("--steps", f"must be 1 or more, got {args.steps}")
-    return Options(gates=source.gates(args), policy=args.policy, limits=Limits(args.steps))
+    return AllocatorOptions(gates=source.gates(args), policy=args.policy, limits=SearchLimits(args.steps))
 
 
 def run(args: argparse.Namespace) -> int:

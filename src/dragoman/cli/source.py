@@ -24,7 +24,7 @@ NOT_ASKED_FOR = frozenset({"CronJob", "ReplicationController", "PriorityClass"})
 """Kinds that a snapshot holds and a live cluster is not asked for."""
 
 
-class World(NamedTuple):
+class ToolInput(NamedTuple):
     """A snapshot and what tools need beside it.
 
     order: pods and workloads in file order (for a live cluster, pods by creation time). documents: as read, for
@@ -62,24 +62,24 @@ def gates(args: argparse.Namespace) -> Gates:
     return found
 
 
-def world(args: argparse.Namespace) -> World:
+def tool_input(args: argparse.Namespace) -> ToolInput:
     """From the files if there are any, else from the cluster. Raises Invalid, NotFound, Denied, Retry."""
     return from_files(args.filename) if args.filename else asyncio.run(_live(args))
 
 
-async def world_now(args: argparse.Namespace) -> World:
+async def world_now(args: argparse.Namespace) -> ToolInput:
     """The same for those who wait in between."""
     return from_files(args.filename) if args.filename else await _live(args)
 
 
-def from_files(names: Sequence[str]) -> World:
+def from_files(names: Sequence[str]) -> ToolInput:
     """The objects of these files. Raises Invalid for the first thing that cannot be understood."""
     from dragoman.api import files
     from dragoman.cli import progress
 
     texts = _texts(names)
-    with progress.reading(texts, passes=2) as told, _without_collections():
-        return _of(files.read_all(texts, told), told)
+    with progress.reading(texts, passes=2) as reported, _without_collections():
+        return _of(files.read_all(texts, reported), reported)
 
 
 @contextmanager
@@ -122,14 +122,14 @@ def _texts(names: Sequence[str]) -> list[tuple[str, str]]:
     return list(manifests.texts(list(names)))
 
 
-def _of(documents: list[Document], told: Callable[[], None]) -> World:
+def _of(documents: list[Document], reported: Callable[[], None]) -> ToolInput:
     from dragoman.snapshot.change import HELD, WORKLOADS, Snapshot
 
     def objects() -> Iterator[tuple[str, Any]]:
         for document in held:
             if document.kind is not None:
                 yield document.kind.kind, document.value
-                told()
+                reported()
 
     held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
     snapshot = Snapshot.from_objects(objects())
@@ -139,10 +139,10 @@ def _of(documents: list[Document], told: Callable[[], None]) -> World:
         if d.kind is not None and (d.kind.kind == "Pod" or d.kind.kind in WORKLOADS)
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
-    return World(snapshot, order, tuple(documents), events)
+    return ToolInput(snapshot, order, tuple(documents), events)
 
 
-async def _live(args: argparse.Namespace) -> World:
+async def _live(args: argparse.Namespace) -> ToolInput:
     from dragoman.api import codec
     from dragoman.api.kinds import kind_of
     from dragoman.errors import Denied, Invalid, NotFound
@@ -183,4 +183,4 @@ async def _live(args: argparse.Namespace) -> World:
     snapshot = Snapshot.from_objects(objects)
     pods = sorted(snapshot.pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     order = tuple(("Pod", pod.metadata.namespace, pod.metadata.name) for pod in pods)
-    return World(snapshot, order, (), tuple(events))
+    return ToolInput(snapshot, order, (), tuple(events))

@@ -16,7 +16,7 @@ from dragoman.errors import Denied, Invalid
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.daemon.allinone import Settings
+    from dragoman.daemon.allinone import ClusterSettings
 
 OLDEST = 34
 """May be reported: resource.k8s.io/v1 is there from 1.34 on."""
@@ -80,11 +80,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    from dragoman.allocate.allocator import Options  # --help is fast without all these
+    from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without all these
     from dragoman.api.gates import strict_gates
     from dragoman.apiserver.served import parse_runtime_config
     from dragoman.cli import signals
-    from dragoman.daemon.allinone import Settings
+    from dragoman.daemon.allinone import ClusterSettings
     from dragoman.runtime import log
 
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if args.node and "nodes" in without:
         raise Invalid("--node", "cannot be combined with --without nodes")
     groups = args.node or ([] if "nodes" in without else [(("node-0", "example"),)])
-    settings = Settings(
+    settings = ClusterSettings(
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         without=without,
         speed=_speed(args.speed),
         authorization=args.authorization,
-        options=Options(gates=strict_gates(args.feature_gates)),
+        options=AllocatorOptions(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )
@@ -137,7 +137,7 @@ def _writable(file: Path) -> Path:
     return file
 
 
-async def _up(settings: Settings, stop: asyncio.Event) -> None:
+async def _up(settings: ClusterSettings, stop: asyncio.Event) -> None:
     from dragoman.daemon.allinone import Cluster
 
     async with Cluster(settings) as cluster:

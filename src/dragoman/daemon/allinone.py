@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import msgspec
 
-from dragoman.allocate.allocator import OPTIONS, Options
+from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver.access.authorizer import Mode
 from dragoman.apiserver.inprocess import InProcessClient
@@ -30,10 +30,10 @@ from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
 from dragoman.daemon.controllers import Controllers
-from dragoman.daemon.controllers import Settings as ControllerSettings
+from dragoman.daemon.controllers import ControllerSettings as ControllerSettings
 from dragoman.daemon.machines import machines
 from dragoman.daemon.scheduler import Scheduler
-from dragoman.daemon.scheduler import Settings as SchedulerSettings
+from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
 from dragoman.daemon.simulation import Simulation
 from dragoman.drivers.entry import Site
@@ -60,7 +60,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 PARTS = ("scheduler", "controllers", "nodes")
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ClusterSettings(msgspec.Struct, frozen=True):
     """nodes: (name, profile). without: the PARTS that somebody else runs.
 
     data: keep state there; root_dir: sockets and node files of a memory-only cluster.
@@ -81,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True):
     runtime_config: dict[str, bool] = {}
     without: frozenset[str] = frozenset()
     speed: float = 1.0
-    options: Options = OPTIONS
+    options: AllocatorOptions = OPTIONS
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
     authorization: Mode = "rbac"
@@ -90,7 +90,7 @@ class Settings(msgspec.Struct, frozen=True):
 class Cluster:
     """A running cluster while the body of `async with` runs. Raises Invalid and Denied at the start."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         self.machines = machines(settings.nodes, settings.profiles, settings.drivers)
         self.clock = Clock(speed=settings.speed)
@@ -135,7 +135,7 @@ class Cluster:
         client = InProcessClient(self._server.registry)
         await self._create_classes(client)
         host = NodeHost(client, self.clock, self.entropy, metrics=self.metrics)
-        self._server.registry.logs.offer(host.log_source)
+        self._server.registry.logs.device_state(host.log_source)
         informers = Informers(client, self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)

@@ -21,7 +21,7 @@ from dragoman.api.kinds import KINDS, kind_of
 from dragoman.api.meta import Ref
 from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATION, ResourceClaim
 from dragoman.cluster.client import Client
-from dragoman.cluster.commit import Committer, Outcome
+from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
@@ -29,7 +29,7 @@ from dragoman.errors import Invalid, NotFound, Retry
 from dragoman.reconcile import claims, garbage, namespaces, nodes, podgc, taints
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
-from dragoman.reconcile.step import Step, World
+from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.workloads import daemonset, deployment, job, replicaset, statefulset
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -39,8 +39,8 @@ from dragoman.runtime.tasks import KeyQueue, Tasks, work
 from dragoman.snapshot import change as changes_of
 from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
 
-Keys: TypeAlias = Callable[[Change, World, World], Iterable[Any]]
-Told: TypeAlias = Callable[[World, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
+Keys: TypeAlias = Callable[[Change, ReconcileInput, ReconcileInput], Iterable[Any]]
+WriteEvents: TypeAlias = Callable[[ReconcileInput, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
 
 EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
 GONE_REMEMBERED = 10_000
@@ -56,35 +56,41 @@ class Controller(msgspec.Struct, frozen=True):
     name: str
     kinds: frozenset[str]
     keys: Keys
-    sync: Callable[[World, Any], Step]
-    told: Told | None = None
+    sync: Callable[[ReconcileInput, Any], ReconcileResult]
+    events: WriteEvents | None = None
     workers: int = 8
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ControllerSettings(msgspec.Struct, frozen=True):
     """controllers: names to run, "*" for all; `-NAME` leaves one out. root_ca: PEM for kube-root-ca.crt."""
 
     controllers: tuple[str, ...] = ("*",)
     root_ca: str = ""
 
 
-def table(settings: Settings) -> tuple[Controller, ...]:
+def table(settings: ControllerSettings) -> tuple[Controller, ...]:
     """All controllers there are."""
 
-    def namespace(world: World, name: str) -> Step:
+    def namespace(world: ReconcileInput, name: str) -> ReconcileResult:
         return namespaces.sync(world, name, settings.root_ca)
 
     workloads = (
-        Controller("replicaset", frozenset({"ReplicaSet", "Pod"}), replicaset.keys, replicaset.sync, replicaset.told),
+        Controller(
+            "replicaset", frozenset({"ReplicaSet", "Pod"}), replicaset.keys, replicaset.sync, replicaset.write_events
+        ),
         Controller("deployment", frozenset({"Deployment", "ReplicaSet", "Pod"}), deployment.keys, deployment.sync),
-        Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.told),
+        Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.write_events),
         Controller(
-            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.told
+            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.write_events
         ),
         Controller(
-            "statefulset", frozenset({"StatefulSet", "Pod"}), statefulset.keys, statefulset.sync, statefulset.told
+            "statefulset",
+            frozenset({"StatefulSet", "Pod"}),
+            statefulset.keys,
+            statefulset.sync,
+            statefulset.write_events,
         ),
-        Controller("job-strays", frozenset({"Job", "Pod"}), job.stray_keys, job.sync_stray),
+        Controller("job-strays", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
     )
     return (
         Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
@@ -97,11 +103,11 @@ def table(settings: Settings) -> tuple[Controller, ...]:
     )
 
 
-def _claim_keys(change: Change, before: World, after: World) -> list[claims.Key]:
+def _claim_keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[claims.ClaimKey]:
     return claims.keys(change, before.snapshot, after.snapshot)
 
 
-def chosen(settings: Settings) -> tuple[Controller, ...]:
+def chosen(settings: ControllerSettings) -> tuple[Controller, ...]:
     """The controllers that the settings name. Raises Invalid for an unknown name."""
     everything = table(settings)
     known = {controller.name for controller in everything}
@@ -123,11 +129,11 @@ class Controllers:
         client: Client,
         clock: Clock,
         entropy: Entropy,
-        settings: Settings | None = None,
+        settings: ControllerSettings | None = None,
         metrics: Metrics | None = None,
         informers: Informers | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or ControllerSettings()
         self.controllers = chosen(self.settings)
         self._client = client
         self._clock = clock
@@ -165,9 +171,9 @@ class Controllers:
             self._depth.labels(controller.name).set_function(self.queues[controller.name].__len__)
 
     @property
-    def world(self) -> World:
+    def world(self) -> ReconcileInput:
         """What is known now."""
-        return World(
+        return ReconcileInput(
             self._snapshot,
             self._ownership,
             self._clock.now(),
@@ -226,7 +232,7 @@ class Controllers:
                     for key in controller.keys(change, before, after):
                         queue.add(key)
 
-    def _remember(self, before: World, change: Gone) -> None:
+    def _remember(self, before: ReconcileInput, change: Gone) -> None:
         found = before.ownership.find(change.kind, change.namespace, change.name)
         if found is not None:
             self._gone[found.ref.uid] = None
@@ -249,7 +255,7 @@ class Controllers:
     async def _step(self, controller: Controller, key: Any) -> None:
         step = await self._decide(controller, key)
         outcome = await self.committer.carry_out(step.effects)
-        await self._tell(controller, key, step, outcome)
+        await self._report(controller, key, step, outcome)
         if step.again_s is not None:
             self.queues[controller.name].add_after(key, step.again_s)
         outcome.check()
@@ -258,7 +264,7 @@ class Controllers:
         if step.problem:
             raise Retry(step.problem)
 
-    async def _decide(self, controller: Controller, key: Any) -> Step:
+    async def _decide(self, controller: Controller, key: Any) -> ReconcileResult:
         answers: dict[Ref, str] = {}
         for _ in range(ASKS_MAX):
             step = controller.sync(msgspec.structs.replace(self.world, answers=answers), key)
@@ -275,17 +281,17 @@ class Controllers:
             return ""
         return str(found["metadata"]["uid"])
 
-    async def _tell(self, controller: Controller, key: Any, step: Step, outcome: Outcome) -> None:
-        told: list[Effect] = []
+    async def _report(self, controller: Controller, key: Any, step: ReconcileResult, outcome: CommitResult) -> None:
+        events: list[Effect] = []
         for index, effect in enumerate(step.effects[: len(outcome.written) + 1]):
             failed = index == outcome.failed_at
             written = None if failed or index >= len(outcome.written) else outcome.written[index]
             error = str(outcome.error) if failed else ""
             self._count(effect, failed=failed)
-            if controller.told is not None:
-                told += controller.told(self.world, key, effect, written, error)
-        if told:
-            reported = await self.committer.carry_out(told)
+            if controller.events is not None:
+                events += controller.events(self.world, key, effect, written, error)
+        if events:
+            reported = await self.committer.carry_out(events)
             if reported.error is not None:
                 self._log.info("not reported", key=str(key), error=str(reported.error))
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from dragoman.cluster.client import Object
+from dragoman.api.shape import Object
 from dragoman.drivers.entry import DriverEntry, DriverFactory
 from dragoman.drivers.entry import Machine as Hardware
 from dragoman.drivers.registry import DRIVERS, catalog_with
 from dragoman.errors import Invalid
-from dragoman.kubelet.node_object import CAPACITY, NodeFacts
+from dragoman.kubelet.node_object import CAPACITY, NodeProperties
 from dragoman.profiles import Catalog, Profile
 from dragoman.profiles.machine import EXAMPLE
 
@@ -26,7 +26,7 @@ class Machine(msgspec.Struct, frozen=True):
     """A node to come: name, facts, a factory for each of its drivers by name, and the DeviceClasses these bring."""
 
     name: str
-    facts: NodeFacts
+    facts: NodeProperties
     drivers: Mapping[str, DriverFactory]
     classes: tuple[Object, ...] = ()
 
@@ -74,11 +74,11 @@ class _Kind:
         for tray in range(self.profile.rack.trays):
             yield Machine(f"{name}-{tray}", facts, self.drivers, self.classes)
 
-    def _facts(self, rack: str) -> NodeFacts:
+    def _facts(self, rack: str) -> NodeProperties:
         labels = node_labels(self.profile)
         for factory in self.drivers.values():
             labels |= factory.labels(rack)
-        return NodeFacts(labels=labels, capacity=node_capacity(self.profile))
+        return NodeProperties(labels=labels, capacity=node_capacity(self.profile))
 
 
 def node_labels(profile: Profile) -> dict[str, str]:

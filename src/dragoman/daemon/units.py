@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dragoman.api.meta import Ref
+from dragoman.api.meta import NamespacedName, Ref
 from dragoman.cluster.cache import Assumption, Cache
 from dragoman.effects import Bind
 from dragoman.schedule.decision import Decision
 from dragoman.schedule.queue import Queue, UnitKey
-from dragoman.snapshot.change import Key
 
 
 @dataclass(slots=True)
@@ -24,7 +23,7 @@ class Progress:
 
     arrived: float | None = None
     steps: int = 0
-    placed: tuple[tuple[Key, str], ...] = ()
+    placed: tuple[tuple[NamespacedName, str], ...] = ()
     room: Assumption | None = None
 
 

@@ -17,7 +17,8 @@ from dragoman.known_drivers import KnownDriver
 from dragoman.kubelet.faults import FaultKind
 
 if TYPE_CHECKING:
-    from dragoman.cluster.client import Client, Object
+    from dragoman.api.shape import Object as Object
+    from dragoman.cluster.client import Client
     from dragoman.node.driver import Driver
     from dragoman.profiles import Catalog, Profile
     from dragoman.runtime.clock import Clock

@@ -23,13 +23,13 @@ from dragoman.known_drivers import (
     TrueOrFalse,
     WholeNumber,
 )
-from dragoman.lint.finding import Edit, Finding, Rename, SetValue, Steps, found
+from dragoman.lint.finding import Edit, Finding, ItemPath, Rename, SetValue, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.rewrite import path_text
-from dragoman.lint.world import World
 from dragoman.values.quantity import Quantity
 
 
-def check(document: Document, world: World) -> Iterator[Finding]:
+def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings on configuration in classes, claims and templates."""
     if document.value is None:
         return
@@ -46,8 +46,8 @@ def check(document: Document, world: World) -> Iterator[Finding]:
             yield from _gates(document, at, dig(opaque, "parameters"), known.configs)
 
 
-def _entries(document: Document) -> Iterator[tuple[Steps, Steps, Object]]:
-    paths: dict[str, Steps] = {
+def _entries(document: Document) -> Iterator[tuple[ItemPath, ItemPath, Object]]:
+    paths: dict[str, ItemPath] = {
         "DeviceClass": ("spec",),
         "ResourceClaim": ("spec", "devices"),
         "ResourceClaimTemplate": ("spec", "spec", "devices"),
@@ -58,7 +58,7 @@ def _entries(document: Document) -> Iterator[tuple[Steps, Steps, Object]]:
 
 
 def _parameters(
-    document: Document, path: Steps, parameters: Object, configs: Configs, known: KnownDrivers
+    document: Document, path: ItemPath, parameters: Object, configs: Configs, known: KnownDrivers
 ) -> Iterator[Finding]:
     version, kind = text(parameters, "apiVersion"), text(parameters, "kind")
     if version != configs.api_version:
@@ -80,10 +80,10 @@ def _parameters(
         yield found(document, "WrongConfig", path_text(steps), f"{message}: Prepare fails", fix, *edits)
 
 
-_Judgement: TypeAlias = tuple[Steps, str, str, tuple[Edit, ...]]
+_Judgement: TypeAlias = tuple[ItemPath, str, str, tuple[Edit, ...]]
 
 
-def _judged(value: Any, rule: FieldRule, path: Steps) -> Iterator[_Judgement]:
+def _judged(value: Any, rule: FieldRule, path: ItemPath) -> Iterator[_Judgement]:
     """What is wrong with a value: where, what, how to put it right."""
     if value is None:
         return
@@ -113,7 +113,7 @@ def _judged(value: Any, rule: FieldRule, path: Steps) -> Iterator[_Judgement]:
                 yield path, f"{name} must be a quantity of at least 1Mi, got {value}", "", ()
 
 
-def _object(value: Any, rule: Fields, path: Steps) -> Iterator[_Judgement]:
+def _object(value: Any, rule: Fields, path: ItemPath) -> Iterator[_Judgement]:
     if not isinstance(value, dict):
         yield path, f"{path[-1]} must be an object", "", ()
         return
@@ -142,7 +142,7 @@ def _is_memory(value: Any) -> bool:
         return False
 
 
-def _gates(document: Document, path: Steps, parameters: Object, configs: Configs) -> Iterator[Finding]:
+def _gates(document: Document, path: ItemPath, parameters: Object, configs: Configs) -> Iterator[Finding]:
     for needed in configs.gates:
         if text(dig(parameters, *needed.path[:-1]), needed.path[-1]) == needed.value:
             message = (
@@ -153,15 +153,15 @@ def _gates(document: Document, path: Steps, parameters: Object, configs: Configs
             yield found(document, "NeedsDriverGate", path_text((*path, *needed.path)), message, fix)
 
 
-def _fitting(document: Document, path: Steps, devices: Object, entry: Object, configs: Configs) -> Iterator[Finding]:
+def _fitting(document: Document, path: ItemPath, devices: Object, entry: Object, configs: Configs) -> Iterator[Finding]:
     """An entry that names requests must be of the kind that fits their devices."""
     kind = text(dig(entry, "opaque", "parameters"), "kind")
     named = {str(name).partition("/")[0] for name in items(entry, "requests")}
     for request in objects(devices, "requests"):
         if text(request, "name") not in named:
             continue
-        wish = dig(request, "exactly") or request
-        fitting = configs.fitting.get(text(wish, "deviceClassName"), kind)
+        exact_request = dig(request, "exactly") or request
+        fitting = configs.fitting.get(text(exact_request, "deviceClassName"), kind)
         if fitting != kind:
             message = f"{kind} is for other devices than request {text(request, 'name')} gets: Prepare fails"
             yield found(document, "WrongConfig", path_text((*path, "kind")), message, f"write {fitting}")

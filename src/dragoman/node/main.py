@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.cluster.http import HttpClient
 from dragoman.cluster.kubeconfig import find
 from dragoman.errors import DragomanError

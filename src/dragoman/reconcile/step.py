@@ -17,13 +17,13 @@ from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import Snapshot
 
 
-class World(msgspec.Struct, frozen=True):
+class ReconcileInput(msgspec.Struct, frozen=True):
     """What controllers decide on. `now` is epoch seconds, UTC.
 
-    answers: what the API said when asked (`Step.asks`): the uid of the object of that name, "" when there is none.
+    answers: what the API said when asked (`ReconcileResult.asks`): the uid of the object of that name, "" when there is none.
     gone: uids that were seen to be deleted lately. heartbeats: node name -> when it was last heard of; time that
     nobody watched (a suspended machine, a clock moved on) does not count as silence and is added. tally: what steps
-    have counted since the controller started (`Step.tally`).
+    have counted since the controller started (`ReconcileResult.tally`).
     """
 
     snapshot: Snapshot
@@ -35,7 +35,7 @@ class World(msgspec.Struct, frozen=True):
     tally: Mapping[str, int] = {}
 
 
-class Step(msgspec.Struct, frozen=True):
+class ReconcileResult(msgspec.Struct, frozen=True):
     """One answer. With `asks`, nothing else is set: look these names up and call again.
 
     again_s: look again after so many seconds even if nothing changes. problem: what stands in the way; the key is
@@ -49,7 +49,7 @@ class Step(msgspec.Struct, frozen=True):
     tally: tuple[str, ...] = ()
 
 
-NOTHING = Step()
+NOTHING = ReconcileResult()
 
 
 def ref_of(kind: str, meta: ObjectMeta) -> Ref:

@@ -15,7 +15,7 @@ from datetime import datetime
 
 import msgspec
 
-from dragoman.allocate.allocator import Recent
+from dragoman.allocate.allocator import TaskHistory
 from dragoman.api import codec
 from dragoman.api.core import (
     Affinity,
@@ -28,16 +28,16 @@ from dragoman.api.core import (
     PodSpec,
     Workload,
 )
-from dragoman.api.meta import ObjectMeta, OwnerReference
+from dragoman.api.meta import NamespacedName, ObjectMeta, OwnerReference
 from dragoman.api.resource import (
     POD_CLAIM_ANNOTATION,
     AllocationResult,
     ResourceClaim,
 )
 from dragoman.schedule.claims import group_name, owned_by, same
-from dragoman.schedule.cycle import Context, Unit, decide, is_waiting, refusing_nodes
+from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, is_waiting, refusing_nodes
 from dragoman.schedule.decision import Decision, NodesRefused, Refused
-from dragoman.snapshot.change import Change, Gone, Key, Put, Snapshot, apply_all, keys_of
+from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all, keys_of
 from dragoman.snapshot.usage import is_finished
 
 GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "gang")
@@ -60,44 +60,50 @@ class ClaimVerdict(msgspec.Struct, frozen=True):
     allocation: AllocationResult | None
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PodPrediction(msgspec.Struct, frozen=True):
     """What would become of a pod. nodes: those that cannot take it, also when it has a place."""
 
-    pod: Key
+    pod: NamespacedName
     node: str | None
     claims: tuple[ClaimVerdict, ...]
     nodes: tuple[NodesRefused, ...]
     refused: Refused | None
 
 
-class Step(msgspec.Struct, frozen=True, eq=False):
+class DecidedUnit(msgspec.Struct, frozen=True, eq=False):
     """A unit that was decided: on which snapshot, what it left, what became of each pod."""
 
-    unit: Unit
+    unit: SchedulingUnit
     before: Snapshot
     after: Snapshot
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PodPrediction, ...]
 
 
-def simulate(snapshot: Snapshot, wanted: Iterable[Unit], now: datetime, context: Context) -> Iterator[Verdict]:
+def simulate(
+    snapshot: Snapshot, wanted: Iterable[SchedulingUnit], now: datetime, context: SchedulingContext
+) -> Iterator[PodPrediction]:
     """Decides the units one after the other, each on what the ones before left. The snapshot is settled."""
     for step in steps(snapshot, wanted, now, context):
         yield from step.verdicts
 
 
-def steps(snapshot: Snapshot, wanted: Iterable[Unit], now: datetime, context: Context) -> Iterator[Step]:
+def steps(
+    snapshot: Snapshot, wanted: Iterable[SchedulingUnit], now: datetime, context: SchedulingContext
+) -> Iterator[DecidedUnit]:
     """The same unit by unit, with the snapshots between."""
-    context, recent = msgspec.structs.replace(context), Recent()
+    context, recent = msgspec.structs.replace(context), TaskHistory()
     for unit in wanted:
         before = snapshot
         decision, snapshot = _decided(snapshot, unit, now, context)
         context.learn(decision.placements, recent)
         refused = {one.pod: one for one in decision.refused}
         verdicts = tuple(_verdict(before, snapshot, key, refused.get(key), context) for key in unit.pods)
-        yield Step(unit, before, snapshot, verdicts)
+        yield DecidedUnit(unit, before, snapshot, verdicts)
 
 
-def _decided(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> tuple[Decision, Snapshot]:
+def _decided(
+    snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: SchedulingContext
+) -> tuple[Decision, Snapshot]:
     for _ in range(MAX_ROUNDS):
         decision = decide(snapshot, unit, now, context)
         after = apply_all(snapshot, decision.assumed)
@@ -107,14 +113,16 @@ def _decided(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) ->
     return decision, snapshot
 
 
-def _verdict(before: Snapshot, after: Snapshot, key: Key, refused: Refused | None, context: Context) -> Verdict:
+def _verdict(
+    before: Snapshot, after: Snapshot, key: NamespacedName, refused: Refused | None, context: SchedulingContext
+) -> PodPrediction:
     pod = after.pods[key]
     node = pod.spec.node_name or None
     if node is not None:
         nodes = refusing_nodes(before, before.pods[key], context)
     else:
         nodes = refused.nodes if refused is not None else ()
-    return Verdict(key, node, tuple(_claims(before, after, pod)), nodes, refused if node is None else None)
+    return PodPrediction(key, node, tuple(_claims(before, after, pod)), nodes, refused if node is None else None)
 
 
 def _claims(before: Snapshot, after: Snapshot, pod: Pod) -> Iterator[ClaimVerdict]:
@@ -139,12 +147,12 @@ def _claims(before: Snapshot, after: Snapshot, pod: Pod) -> Iterator[ClaimVerdic
 # ---- pods in order
 
 
-def units(snapshot: Snapshot, order: Iterable[Named]) -> list[Unit]:
+def units(snapshot: Snapshot, order: Iterable[Named]) -> list[SchedulingUnit]:
     """The waiting pods of these pods and workloads, in their order; a gang stands where its first pod does.
 
     A gang is the pods of one PodGroup with a gang policy, or pods with the same value of one of GANG_LABELS.
     """
-    found: dict[tuple[str, str, str], list[Key]] = {}
+    found: dict[tuple[str, str, str], list[NamespacedName]] = {}
     for kind, namespace, name in order:
         keys = [(namespace, name)] if kind == "Pod" else _pods_of(snapshot, kind, namespace, name)
         for key in keys:
@@ -154,7 +162,7 @@ def units(snapshot: Snapshot, order: Iterable[Named]) -> list[Unit]:
                 members = found.setdefault(("PodGroup", namespace, group) if group else ("Pod", *key), [])
                 if key not in members:
                     members.append(key)
-    return [Unit(key, tuple(members), _wanted(snapshot, key, members)) for key, members in found.items()]
+    return [SchedulingUnit(key, tuple(members), _wanted(snapshot, key, members)) for key, members in found.items()]
 
 
 def _gang_of(snapshot: Snapshot, pod: Pod) -> str:
@@ -166,7 +174,7 @@ def _gang_of(snapshot: Snapshot, pod: Pod) -> str:
     return next((pod.metadata.labels[label] for label in GANG_LABELS if pod.metadata.labels.get(label)), "")
 
 
-def _wanted(snapshot: Snapshot, key: tuple[str, str, str], members: Sequence[Key]) -> int:
+def _wanted(snapshot: Snapshot, key: tuple[str, str, str], members: Sequence[NamespacedName]) -> int:
     kind, namespace, name = key
     made = snapshot.pod_groups.get((namespace, name)) if kind == "PodGroup" else None
     policy = made.spec.scheduling_policy if made is not None else None
@@ -215,7 +223,7 @@ def _replicas(kind: str, workload: Workload) -> int:
     return 1 if spec.replicas is None else spec.replicas
 
 
-def _pods_of(snapshot: Snapshot, kind: str, namespace: str, name: str) -> list[Key]:
+def _pods_of(snapshot: Snapshot, kind: str, namespace: str, name: str) -> list[NamespacedName]:
     """Pods that a workload controls, a Deployment through its replica sets too."""
     names = {(kind, name)}
     if kind == "Deployment":
@@ -232,17 +240,17 @@ def _pods_of(snapshot: Snapshot, kind: str, namespace: str, name: str) -> list[K
 
 
 def _pod(kind: str, workload: Workload, name: str) -> Pod:
-    mould, meta = workload.spec.template, workload.metadata
+    template_spec, meta = workload.spec.template, workload.metadata
     owner = OwnerReference(kind=kind, name=meta.name, uid=meta.uid, controller=True)
     return Pod(
         metadata=ObjectMeta(
             name=name,
             namespace=meta.namespace,
-            labels=mould.metadata.labels,
-            annotations=mould.metadata.annotations,
+            labels=template_spec.metadata.labels,
+            annotations=template_spec.metadata.annotations,
             owner_references=(owner,),
         ),
-        spec=codec.decode(PodSpec, mould.spec or {}),
+        spec=codec.decode(PodSpec, template_spec.spec or {}),
     )
 
 
@@ -323,18 +331,18 @@ def _made(snapshot: Snapshot, pod: Pod) -> Iterator[Change]:
         if template is None:
             continue
         made = f"{_prefix(meta.name, entry.name)}{_suffix(meta.namespace, meta.name, entry.name)}"
-        mould = template.spec
+        template_spec = template.spec
         claim_meta = ObjectMeta(
             name=made,
             namespace=meta.namespace,
-            labels=mould.metadata.labels,
-            annotations={**mould.metadata.annotations, POD_CLAIM_ANNOTATION: entry.name},
+            labels=template_spec.metadata.labels,
+            annotations={**template_spec.metadata.annotations, POD_CLAIM_ANNOTATION: entry.name},
             owner_references=(
                 OwnerReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True),
             ),
         )
         statuses.append(PodResourceClaimStatus(entry.name, made))
-        yield Put("ResourceClaim", ResourceClaim(metadata=claim_meta, spec=mould.spec))
+        yield Put("ResourceClaim", ResourceClaim(metadata=claim_meta, spec=template_spec.spec))
     if statuses and tuple(statuses) != pod.status.resource_claim_statuses:
         status = msgspec.structs.replace(pod.status, resource_claim_statuses=tuple(statuses))
         yield Put("Pod", msgspec.structs.replace(pod, status=status))

@@ -11,10 +11,11 @@ from typing import Final
 
 import msgspec
 
-from dragoman.apiserver.http import Request
+from dragoman.api.shape import Object
+from dragoman.apiserver.http import HttpRequest
 from dragoman.apiserver.request import User
 from dragoman.apiserver.selectors import FieldTerm, parse_fields
-from dragoman.apiserver.status import Object, Refused
+from dragoman.apiserver.status import StatusError
 
 _VERBS: Final = {
     "POST": "create",
@@ -48,7 +49,7 @@ class Attributes(msgspec.Struct, frozen=True):
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-def attributes_of(request: Request) -> Attributes:
+def attributes_of(request: HttpRequest) -> Attributes:
     """What a request asks for."""
     path = request.path
     parts = path.strip("/").split("/")
@@ -80,17 +81,17 @@ def attributes_of(request: Request) -> Attributes:
     return Attributes(request.user, verb, group, version, rest[0], subresource, namespace, name, path, fields)
 
 
-def _is_watch(request: Request) -> bool:
+def _is_watch(request: HttpRequest) -> bool:
     return request.query.get("watch", "false").lower() not in ("false", "0", "f", "")
 
 
-def _fields(request: Request) -> tuple[FieldTerm, ...]:
+def _fields(request: HttpRequest) -> tuple[FieldTerm, ...]:
     text = request.query.get("fieldSelector", "")
     if not text:
         return ()
     try:
         return tuple(parse_fields(text))
-    except Refused:
+    except StatusError:
         return ()  # the handler says what is wrong with it, to those who may ask
 
 
@@ -113,7 +114,7 @@ def forbidden_text(asked: Attributes) -> str:
     return _sanitized(f"{what} {where}")
 
 
-def denied(asked: Attributes, reason: str = "") -> Refused:
+def denied(asked: Attributes, reason: str = "") -> StatusError:
     """The 403 for a question that was answered no."""
     why = f"{forbidden_text(asked)}: {reason}" if reason else forbidden_text(asked)
     details: Object = {}
@@ -130,4 +131,4 @@ def denied(asked: Attributes, reason: str = "") -> Refused:
         message = f"{qualified} {quoted(asked.name)} is forbidden: {why}"
     else:
         message = f"{qualified} is forbidden: {why}"
-    return Refused(403, "Forbidden", message, details)
+    return StatusError(403, "Forbidden", message, details)

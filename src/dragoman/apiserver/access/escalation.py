@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import Attributes, quoted
 from dragoman.apiserver.access.authorizer import MASTERS, Authorizer
 from dragoman.apiserver.access.rbac import CLUSTER_ROLE, GROUP, ROLE
 from dragoman.apiserver.access.rules import Rule, compacted, go_list, missing, rules_of, shown
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import Object, Refused, forbidden, not_found
+from dragoman.apiserver.status import StatusError, forbidden, not_found
 
 EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",)))
 GUARDED: Final = frozenset(("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"))
@@ -52,7 +53,7 @@ def _check_role(authorizer: Authorizer, kind: Kind, obj: Object, old: Object | N
     if _aggregates(obj) or _aggregates(old or {}):
         try:
             _holds(authorizer, kind, name, EVERYTHING, namespace, user)
-        except Refused:
+        except StatusError:
             raise forbidden(kind, name, _AGGREGATION) from None
 
 

@@ -18,7 +18,7 @@ from dragoman.apiserver.access.node import NODES_GROUP
 from dragoman.apiserver.access.node import PREFIX as NODE
 from dragoman.apiserver.http import HEADER_SEPARATOR
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import Refused, bad_request
+from dragoman.apiserver.status import StatusError, bad_request
 
 AUTHENTICATED: Final = "system:authenticated"
 ANONYMOUS: Final = "system:anonymous"
@@ -63,11 +63,11 @@ def impersonated(authorizer: Authorizer, asked: Attributes, headers: Mapping[str
     wanted = wanted_of(headers)
     if wanted is None:
         return asked.user
-    refused: Refused | None = None
+    refused: StatusError | None = None
     for mode in _modes(wanted, asked.user):
         try:
             return _as(authorizer, asked, wanted, mode)
-        except Refused as no:
+        except StatusError as no:
             refused = refused or no
     assert refused is not None, "the last mode fits every user"
     raise refused

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dragoman.api.kinds import BY_NAME, BY_PLURAL
+from dragoman.api.meta import NamespacedName
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import Attributes, quoted
 from dragoman.apiserver.access.rbac import Verdict
 from dragoman.apiserver.access.rules import Rule
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import Object
-from dragoman.apiserver.store import Key, Record, Store, events_since
+from dragoman.apiserver.store import Store, StoredObject, events_since
 
 POD = BY_NAME["Pod"]
 NODES_GROUP: Final = "system:nodes"
@@ -111,11 +112,11 @@ class PodsOfNodes:
     def __init__(self, store: Store) -> None:
         self._shelf = store.shelf(POD)
         self._seen = -1
-        self._home: dict[Key, str] = {}
-        self._pods: dict[str, set[Key]] = {}
-        self._used: dict[Key, tuple[int, frozenset[Reference]]] = {}
+        self._home: dict[NamespacedName, str] = {}
+        self._pods: dict[str, set[NamespacedName]] = {}
+        self._used: dict[NamespacedName, tuple[int, frozenset[Reference]]] = {}
 
-    def of(self, node: str) -> Iterable[Record]:
+    def of(self, node: str) -> Iterable[StoredObject]:
         """The pods that are bound to a node."""
         self._follow()
         records = self._shelf.records
@@ -125,7 +126,7 @@ class PodsOfNodes:
         """Whether a pod of the node uses an object."""
         return any(pod.namespace == namespace and reference in self._references(pod) for pod in self.of(node))
 
-    def _references(self, pod: Record) -> frozenset[Reference]:
+    def _references(self, pod: StoredObject) -> frozenset[Reference]:
         key = (pod.namespace, pod.name)
         known = self._used.get(key)
         if known is None or known[0] != pod.version:
@@ -150,7 +151,7 @@ class PodsOfNodes:
                     self._put(event.new)
         self._seen = shelf.changed
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: StoredObject) -> None:
         key = (record.namespace, record.name)
         node = record.fields.get("spec.nodeName", "")
         if self._home.get(key, "") == node:
@@ -160,7 +161,7 @@ class PodsOfNodes:
             self._home[key] = node
             self._pods.setdefault(node, set()).add(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: NamespacedName) -> None:
         node = self._home.pop(key, "")
         self._used.pop(key, None)
         if node:

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import Attributes, quoted
 from dragoman.apiserver.access.rules import Rule, rules_of
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import Object
 from dragoman.apiserver.store import Store
 
 ROLE, CLUSTER_ROLE = BY_NAME["Role"], BY_NAME["ClusterRole"]

@@ -20,13 +20,14 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import quoted
 from dragoman.apiserver.access.impersonation import ACCOUNT, NODE_EXTRA, account_groups
 from dragoman.apiserver.access.rules import go_list
 from dragoman.apiserver.certificates import write_private
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import Object, Refused, bad_request, not_found
-from dragoman.apiserver.store import Record, Store
+from dragoman.apiserver.status import StatusError, bad_request, not_found
+from dragoman.apiserver.store import Store, StoredObject
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
@@ -92,7 +93,7 @@ class Tokens:
 
     # ---- issuing
 
-    def issue(self, account: Record, request: Object, *, dry_run: bool = False) -> Object:
+    def issue(self, account: StoredObject, request: Object, *, dry_run: bool = False) -> Object:
         """authentication.k8s.io/v1 TokenRequest with its status. Raises 400, 404, 409, 422."""
         spec: Object = request.get("spec") or {}
         meta: Object = request.get("metadata") or {}
@@ -135,7 +136,7 @@ class Tokens:
             },
         }
 
-    def _bound(self, account: Record, reference: Any) -> Object:
+    def _bound(self, account: StoredObject, reference: Any) -> Object:
         """The claims about what a token is bound to."""
         if not reference:
             return {}
@@ -161,7 +162,7 @@ class Tokens:
                 found = self._store.get(_NODE, "", node)
                 claims["node"] = {"name": node, **({"uid": found.uid} if found else {})}
         if uid and uid != record.uid:
-            raise Refused(
+            raise StatusError(
                 409,
                 "Conflict",
                 f'Operation cannot be fulfilled on {sort} "{name}": the UID in the bound object reference ({uid}) does '
@@ -213,23 +214,23 @@ class Tokens:
         return claims
 
     def _user(self, claims: Object) -> User:
-        told: Object = claims["kubernetes.io"]
-        namespace, account = told["namespace"], told["serviceaccount"]
+        reported: Object = claims["kubernetes.io"]
+        namespace, account = reported["namespace"], reported["serviceaccount"]
         found = self._store.get(_ACCOUNT, namespace, account["name"])
         if found is None:
             raise BadToken(f'serviceaccounts "{account["name"]}" not found')
         if found.uid != account["uid"]:
             raise BadToken(f"service account UID ({found.uid}) does not match claim ({account['uid']})")
         for field, kind in _BOUND.items():
-            if field in told and not (field == "node" and "pod" in told):
-                self._still_there(kind, namespace, told[field])
+            if field in reported and not (field == "node" and "pod" in reported):
+                self._still_there(kind, namespace, reported[field])
         extra: dict[str, tuple[str, ...]] = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
         for field, prefix in (("pod", "pod"), ("node", "node")):
-            if field in told:
-                extra[f"authentication.kubernetes.io/{prefix}-name"] = (told[field]["name"],)
-                if "uid" in told[field]:
-                    extra[f"authentication.kubernetes.io/{prefix}-uid"] = (told[field]["uid"],)
-        assert NODE_EXTRA in extra or "node" not in told, "the node's name is what node rights are read from"
+            if field in reported:
+                extra[f"authentication.kubernetes.io/{prefix}-name"] = (reported[field]["name"],)
+                if "uid" in reported[field]:
+                    extra[f"authentication.kubernetes.io/{prefix}-uid"] = (reported[field]["uid"],)
+        assert NODE_EXTRA in extra or "node" not in reported, "the node's name is what node rights are read from"
         return User(claims["sub"], account_groups(namespace), account["uid"], extra)
 
     def _still_there(self, kind: Kind, namespace: str, reference: Object) -> None:
@@ -261,7 +262,7 @@ class Tokens:
         }
 
 
-def _check(account: Record, meta: Object, spec: Object, seconds: int) -> None:
+def _check(account: StoredObject, meta: Object, spec: Object, seconds: int) -> None:
     faults: list[tuple[str, str]] = []
     if meta.get("name") not in (None, "", account.name):
         faults.append(("metadata.name", f"{quoted(meta['name'])}: must match the service account name if specified"))
@@ -273,7 +274,7 @@ def _check(account: Record, meta: Object, spec: Object, seconds: int) -> None:
     elif seconds > MAX_S:
         faults.append(("spec.expirationSeconds", f"{seconds}: may not specify a duration larger than 2^32 seconds"))
     if meta.get("uid") not in (None, "", account.uid):
-        raise Refused(
+        raise StatusError(
             409,
             "Conflict",
             f'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "{account.name}": the UID in the '
@@ -285,7 +286,7 @@ def _check(account: Record, meta: Object, spec: Object, seconds: int) -> None:
         message = f'TokenRequest.authentication.k8s.io "{name}" is invalid: {path}: Invalid value: {text}'
         cause = {"reason": "FieldValueInvalid", "message": f"Invalid value: {text}", "field": path}
         details: Object = {"name": name, "group": "authentication.k8s.io", "kind": "TokenRequest", "causes": [cause]}
-        raise Refused(422, "Invalid", message, details)
+        raise StatusError(422, "Invalid", message, details)
 
 
 def _part(raw: bytes) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.admission.attributes import Attributes, Plugin
+from dragoman.api.shape import Object
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.status import Object, forbidden
+from dragoman.apiserver.status import forbidden
 
 SERVICE_ACCOUNT = BY_NAME["ServiceAccount"]
 POD = BY_NAME["Pod"]
@@ -23,7 +24,7 @@ TOKEN_S: Final = 3607
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 
 
-class ServiceAccounts(Plugin):
+class ServiceAccounts(AdmissionPlugin):
     """Names the account of a new pod, which must exist, and mounts its token."""
 
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:

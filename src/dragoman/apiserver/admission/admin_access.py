@@ -6,15 +6,15 @@ from typing import Any
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.resource import ADMIN_ACCESS_LABEL
-from dragoman.apiserver.admission.attributes import Attributes, Plugin
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.status import Refused
+from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.strategies.base import dig
 
 _SPECS = {BY_NAME["ResourceClaim"]: ("spec",), BY_NAME["ResourceClaimTemplate"]: ("spec", "spec")}
 
 
-class AdminAccess(Plugin):
+class AdminAccess(AdmissionPlugin):
     """Refuses new claims and templates with adminAccess where the namespace is not labelled for it."""
 
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:
@@ -32,7 +32,7 @@ class AdminAccess(Plugin):
         record = lookup.find(BY_NAME["Namespace"], attributes.namespace)
         if record is None or record.labels.get(ADMIN_ACCESS_LABEL) != "true":
             path = ".".join(inner) + f".devices.requests[{at[0]}].adminAccess"
-            raise Refused(
+            raise StatusError(
                 403,
                 "Forbidden",
                 f'{kind.plural}.{kind.group} "{attributes.name}" is forbidden: {path}: Forbidden: admin access to '

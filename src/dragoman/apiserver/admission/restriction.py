@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import quoted
 from dragoman.apiserver.access.node import LEASES, NODES_GROUP, PREFIX
 from dragoman.apiserver.admission.accounts import MIRROR
-from dragoman.apiserver.admission.attributes import Attributes, Plugin
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.status import Object, Refused, forbidden, not_found
+from dragoman.apiserver.status import StatusError, forbidden, not_found
 
 _OWN_LABELS: Final = frozenset(
     (
@@ -46,7 +47,7 @@ _VOLUMES_OF_OTHERS: Final = {
 }
 
 
-class NodeRestriction(Plugin):
+class NodeRestriction(AdmissionPlugin):
     """Limits kubelets to what is theirs."""
 
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:
@@ -62,7 +63,7 @@ class NodeRestriction(Plugin):
             check(lookup, attributes, node)
 
 
-def _refused(attributes: Attributes, why: str) -> Refused:
+def _refused(attributes: Attributes, why: str) -> StatusError:
     return forbidden(attributes.kind, attributes.name, why)
 
 

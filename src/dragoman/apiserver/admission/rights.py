@@ -9,21 +9,22 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.access import escalation
 from dragoman.apiserver.access.attributes import Attributes as Question
 from dragoman.apiserver.access.attributes import denied
 from dragoman.apiserver.access.impersonation import NODE_EXTRA, account_of
-from dragoman.apiserver.admission.attributes import Attributes, Plugin
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import Object, invalid
+from dragoman.apiserver.status import invalid
 
 CLAIM: Final = BY_NAME["ResourceClaim"]
 GATE: Final = "DRAResourceClaimGranularStatusAuthorization"
 _GUARDED: Final = frozenset(BY_NAME[name] for name in escalation.GUARDED)
 
 
-class Escalation(Plugin):
+class Escalation(AdmissionPlugin):
     """Refuses roles and bindings that give more than their writer has."""
 
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:
@@ -33,7 +34,7 @@ class Escalation(Plugin):
             escalation.check(lookup.authorizer, attributes.kind, obj, attributes.old, attributes.write.user)
 
 
-class ClaimStatus(Plugin):
+class ClaimStatus(AdmissionPlugin):
     """Refuses changes of a claim's status that its writer has no right to."""
 
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:

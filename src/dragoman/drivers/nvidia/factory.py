@@ -14,7 +14,7 @@ import msgspec
 from dragoman.drivers.entry import DriverFactory, Machine, Site
 from dragoman.drivers.nvidia.classes import GPU
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
-from dragoman.drivers.nvidia.driver import NvidiaDriver, Options, made
+from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
 from dragoman.drivers.nvidia.gates import gates_with, parse_gates
 from dragoman.drivers.nvidia.hardware import Hardware
 from dragoman.drivers.nvidia.health import IGNORED, HealthOptions, parse_xids
@@ -29,7 +29,7 @@ MPS_FOLDER = "mps"
 """Holds the folders of MPS daemons, in the plugin's folder."""
 
 
-def driver(node_name: str, site: Site, hardware: Hardware, options: Options) -> NvidiaDriver:
+def driver(node_name: str, site: Site, hardware: Hardware, options: DriverOptions) -> NvidiaDriver:
     """The driver on that hardware. Raises Invalid as `made`."""
     daemons = None
     if options.gates.on("MPSSupport"):
@@ -60,7 +60,7 @@ def standalone(args: Namespace, machine: Machine | None) -> DriverFactory:
     if machine is not None:
         settings = MachineSettings(gates, health, shares, args.nvidia_driver_root)
         return on_machine(machine, settings, "--feature-gates")
-    options = Options(gates_with(gates, "--feature-gates"), shares, health, args.nvidia_driver_root)
+    options = DriverOptions(gates_with(gates, "--feature-gates"), shares, health, args.nvidia_driver_root)
     hardware = NvmlHardware(driver_root=Path(args.driver_root_ctr_path or args.nvidia_driver_root))
     # A machine without the kernel driver is refused at once, not by a loop that fails again and again.
     hardware.open()
@@ -105,14 +105,14 @@ def on_machine(machine: Machine, settings: MachineSettings, where: str = "") -> 
     return DriverFactory(make, lambda rack: labels(machine, rack), metadata=options.gates.on("DeviceMetadata"))
 
 
-def machine_options(machine: Machine, settings: MachineSettings, where: str = "") -> Options:
+def machine_options(machine: Machine, settings: MachineSettings, where: str = "") -> DriverOptions:
     """The driver's options: the profile's gates and shares apply where no others are given. Raises Invalid."""
     profile, shares = machine.profile, settings.shares
     where = where or f"driver of profile {profile.name}"
     gates = gates_with({**profile.feature_gates, **settings.gates}, where)
     if profile.consumable_shares and shares == NO_SHARES:
         shares = Shares.parse(profile.consumable_shares, f"profile {profile.name}: consumableShares")
-    return Options(gates, shares, settings.health, settings.driver_root)
+    return DriverOptions(gates, shares, settings.health, settings.driver_root)
 
 
 def cluster_uuid(rack: str) -> str:

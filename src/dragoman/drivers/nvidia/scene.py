@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.drivers.entry import Workloads
-from dragoman.drivers.nvidia.consequences import Hit, holders, of_overrun, of_xid
+from dragoman.drivers.nvidia.consequences import AffectedUser, holders, of_overrun, of_xid
 from dragoman.drivers.nvidia.driver import NvidiaDriver
 from dragoman.errors import Invalid
 
@@ -41,7 +41,7 @@ class Scene:
             raise Invalid("data.pod", f"{pod} has no running container on that GPU")
         return self._end(of_overrun(self.who, pod, device), "out of memory")
 
-    def _end(self, hits: Iterable[Hit], why: str) -> str:
+    def _end(self, hits: Iterable[AffectedUser], why: str) -> str:
         hit = {(hit.consumer, hit.device) for hit in hits}
         claims = {holder.claim for holder in self.who if (holder.consumer, holder.device) in hit}
         pods = sorted({pod for pod, _ in hit})

@@ -231,8 +231,13 @@ def _commands() -> list[tuple[str, str]]:
     return list(TABLE.values())
 
 
+KUBERNETES_NAMES = {"pod_info"}
+"""Names of modules that Kubernetes' own type has (PodInfo)."""
+
+
 def test_modules_are_named_after_what_they_are() -> None:
-    assert not [name for name in _modules() if FORBIDDEN_WORDS.search(name.rpartition(".")[2])]
+    last = {name: name.rpartition(".")[2] for name in _modules()}
+    assert not [name for name, word in last.items() if FORBIDDEN_WORDS.search(word) and word not in KUBERNETES_NAMES]
 
 
 def test_every_module_opens_with_what_it_answers() -> None:

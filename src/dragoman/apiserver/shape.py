@@ -1,7 +1,7 @@
 """What form has a kind, as its schema says: fields, lists by key, sets, atomic parts?
 
-One `SchemaShape` a place in an object, built on first use from the facts and shared; patches, server-side apply and field
-checks read it. Never looks at objects. Terms are those of x-kubernetes-list-type and -map-type (KEP-2155).
+One `SchemaShape` a place in an object, built on first use from the facts and shared; patches, server-side apply and
+field checks read it. Never looks at objects. Terms are those of x-kubernetes-list-type and -map-type (KEP-2155).
 """
 
 from __future__ import annotations

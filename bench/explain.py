@@ -20,7 +20,7 @@ from dragoman.explain import verdict as say
 from dragoman.explain.why import answer_for
 from dragoman.inspect.inventory import inventory
 from dragoman.schedule.units import Context
-from dragoman.schedule.whatif import steps, units
+from dragoman.whatif.decide import steps, units
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import DRIVER, claim, device, device_class, node, pod, pool, snapshot_of
 

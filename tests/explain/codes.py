@@ -18,7 +18,7 @@ from dragoman.explain.state import deletion, events_of, stuck
 from dragoman.explain.why import answer_for
 from dragoman.schedule.cycle import decide
 from dragoman.schedule.units import Context, Unit
-from dragoman.schedule.whatif import settled, steps, units
+from dragoman.whatif.decide import settled, steps, units
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import (
     DRIVER,

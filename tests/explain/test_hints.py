@@ -13,7 +13,7 @@ from dragoman.explain.candidates import KINDS
 from dragoman.explain.phrases import hint_json
 from dragoman.explain.why import Answer, answer_for
 from dragoman.schedule.units import Context
-from dragoman.schedule.whatif import Step, settled, steps, units
+from dragoman.whatif.decide import Step, settled, steps, units
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.testing.build import (
     DRIVER,

@@ -10,7 +10,7 @@ from dragoman.allocate.allocator import Demand, Kind, Move, Options, Policy, Rec
 from dragoman.allocate.recent import FIRST
 from dragoman.schedule.cycle import Context, decide, unit_of
 from dragoman.schedule.decision import Decision
-from dragoman.schedule.whatif import simulate, units
+from dragoman.whatif.decide import simulate, units
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.testing.build import claim, device_class, gpus, node, pod, snapshot_of
 

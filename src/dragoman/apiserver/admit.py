@@ -6,16 +6,15 @@ What concerns only the object itself stands in its strategy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragoman.api import validate
+from dragoman.api.admission import admin_access_refused
 from dragoman.api.gates import Gates
 from dragoman.api.kinds import BY_NAME, Kind
-from dragoman.api.resource import ADMIN_ACCESS_LABEL
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.status import Object, Refused, forbidden, not_found
+from dragoman.apiserver.status import Object, forbidden, not_found
 from dragoman.apiserver.store import Record
-from dragoman.apiserver.strategies.base import dig
 
 if TYPE_CHECKING:
     from dragoman.apiserver.registry import Registry
@@ -132,23 +131,10 @@ def _default_priority(registry: Registry) -> Object | None:
 
 def _admin_access(registry: Registry, kind: Kind, obj: Object, namespace: str) -> None:
     """controllers.md: requests with adminAccess need the namespace's label (KEP-5018)."""
-    inner = ("spec", "spec") if kind.kind == "ResourceClaimTemplate" else ("spec",)
-    requests: list[Any] = dig(obj, *inner, "devices", "requests") or []
-    if not isinstance(requests, list):
-        return
-    at = [index for index, request in enumerate(requests) if dig(request, "exactly", "adminAccess")]
-    if not at:
-        return
     record = registry.find(NAMESPACE, namespace)
-    if record is None or record.labels.get(ADMIN_ACCESS_LABEL) != "true":
-        path = ".".join(inner) + f".devices.requests[{at[0]}].adminAccess"
-        raise Refused(
-            403,
-            "Forbidden",
-            f'{kind.plural}.{kind.group} "{obj["metadata"]["name"]}" is forbidden: {path}: Forbidden: admin access to '
-            f"devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace",
-            {"name": obj["metadata"]["name"], "group": kind.group, "kind": kind.plural},
-        )
+    path, why = admin_access_refused(kind.kind, obj, record.labels if record is not None else None)
+    if path:
+        raise forbidden(kind, obj["metadata"]["name"], f"{path}: Forbidden: {why}")
 
 
 def validate_create(kind: Kind, obj: Object, gates: Gates) -> list[Cause]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dragoman.apiserver.status import qualified
+from dragoman.api.admission import qualified
 
 if TYPE_CHECKING:
     from dragoman.apiserver.app import App

@@ -21,7 +21,7 @@ from dragoman.explain.scenarios import claims_used, focus
 from dragoman.schedule.decision import AnyReason
 from dragoman.schedule.place import Memory
 from dragoman.schedule.units import Context, Unit
-from dragoman.schedule.whatif import steps
+from dragoman.whatif.decide import steps
 from dragoman.snapshot.change import Change, Key, Put, Snapshot, apply_all
 
 Over: TypeAlias = Callable[[], bool]

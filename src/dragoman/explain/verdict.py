@@ -1,6 +1,6 @@
 """What is said of a pod that was decided on, as JSON and as lines? The shape that simulate and explain share.
 
-Takes verdicts of `schedule.whatif`, explained by `why`; sentences come from `text` and `phrases`. Never decides.
+Takes verdicts of `whatif.decide`, explained by `why`; sentences come from `text` and `phrases`. Never decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.explain import phrases, text
 from dragoman.explain.asking import nearest_first
 from dragoman.explain.why import Answer
 from dragoman.schedule.decision import AnyReason, NodesRefused, Refused
-from dragoman.schedule.whatif import ClaimVerdict, Verdict
+from dragoman.whatif.decide import ClaimVerdict, Verdict
 
 NODES_SHOWN = 3
 GROUPS_SHOWN = 8

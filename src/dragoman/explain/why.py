@@ -21,7 +21,7 @@ from dragoman.explain.state import NoSlices, absent_drivers
 from dragoman.schedule.decision import NodesRefused
 from dragoman.schedule.refusal import Reason
 from dragoman.schedule.units import Context
-from dragoman.schedule.whatif import Step, Verdict
+from dragoman.whatif.decide import Step, Verdict
 from dragoman.snapshot.change import Snapshot
 
 Over: TypeAlias = Callable[[], bool]

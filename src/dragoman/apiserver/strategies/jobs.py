@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dragoman.api.admission import select_own_pods
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object
 from dragoman.apiserver.strategies.base import Generational
@@ -11,26 +12,11 @@ from dragoman.apiserver.strategies.base import Generational
 if TYPE_CHECKING:
     from dragoman.apiserver.registry import Registry
 
-CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
-JOB_NAME = "batch.kubernetes.io/job-name"
-
 
 class JobStrategy(Generational):
     """Job."""
 
     def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
         """A Job selects its pods by its own uid unless it brings a selector."""
-        spec = obj.setdefault("spec", {})
-        template = spec.get("template")
-        if "manualSelector" in spec and not spec["manualSelector"] and isinstance(template, dict):
-            meta = obj["metadata"]
-            labels = template.setdefault("metadata", {}).setdefault("labels", {})
-            for key, value in (
-                (CONTROLLER_UID, meta["uid"]),
-                ("controller-uid", meta["uid"]),
-                (JOB_NAME, meta["name"]),
-                ("job-name", meta["name"]),
-            ):
-                labels.setdefault(key, value)
-            spec.setdefault("selector", {"matchLabels": {CONTROLLER_UID: meta["uid"]}})
+        select_own_pods(obj)
         return []

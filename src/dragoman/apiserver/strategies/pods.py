@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dragoman.api.admission import tolerate_lost_nodes
 from dragoman.apiserver.request import DeleteWish, Write
 from dragoman.apiserver.status import Object
 from dragoman.apiserver.strategies.base import Strategy, dig
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from dragoman.apiserver.registry import Registry
 
 FINISHED = ("Succeeded", "Failed")
-TOLERATED_S = 300
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class PodStrategy(Strategy):
@@ -38,7 +37,7 @@ class PodStrategy(Strategy):
                 }
             ]
         obj["status"] = status
-        _tolerate_lost_nodes(spec)
+        tolerate_lost_nodes(spec)
         return []
 
     def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
@@ -60,23 +59,6 @@ class PodStrategy(Strategy):
             return 0
         grace = wish.grace_s if wish.grace_s is not None else spec.get("terminationGracePeriodSeconds", 30)
         return 1 if grace < 0 else int(grace)
-
-
-def _tolerate_lost_nodes(spec: Object) -> None:
-    tolerations = spec.get("tolerations") or []
-    for key in _LOST:
-        if not any(_covers(toleration, key) for toleration in tolerations):
-            tolerations = [
-                *tolerations,
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_S},
-            ]
-    spec["tolerations"] = tolerations
-
-
-def _covers(toleration: Any, key: str) -> bool:
-    if not isinstance(toleration, dict):
-        return False
-    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 
 def qos_class(spec: Object) -> str:

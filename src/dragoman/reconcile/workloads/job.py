@@ -477,7 +477,7 @@ def sync_stray(world: World, key: Key) -> Step:
         return NOTHING
     owner = pod.metadata.controller
     if owner is not None and owner.kind == KIND and owner.uid not in world.gone:
-        ref = Ref(KIND, pod.metadata.namespace, owner.name)
+        ref = Ref(KIND, pod.metadata.namespace, owner.name, owner.uid)
         if ref not in world.answers:
             return Step(asks=(ref,))
         if world.answers[ref] == owner.uid:

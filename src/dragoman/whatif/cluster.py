@@ -1,0 +1,210 @@
+"""What does what-if work on? A Snapshot with what controllers need beside it, as one value.
+
+Objects of files may lack uids, and references to them too: `bring` gives each its identity by name, so that
+controllers, which go by uids, see what the writer meant. Never decides anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from immutables import Map
+
+from dragoman.api.meta import ObjectMeta, Ref, Value, format_time
+from dragoman.api.resource import FINALIZER, ResourceClaim
+from dragoman.reconcile import ownership as ownerships
+from dragoman.reconcile.ownership import Ownership
+from dragoman.snapshot.change import HELD, Change, Gone, Put, Snapshot, apply_all
+
+_KINDS = {
+    "nodes": "Node",
+    "pods": "Pod",
+    "claims": "ResourceClaim",
+    "templates": "ResourceClaimTemplate",
+    "classes": "DeviceClass",
+    "slices": "ResourceSlice",
+    "taint_rules": "DeviceTaintRule",
+    "namespaces": "Namespace",
+    "pod_groups": "PodGroup",
+    "priority_classes": "PriorityClass",
+}
+
+
+class Bare(Value, frozen=True):
+    """An object of a kind that no decision reads: its metadata only."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A write that the API server refuses, in its words. field: path of the first cause, "" for none.
+
+    owner: for whom a controller wanted to create the object; None for an object of the user's.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    field: str
+    message: str
+    owner: Ref | None = None
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """One state of the world that what-if goes through. `now` is UTC.
+
+    gone: uids, removed: (kind, namespace, name) of what was deleted on the way: only that is known not to exist, since
+    files may show a part of a cluster. made: how many objects were created, which makes new uids differ. rejected:
+    what the API server refused, and what for. busy: controllers reached the limit of steps; the state is not final.
+    """
+
+    snapshot: Snapshot
+    ownership: Ownership
+    now: datetime
+    gone: Map[str, None] = Map()
+    removed: Map[tuple[str, str, str], None] = Map()
+    made: int = 0
+    rejected: tuple[Rejection, ...] = ()
+    busy: bool = False
+
+    @property
+    def now_text(self) -> str:
+        """Now as the API writes times."""
+        return format_time(self.now)
+
+
+def bring(snapshot: Snapshot, now: datetime) -> Cluster:
+    """The cluster that a snapshot shows. Objects and references without uid get one by their names."""
+    snapshot = apply_all(snapshot, _identified(snapshot))
+    ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in objects(snapshot)))
+    return Cluster(snapshot, ownership, now)
+
+
+def objects(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
+    """Every object with its kind, in an order that depends on names only."""
+    for field, kind in _KINDS.items():
+        for _, value in sorted(getattr(snapshot, field).items()):
+            yield kind, value
+    for (kind, _, _), value in sorted(snapshot.workloads.items(), key=lambda item: item[0]):
+        yield kind, value
+
+
+def find(snapshot: Snapshot, kind: str, namespace: str, name: str) -> Any:
+    """The object of that name, None if there is none or snapshots do not hold its kind."""
+    for field, known in _KINDS.items():
+        if known == kind:
+            store = getattr(snapshot, field)
+            return store.get((namespace, name) if namespace else name)
+    return snapshot.workloads.get((kind, namespace, name))
+
+
+def shown(cluster: Cluster, changes: Iterable[Change]) -> Cluster:
+    """The cluster after these changes."""
+    listed = list(changes)
+    gone, removed = cluster.gone.mutate(), cluster.removed.mutate()
+    for change in listed:
+        if isinstance(change, Gone):
+            known = cluster.ownership.find(change.kind, change.namespace, change.name)
+            if known is not None:
+                gone[known.ref.uid] = None
+            removed[change.kind, change.namespace, change.name] = None
+        else:
+            meta = change.object.metadata
+            removed.pop((change.kind, meta.namespace, meta.name), None)
+    return msgspec.structs.replace(
+        cluster,
+        snapshot=apply_all(cluster.snapshot, (change for change in listed if change.kind in HELD)),
+        ownership=ownerships.apply_all(cluster.ownership, listed),
+        gone=gone.finish(),
+        removed=removed.finish(),
+    )
+
+
+def uid_for(*words: object) -> str:
+    """A uid that depends on these words only."""
+    digest = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
+
+
+# ---- identity
+
+
+def _identified(snapshot: Snapshot) -> list[Change]:
+    """Changes that give objects their uids, references theirs, and allocated claims the finalizer that guards them."""
+    bare = [(kind, value) for kind, value in objects(snapshot) if not value.metadata.uid]
+    given = _uids_in_references(snapshot) if bare else {}
+    uids: dict[tuple[str, str, str], str] = {}
+    for kind, value in bare:
+        name = (kind, value.metadata.namespace, value.metadata.name)
+        uids[name] = given.get(name) or uid_for(*name)
+    changes: list[Change] = []
+    for kind, value in objects(snapshot):
+        changed = _with_identity(kind, value, snapshot, uids)
+        if changed is not value:
+            changes.append(Put(kind, changed))
+    return changes
+
+
+def _uids_in_references(snapshot: Snapshot) -> dict[tuple[str, str, str], str]:
+    """The uids by which others name objects, for objects that do not say theirs."""
+    found: dict[tuple[str, str, str], str] = {}
+    for kind, value in objects(snapshot):
+        namespace = value.metadata.namespace
+        for owner in value.metadata.owner_references:
+            if owner.uid:
+                found.setdefault((owner.kind, "" if owner.kind == "Node" else namespace, owner.name), owner.uid)
+        if kind == "ResourceClaim":
+            for consumer in value.status.reserved_for:
+                if consumer.uid:
+                    found.setdefault((_consumer_kind(consumer.resource), namespace, consumer.name), consumer.uid)
+    return found
+
+
+def _consumer_kind(resource: str) -> str:
+    return "PodGroup" if resource == "podgroups" else "Pod"
+
+
+def _with_identity(kind: str, value: Any, snapshot: Snapshot, uids: dict[tuple[str, str, str], str]) -> Any:
+    meta = value.metadata
+    namespace = meta.namespace
+    fields: dict[str, Any] = {}
+    if not meta.uid:
+        fields["uid"] = uids[kind, namespace, meta.name]
+    if any(not owner.uid for owner in meta.owner_references):
+        fields["owner_references"] = tuple(
+            owner
+            if owner.uid
+            else msgspec.structs.replace(owner, uid=_uid_of(snapshot, uids, owner.kind, namespace, owner.name))
+            for owner in meta.owner_references
+        )
+    if isinstance(value, ResourceClaim):
+        if value.status.allocation is not None and FINALIZER not in meta.finalizers:
+            fields["finalizers"] = (*meta.finalizers, FINALIZER)
+        if any(not consumer.uid for consumer in value.status.reserved_for):
+            reserved = tuple(
+                consumer
+                if consumer.uid
+                else msgspec.structs.replace(
+                    consumer,
+                    uid=_uid_of(snapshot, uids, _consumer_kind(consumer.resource), namespace, consumer.name),
+                )
+                for consumer in value.status.reserved_for
+            )
+            status = msgspec.structs.replace(value.status, reserved_for=reserved)
+            value = msgspec.structs.replace(value, status=status)
+    if not fields:
+        return value
+    return msgspec.structs.replace(value, metadata=msgspec.structs.replace(meta, **fields))
+
+
+def _uid_of(snapshot: Snapshot, uids: dict[tuple[str, str, str], str], kind: str, namespace: str, name: str) -> str:
+    """The uid of an object that a reference names; one of its own for what is not in the picture."""
+    for space in (namespace, ""):
+        known = find(snapshot, kind, space, name) if kind in HELD else None
+        if known is not None:
+            return str(known.metadata.uid) or uids[kind, space, name]
+    return uid_for(kind, namespace, name)

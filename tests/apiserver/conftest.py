@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.runtime.clock import Clock
@@ -152,4 +153,4 @@ def ns(running: Running) -> str:
 @pytest.fixture
 def registry() -> Registry:
     """A registry without a network, repeatable."""
-    return Registry.in_memory(Clock(), Entropy(1))
+    return in_memory(Clock(), Entropy(1))

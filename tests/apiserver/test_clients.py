@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.server import ServerConfig, serving
@@ -26,7 +27,7 @@ Scenario = Callable[[Client, Registry], Awaitable[None]]
 
 @asynccontextmanager
 async def in_process() -> AsyncIterator[tuple[Client, Registry]]:
-    registry = Registry.in_memory(Clock(), Entropy(1))
+    registry = in_memory(Clock(), Entropy(1))
     client = InProcessClient(registry)
     yield client, registry
     await client.close()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.status import Object
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -122,7 +122,7 @@ def mutants(draw: st.DrawFn, samples: dict[str, Object]) -> tuple[str, Object]:
     return kind, replaced(sample, draw(st.sampled_from(places(sample))), draw(VALUES))
 
 
-API = Api(Registry.in_memory(Clock(), Entropy(1)))
+API = Api(in_memory(Clock(), Entropy(1)))
 many = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
 

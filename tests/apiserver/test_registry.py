@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.apiserver.bootstrap import bootstrap, in_memory
 from dragoman.apiserver.registry import EVENT_S, Registry
 from dragoman.apiserver.request import DeleteWish, Outcome, Write
 from dragoman.apiserver.status import Object, Refused
@@ -419,7 +420,7 @@ def test_the_clusters_own_namespaces_stay(registry: Registry) -> None:
 
 def test_events_live_for_an_hour() -> None:
     clock = Clock()
-    registry = Registry.in_memory(clock, Entropy(1))
+    registry = in_memory(clock, Entropy(1))
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
     registry.create(BY_NAME["Event"], event, "default")
     clock.advance(EVENT_S - 60)
@@ -435,7 +436,7 @@ def test_what_a_namespace_must_have_is_made_again_at_the_start(registry: Registr
     registry.delete(BY_NAME["ServiceAccount"], "default", "x")
     registry.delete(MAP, "kube-root-ca.crt", "x")
     registry.ca_text = "new"
-    registry.bootstrap()
+    bootstrap(registry)
     assert registry.find(BY_NAME["ServiceAccount"], "default", "x")
     for namespace in ("x", "default"):
         assert registry.get(MAP, "kube-root-ca.crt", namespace).decode()["data"] == {"ca.crt": "new"}
@@ -443,7 +444,7 @@ def test_what_a_namespace_must_have_is_made_again_at_the_start(registry: Registr
 
 def test_bootstrap_is_done_once(registry: Registry) -> None:
     version = registry.store.version
-    registry.bootstrap()
+    bootstrap(registry)
     assert registry.store.version == version
 
 

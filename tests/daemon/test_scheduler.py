@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.allocate.allocator import Limits, Options
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.fields import fields_of
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
@@ -32,7 +33,7 @@ class Stage:
         self.clock = clock
         self.entropy = Entropy(seed)
         registry = Registry(Store(fields_of), clock, self.entropy)
-        registry.bootstrap()
+        bootstrap(registry)
         self.api = InProcessClient(registry)
         self.client: Client = self.api
 

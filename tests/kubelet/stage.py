@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.registry import Registry
 from dragoman.cluster.client import Client, Object
 from dragoman.drivers.example import ExampleDriver
 from dragoman.errors import NotFound
@@ -34,8 +34,7 @@ class Stage:
         self.folder = folder
         self.clock = clock
         self.entropy = Entropy(7)
-        registry = Registry.in_memory(clock, self.entropy)
-        registry.bootstrap()
+        registry = in_memory(clock, self.entropy)
         self.api = InProcessClient(registry)
         self.client: Client = self.api
         self.agents: dict[str, NodeAgent] = {}

@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.api.kinds import kind_of
 from dragoman.api.resource import DeviceTaint
+from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
 from dragoman.cluster.client import Object
@@ -64,8 +65,7 @@ class Api(InProcessClient):
 class Scene:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.registry = Registry.in_memory(clock, Entropy(1))
-        self.registry.bootstrap()
+        self.registry = in_memory(clock, Entropy(1))
         self.api = Api(self.registry)
         self.human = InProcessClient(self.registry)
         self.errors: list[DragomanError] = []

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.server import ServerConfig, serving
 from dragoman.cluster.client import Client
 from dragoman.cluster.http import HttpClient
@@ -66,7 +66,7 @@ async def story(fault: Callable[[int], str], *, http: bool = False) -> tuple[Obj
     """A Deployment rolls, a Job completes, a pod with a claim comes and goes; the end state without chance."""
     clock, entropy = Clock(), Entropy(5)
     if not http:
-        registry = Registry.in_memory(clock, entropy)
+        registry = in_memory(clock, entropy)
         return await told(InProcessClient(registry), InProcessClient(registry), clock, entropy, fault)
     async with serving(ServerConfig(), clock, entropy) as server:
         client = HttpClient(server.access, clock, entropy)

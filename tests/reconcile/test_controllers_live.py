@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.registry import Registry
 from dragoman.daemon.controllers import Controllers, Settings, chosen
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
 from dragoman.runtime.clock import Clock
@@ -28,7 +28,7 @@ class Live:
         self.clock = Clock()
         self.entropy = Entropy(3)
         self.metrics = Metrics()
-        self.registry = Registry.in_memory(self.clock, self.entropy)
+        self.registry = in_memory(self.clock, self.entropy)
         self.client = InProcessClient(self.registry)
         self.controllers = Controllers(
             self.client, self.clock, self.entropy, Settings(root_ca="PEM"), metrics=self.metrics

@@ -46,7 +46,7 @@ class App:
         self._requests = self.metrics.counter(
             REQUESTS, "Requests answered, watches when they begin.", ("method", "code")
         )
-        self.metrics.collector(StoreGauges(self))
+        self.metrics.collector(StoreGauges(registry.store, self.handlers.streams.__len__))
 
     def whose(self, token: str) -> User | None:
         """The user of a bearer token."""
@@ -82,7 +82,7 @@ class App:
 
     async def _reply(self, request: Request, receive: Receive) -> Reply | Stream:
         if request.path in OPEN_PATHS or request.path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            return self._open(request)
+            return await self._open(request)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         user = self.whose(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
@@ -92,15 +92,15 @@ class App:
             request.body = await _body(request, receive)
         if request.path == "/metrics" and request.method == "GET":
             return Reply(200, self.metrics.text(), CONTENT_TYPE.encode())
-        reply = self.handlers.respond(request)
+        reply = await self.handlers.respond(request)
         journal = self.registry.store.journal
         if journal is not None and request.method not in ("GET", "HEAD"):
             await journal.durable()
         return reply
 
-    def _open(self, request: Request) -> Reply:
+    async def _open(self, request: Request) -> Reply:
         if request.path == "/version":
-            return self.handlers.respond(request)  # type: ignore[return-value]
+            return await self.handlers.respond(request)  # type: ignore[return-value]
         if request.path.startswith("/readyz") and not self.ready:
             return Reply(503, b"not ready", b"text/plain")
         return Reply(200, b"ok", b"text/plain; charset=utf-8")

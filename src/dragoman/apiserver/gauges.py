@@ -5,16 +5,13 @@ Names are listed in docs/reference/api.md. Never computes anything on the way of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dragoman.api.admission import qualified
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.app import App
+from dragoman.apiserver.store import Store
 
 REQUESTS = "dragoman_apiserver_requests_total"
 
@@ -22,18 +19,19 @@ REQUESTS = "dragoman_apiserver_requests_total"
 class StoreGauges(Collector):
     """Objects by resource, open watches, the store's version; computed on scrape."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, store: Store, watches: Callable[[], int]) -> None:
+        self._store = store
+        self._watches = watches
 
     def collect(self) -> Iterator[Metric]:
         """The families."""
         objects = GaugeMetricFamily("dragoman_apiserver_objects", "Stored objects.", labels=["resource"])
-        store = self._app.registry.store
+        store = self._store
         for shelf in sorted(store.shelves(), key=lambda shelf: qualified(shelf.kind)):
             objects.add_metric([qualified(shelf.kind)], len(shelf.records))
         yield objects
         watches = GaugeMetricFamily("dragoman_apiserver_watches", "Open watches over HTTP.")
-        watches.add_metric([], len(self._app.handlers.streams))
+        watches.add_metric([], self._watches())
         yield watches
         version = GaugeMetricFamily("dragoman_apiserver_version", "The newest resourceVersion.")
         version.add_metric([], store.version)

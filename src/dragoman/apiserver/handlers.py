@@ -63,15 +63,15 @@ class Handlers:
         self._version = discovery.document(discovery.version_text(minor))
         self._documents: dict[str, discovery.Document] = {}
 
-    def respond(self, request: Request) -> Reply | Stream:
+    async def respond(self, request: Request) -> Reply | Stream:
         """The answer to an authenticated request. Raises Refused."""
         path = request.path
         if path.startswith(("/api/", "/apis/")):
             parts = path.split("/")[1:]
             if parts[0] == "api" and len(parts) > 2 and parts[1] == "v1":
-                return self._resource(request, "", "v1", parts[2:])
+                return await self._resource(request, "", "v1", parts[2:])
             if parts[0] == "apis" and len(parts) > 3:
-                return self._resource(request, parts[1], parts[2], parts[3:])
+                return await self._resource(request, parts[1], parts[2], parts[3:])
         return self._root(request)
 
     # ---- discovery, version, OpenAPI
@@ -119,7 +119,7 @@ class Handlers:
 
     # ---- resources
 
-    def _resource(self, request: Request, group: str, version: str, parts: list[str]) -> Reply | Stream:
+    async def _resource(self, request: Request, group: str, version: str, parts: list[str]) -> Reply | Stream:
         target, plural = target_of(group, version, parts)
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
@@ -129,9 +129,9 @@ class Handlers:
                 return json_reply(reply, 201)
             raise _no_path()
         if target.subresource:
-            return self._subresource(request, target)
+            return await self._subresource(request, target)
         if not target.name:
-            return self._collection(request, target)
+            return await self._collection(request, target)
         match request.method:
             case "GET" | "HEAD":
                 if request.flag("watch"):
@@ -141,17 +141,18 @@ class Handlers:
             case "PUT":
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
-                outcome = self.registry.update(target.kind, body, target.name, target.namespace, write=write)
+                outcome = await self.registry.updating(target.kind, body, target.name, target.namespace, write=write)
                 return self._done(request, target, outcome, warnings)
             case "PATCH":
-                return self._patch(request, target)
+                return await self._patch(request, target)
             case "DELETE":
                 wish = delete_wish(request)
-                outcome = self.registry.delete(target.kind, target.name, target.namespace, wish)
+                write = Write(user=request.user)
+                outcome = await self.registry.deleting(target.kind, target.name, target.namespace, wish, write=write)
                 return self._done(request, target, outcome, [])
         raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on an object")
 
-    def _collection(self, request: Request, target: Target) -> Reply | Stream:
+    async def _collection(self, request: Request, target: Target) -> Reply | Stream:
         kind = target.kind
         match request.method:
             case "GET" | "HEAD":
@@ -163,10 +164,12 @@ class Handlers:
                     raise Refused(405, "MethodNotAllowed", "create needs the path of a namespace")
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
-                outcome = self.registry.create(kind, body, target.namespace, write)
+                outcome = await self.registry.creating(kind, body, target.namespace, write)
                 return self._done(request, target, outcome, warnings)
             case "DELETE":
-                page = self.registry.delete_collection(kind, self._selection(request, target), delete_wish(request))
+                selection, wish = self._selection(request, target), delete_wish(request)
+                write = Write(user=request.user)
+                page = await self.registry.deleting_collection(kind, selection, wish, write=write)
                 return page_reply(request, target, page, self.registry.clock.now())
         raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on a collection")
 
@@ -246,7 +249,7 @@ class Handlers:
         write = write_of(request, target)
         return write, unknown_fields(target, body, write, request.body)
 
-    def _patch(self, request: Request, target: Target) -> Reply:
+    async def _patch(self, request: Request, target: Target) -> Reply:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         type = PATCHES.get(media)
         if type is None:
@@ -273,7 +276,7 @@ class Handlers:
                     return []
                 raise
 
-        outcome = self.registry.patch(
+        outcome = await self.registry.patching(
             target.kind,
             target.name,
             patch,
@@ -290,7 +293,7 @@ class Handlers:
 
     # ---- subresources
 
-    def _subresource(self, request: Request, target: Target) -> Reply | Stream:
+    async def _subresource(self, request: Request, target: Target) -> Reply | Stream:
         name = target.subresource
         if name in _NOT_HERE and target.kind.kind in ("Pod", "Service", "Node"):
             raise Refused(501, "NotImplemented", _NOT_HERE[name])
@@ -298,9 +301,9 @@ class Handlers:
             raise _no_path()
         method = request.method
         if name in ("status", "ephemeralcontainers", "finalize"):
-            return self._part(request, target)
+            return await self._part(request, target)
         if name == "scale":
-            return self._scale(request, target)
+            return await self._scale(request, target)
         if name == "log" and method == "GET":
             return self._log(request, target)
         if method != "POST":
@@ -311,15 +314,15 @@ class Handlers:
         registry = self.registry
         if name == "binding":
             pod = target.name or (body.get("metadata") or {}).get("name", "")
-            return json_reply(subresources.bind(registry, pod, target.namespace, body, write), 201)
+            return json_reply(await subresources.bind(registry, pod, target.namespace, body, write), 201)
         if name == "eviction":
             wish = subresources.eviction_wish(body, dry_run=write.dry_run)
-            return json_reply(subresources.evict(registry, target.name, target.namespace, body, wish), 201)
+            return json_reply(await subresources.evict(registry, target.name, target.namespace, wish, write), 201)
         assert name == "token", "the table of kinds names no other subresource"
         account = registry.get(target.kind, target.name, target.namespace)
         return json_reply(subresources.issue_token(registry, account, body), 201)
 
-    def _part(self, request: Request, target: Target) -> Reply:
+    async def _part(self, request: Request, target: Target) -> Reply:
         registry = self.registry
         match request.method:
             case "GET" | "HEAD":
@@ -328,15 +331,15 @@ class Handlers:
             case "PUT":
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
-                outcome = registry.update(
+                outcome = await registry.updating(
                     target.kind, body, target.name, target.namespace, subresource=target.subresource, write=write
                 )
                 return self._done(request, target, outcome, warnings)
             case "PATCH":
-                return self._patch(request, target)
+                return await self._patch(request, target)
         raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on {target.subresource}")
 
-    def _scale(self, request: Request, target: Target) -> Reply:
+    async def _scale(self, request: Request, target: Target) -> Reply:
         record = self.registry.get(target.kind, target.name, target.namespace)
         scale = subresources.scale_of(record)
         match request.method:
@@ -350,7 +353,7 @@ class Handlers:
                 wanted = self._patched_scale(PATCHES.get(media), scale, decode(request.body, media))
             case _:
                 raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on scale")
-        return json_reply(subresources.set_scale(self.registry, record, wanted, write_of(request, target)))
+        return json_reply(await subresources.set_scale(self.registry, record, wanted, write_of(request, target)))
 
     def _patched_scale(self, type: str | None, scale: Object, patch: Any) -> Object:
         if type is None:

@@ -95,12 +95,13 @@ class InProcessClient:
         with _errors():
             match subresource:
                 case "":
-                    outcome = registry.create(kind, obj, namespace, self._versioned(kind, obj))
+                    outcome = await registry.creating(kind, obj, namespace, self._versioned(kind, obj))
                     reply = _whole(kind, outcome.body or b"{}")
                 case "binding":
-                    reply = subresources.bind(registry, name, namespace, obj, self._write)
+                    reply = await subresources.bind(registry, name, namespace, obj, self._write)
                 case "eviction":
-                    reply = subresources.evict(registry, name, namespace, obj, subresources.eviction_wish(obj))
+                    wish = subresources.eviction_wish(obj)
+                    reply = await subresources.evict(registry, name, namespace, wish, self._write)
                 case "token":
                     reply = subresources.issue_token(registry, registry.get(kind, name, namespace), obj)
                 case _:
@@ -112,7 +113,7 @@ class InProcessClient:
         """PUT an object that we own whole (our slices, leases), with its resourceVersion."""
         meta = obj["metadata"]
         with _errors():
-            outcome = self.registry.update(
+            outcome = await self.registry.updating(
                 kind,
                 obj,
                 meta["name"],
@@ -145,9 +146,11 @@ class InProcessClient:
             if subresource == "scale":
                 record = registry.get(kind, name, namespace)
                 wanted = subresources.patched_scale(type, subresources.scale_of(record), patch)
-                reply = subresources.set_scale(registry, record, wanted, write)
+                reply = await subresources.set_scale(registry, record, wanted, write)
             else:
-                outcome = registry.patch(kind, name, patch, namespace, type=type, subresource=subresource, write=write)
+                outcome = await registry.patching(
+                    kind, name, patch, namespace, type=type, subresource=subresource, write=write
+                )
                 reply = _whole(kind, outcome.body or b"{}")
         await self._durable()
         return reply
@@ -166,7 +169,7 @@ class InProcessClient:
         """Delete one object, with preconditions where given."""
         wish = DeleteWish(grace_period_s, propagation, uid, resource_version)
         with _errors():
-            self.registry.delete(kind, name, namespace, wish)
+            await self.registry.deleting(kind, name, namespace, wish, write=self._write)
         await self._durable()
 
     async def delete_collection(
@@ -175,7 +178,7 @@ class InProcessClient:
         """Delete all that match."""
         with _errors():
             selection = self.registry.selection(kind, namespace, labels=label_selector, selected=field_selector)
-            self.registry.delete_collection(kind, selection)
+            await self.registry.deleting_collection(kind, selection, write=self._write)
         await self._durable()
 
     async def close(self) -> None:

@@ -2,14 +2,18 @@
 
 Create, get, list, update, patch, apply, delete and their rules that hold for every kind: names, versions,
 preconditions, dry run, finalizers, generation, no-op writes, status isolation. What kinds do differently stands in
-`strategies`; who may do what is the transport's work. Nothing here waits: a write is decided and stored in one
-step, so two writes never interleave. Refusals are raised as `status.Refused`.
+`strategies`, what looks at other objects in `admission`; who may do what is the transport's work. Refusals are raised
+as `status.Refused`.
+
+A write is decided and stored in one step, so two writes never interleave. Only external admission (webhooks,
+policies) may wait; then the object is looked at again before it is stored. Transports call the coroutines
+(`creating`, `updating`, ...); the server's own writes the plain functions, which ask no external admission.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,10 +21,11 @@ from dragoman.api.gated import gates_drop
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time, parse_time
-from dragoman.apiserver import admit, deletion, fields, metadata, tracking
+from dragoman.apiserver import admission, deletion, fields, metadata, tracking
+from dragoman.apiserver.admission import Attributes, External
 from dragoman.apiserver.logs import Logs
 from dragoman.apiserver.paging import Pages
-from dragoman.apiserver.patch import json_patch, merge_patch, strategic_patch
+from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strategic_patch
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.request import INTERNAL, DeleteWish, Outcome, Page, Write
 from dragoman.apiserver.selectors import parse_fields, parse_labels
@@ -35,15 +40,21 @@ from dragoman.apiserver.status import (
     stale,
     success,
 )
-from dragoman.apiserver.store import Record, Selection, Store, Watcher
+from dragoman.apiserver.store import EVERYTHING, Record, Selection, Store, Watcher
 from dragoman.apiserver.strategies import strategy_of
+from dragoman.apiserver.strategies.base import Strategy
+from dragoman.apiserver.validation import validate_create, validate_update
 from dragoman.apiserver.versions import config_to_stored, from_stored, to_stored, type_text
+from dragoman.errors import Bug
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
 NAME_TRIES = 8
+CHANGED_TRIES = 5
 EVENT_S = 3600
 Change = Callable[[Object], Object]
+Judge = Callable[[Object, Object | None], list[str]]
+T = TypeVar("T")
 
 
 class Registry:
@@ -56,21 +67,12 @@ class Registry:
         self.gates = gates
         self.pages = Pages()
         self.logs = Logs()
+        self.external: External | None = None
+        self.when_created: dict[Kind, Callable[[Record], None]] = {}
         self.tokens_secret = entropy.token(32)
         self.ca_text = ""
         self._next_ip = 1
         self._second = 0, ""
-
-    @classmethod
-    def in_memory(cls, clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS) -> Registry:
-        """A registry that forgets everything with the process."""
-        registry = cls(Store(fields.fields_of), clock, entropy, gates)
-        registry.bootstrap()
-        return registry
-
-    def bootstrap(self) -> None:
-        """Make what every cluster has: its namespaces and their default service accounts."""
-        admit.bootstrap(self)
 
     def now_text(self) -> str:
         """Now as metav1.Time."""
@@ -106,6 +108,10 @@ class Registry:
         """The record of an object, if it is there."""
         return self.store.get(kind, namespace, name)
 
+    def select(self, kind: Kind, selection: Selection = EVERYTHING) -> list[Record]:
+        """All records of the selection, ordered by namespace and name."""
+        return self.store.select(kind, selection)
+
     def get(self, kind: Kind, name: str, namespace: str = "") -> Record:
         """The record of an object. Raises 404."""
         record = self.store.get(kind, namespace, name)
@@ -137,44 +143,74 @@ class Registry:
         """Changes of the selection after a version (None: from now on). Raises 410, 504."""
         return self.store.watch(kind, selection, since)
 
+    # ---- admission
+
+    async def _admit_change(self, attributes: Attributes, *, external: bool) -> External | None:
+        """The mutating phase; returns who is to be asked again in the validating one."""
+        admission.mutate(self, attributes)
+        outside = self.external if external else None
+        if outside is None or not outside.wants(attributes):
+            return None
+        await outside.mutate(attributes)
+        return outside
+
+    async def _admit_outcome(self, attributes: Attributes, outside: External | None) -> None:
+        """The validating phase, over what will be stored."""
+        admission.validate(self, attributes)
+        if outside is not None:
+            await outside.validate(attributes)
+
     # ---- create
 
     def create(self, kind: Kind, body: Object, namespace: str = "", write: Write = INTERNAL) -> Outcome:
+        """Store a new object, for the server's own parts. Raises 409 where the name exists, 422, 403, 404."""
+        return at_once(self.creating(kind, body, namespace, write, external=False))
+
+    async def creating(
+        self, kind: Kind, body: Object, namespace: str = "", write: Write = INTERNAL, *, external: bool = True
+    ) -> Outcome:
         """Store a new object. Raises 409 where the name exists, 422 where it is invalid, 403, 404."""
         strategy = strategy_of(kind)
-        warnings: list[str] = []
         metadata.check_type(kind, write.version, body)
         obj = gates_drop(kind.kind, to_stored(kind, write.version, body, self.clock.utc()), None, self.gates)
         if kind.namespaced and not namespace:
             raise bad_request(f"an empty namespace may not be set during creation of {kind.plural}")
         meta = metadata.begin(kind, obj, namespace)
-        if kind.subresources and "status" in kind.subresources and strategy.has_status:
+        if "status" in kind.subresources and strategy.has_status:
             obj.pop("status", None)
         generated = not meta.get("name") and meta.get("generateName")
         if not meta.get("name") and not generated:
             raise invalid(
                 kind, "", [("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")]
             )
-        tries = NAME_TRIES if generated else 1
-        for _ in range(tries):
-            if generated:
-                meta["name"] = metadata.generate(str(generated), self.entropy)
-            if self.store.get(kind, meta.get("namespace") or "", meta["name"]) is None:
-                break
-        else:
-            raise already_exists(kind, meta["name"])
+        if generated:
+            meta["name"] = self._free_name(kind, str(generated), namespace)
+        attributes = Attributes(kind, "CREATE", namespace, meta["name"], obj, None, write)
+        outside = await self._admit_change(attributes, external=external)
+        obj = attributes.obj or obj
+        meta = obj["metadata"]
         metadata.stamp(meta, uid=self.entropy.uuid4(), now=self.now_text(), generation=strategy.keeps_generation)
-        warnings += strategy.prepare_create(self, obj, write)
-        admit.create(self, kind, obj, write)
-        self._check(kind, meta["name"], admit.validate_create(kind, obj, self.gates))
+        attributes.warnings += strategy.prepare_create(self, obj, write)
+        self._check(kind, meta["name"], validate_create(kind, obj, self.gates))
+        await self._admit_outcome(attributes, outside)
         obj = tracking.track(kind, None, obj, write, subresource="", now=self.now_text())
+        if self.store.get(kind, meta.get("namespace") or "", meta["name"]) is not None:
+            raise already_exists(kind, meta["name"])
         if write.dry_run:
-            return Outcome(kind, msgspec.json.encode(obj), True, warnings)
+            return Outcome(kind, msgspec.json.encode(obj), True, attributes.warnings)
         record = self.store.put(kind, obj, None)
-        admit.created(self, kind, record)
-        return Outcome(kind, record.body, True, warnings)
+        if (created := self.when_created.get(kind)) is not None:
+            created(record)
+        return Outcome(kind, record.body, True, attributes.warnings)
 
-    def _check(self, kind: Kind, name: str, causes: list[admit.Cause]) -> None:
+    def _free_name(self, kind: Kind, prefix: str, namespace: str) -> str:
+        for _ in range(NAME_TRIES):
+            name = metadata.generate(prefix, self.entropy)
+            if self.store.get(kind, namespace if kind.namespaced else "", name) is None:
+                return name
+        raise already_exists(kind, name)
+
+    def _check(self, kind: Kind, name: str, causes: list[tuple[str, str, str]]) -> None:
         if causes:
             raise invalid(kind, name, causes)
 
@@ -190,12 +226,26 @@ class Registry:
         subresource: str = "",
         write: Write = INTERNAL,
     ) -> Outcome:
+        """Replace an object, for the server's own parts. Raises 404, 409 for a stale version, 422."""
+        return at_once(self.updating(kind, body, name, namespace, subresource=subresource, write=write, external=False))
+
+    async def updating(
+        self,
+        kind: Kind,
+        body: Object,
+        name: str,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        write: Write = INTERNAL,
+        external: bool = True,
+    ) -> Outcome:
         """Replace an object (or its status). Raises 404, 409 for a stale version, 422."""
         metadata.check_type(kind, write.version, body)
         record = self.store.get(kind, namespace, name)
         if record is None:
             if strategy_of(kind).create_on_update and not subresource:
-                return self.create(kind, body, namespace, write)
+                return await self.creating(kind, body, namespace, write, external=external)
             raise not_found(kind, name)
         obj = to_stored(kind, write.version, body, self.clock.utc())
         meta = metadata.own(obj)
@@ -207,11 +257,43 @@ class Registry:
                 f"the namespace of the provided object does not match the namespace sent on the request: "
                 f"{meta['namespace']!r} and {namespace!r}"
             )
-        return self._replace(record, obj, subresource, write)
+
+        async def attempt(live: Record) -> Outcome | None:
+            again = copy_json(obj) if self.external else obj
+            return await self._replace(live, again, subresource, write, external=external)
+
+        return await self._until_stored(record, attempt)
+
+    async def _until_stored(
+        self, record: Record, attempt: Callable[[Record], Coroutine[Any, Any, Outcome | None]]
+    ) -> Outcome:
+        """Try until nothing else has written meanwhile (None), which only happens while external admission waits."""
+        for _ in range(CHANGED_TRIES):
+            outcome = await attempt(record)
+            if outcome is not None:
+                return outcome
+            record = self.get(record.kind, record.name, record.namespace)
+        raise stale(record.kind, record.name)
 
     def change(self, record: Record, change: Change, *, subresource: str = "", write: Write = INTERNAL) -> Outcome:
-        """Update by a function over the stored object; for parts of the server itself."""
-        return self._replace(record, change(record.decode()), subresource, write)
+        """Update by a function over the stored object, for the server's own parts."""
+        return at_once(self.changing(record, change, subresource=subresource, write=write, external=False))
+
+    async def changing(
+        self,
+        record: Record,
+        change: Change,
+        *,
+        subresource: str = "",
+        write: Write = INTERNAL,
+        external: bool = True,
+    ) -> Outcome:
+        """Update by a function over the stored object, called again where the object has changed meanwhile."""
+
+        async def attempt(live: Record) -> Outcome | None:
+            return await self._replace(live, change(live.decode()), subresource, write, external=external)
+
+        return await self._until_stored(record, attempt)
 
     def patch(
         self,
@@ -223,7 +305,35 @@ class Registry:
         type: str = "merge",
         subresource: str = "",
         write: Write = INTERNAL,
-        judge: Callable[[Object, Object | None], list[str]] | None = None,
+        judge: Judge | None = None,
+    ) -> Outcome:
+        """Patch an object, for the server's own parts."""
+        return at_once(
+            self.patching(
+                kind,
+                name,
+                patch,
+                namespace,
+                type=type,
+                subresource=subresource,
+                write=write,
+                judge=judge,
+                external=False,
+            )
+        )
+
+    async def patching(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        type: str = "merge",
+        subresource: str = "",
+        write: Write = INTERNAL,
+        judge: Judge | None = None,
+        external: bool = True,
     ) -> Outcome:
         """Patch an object; type is merge, json, strategic or apply. Apply creates what is not there.
 
@@ -231,11 +341,43 @@ class Registry:
         """
         record = self.store.get(kind, namespace, name)
         if type == "apply":
-            return self._apply(kind, name, patch, namespace, record, subresource, write, judge)
-        if record is None:
+            config, warnings = self._config(kind, name, patch, namespace, write, judge)
+            if record is None:
+                return await self._apply_new(kind, config, namespace, subresource, write, warnings, external=external)
+        elif record is None:
             raise not_found(kind, name)
+
+        async def attempt(live: Record) -> Outcome | None:
+            old = live.decode()
+            if type == "apply":
+                now = self.now_text()
+                merged = tracking.apply(kind, old, config, write, subresource=subresource, now=now)
+                new, said = to_stored(kind, "", merged, self.clock.utc()), warnings
+                storing = tracking.applied(write)
+                outcome = await self._replace(live, new, subresource, storing, external=external)
+            else:
+                new, said = self._patched(kind, name, patch, namespace, type, subresource, write, judge, old)
+                outcome = await self._replace(live, new, subresource, write, old, external=external)
+            if outcome is not None:
+                outcome.warnings = said + outcome.warnings
+            return outcome
+
+        return await self._until_stored(record, attempt)
+
+    def _patched(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str,
+        type: str,
+        subresource: str,
+        write: Write,
+        judge: Judge | None,
+        stored: Object,
+    ) -> tuple[Object, list[str]]:
+        """The stored form of an object after a patch, and warnings."""
         version = write.version or kind.versions[0]
-        stored = record.decode()
         live = {**type_text(kind, version), **from_stored(kind, version, stored)}
         if subresource == "status" and type != "json":
             live.pop("spec", None)  # a status write does not touch it, so it need not be copied and defaulted
@@ -245,22 +387,12 @@ class Registry:
         warnings = judge(patched, live) if judge else []
         metadata.check_type(kind, version, patched)
         metadata.check_identity(kind, patched["metadata"], name, namespace)
-        new = to_stored(kind, version, patched, self.clock.utc())
-        outcome = self._replace(record, new, subresource, write, stored)
-        outcome.warnings = warnings + outcome.warnings
-        return outcome
+        return to_stored(kind, version, patched, self.clock.utc()), warnings
 
-    def _apply(
-        self,
-        kind: Kind,
-        name: str,
-        applied: Any,
-        namespace: str,
-        record: Record | None,
-        subresource: str,
-        write: Write,
-        judge: Callable[[Object, Object | None], list[str]] | None,
-    ) -> Outcome:
+    def _config(
+        self, kind: Kind, name: str, applied: Any, namespace: str, write: Write, judge: Judge | None
+    ) -> tuple[Object, list[str]]:
+        """The stored form of an apply configuration, and warnings."""
         if not isinstance(applied, dict):
             raise bad_request("an apply patch must be an object")
         applied = {**applied}
@@ -273,25 +405,43 @@ class Registry:
         metadata.check_identity(kind, meta, name, namespace)
         if meta.get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
-        config = config_to_stored(kind, write.version, applied)
-        if record is None and (subresource or meta.get("uid")):
-            raise not_found(kind, name)
-        live = record.decode() if record else None
-        merged = tracking.apply(kind, live, config, write, subresource=subresource, now=self.now_text())
-        if record is None:
-            outcome = self.create(kind, self._typed(kind, merged), namespace, tracking.applied(write))
-        else:
-            merged = to_stored(kind, "", merged, self.clock.utc())
-            outcome = self._replace(record, merged, subresource, tracking.applied(write))
+        return config_to_stored(kind, write.version, applied), warnings
+
+    async def _apply_new(
+        self,
+        kind: Kind,
+        config: Object,
+        namespace: str,
+        subresource: str,
+        write: Write,
+        warnings: list[str],
+        *,
+        external: bool,
+    ) -> Outcome:
+        """Apply what is not there yet."""
+        meta = config["metadata"]
+        if subresource or meta.get("uid"):
+            raise not_found(kind, meta["name"])
+        merged = tracking.apply(kind, None, config, write, subresource=subresource, now=self.now_text())
+        body = self._typed(kind, merged)
+        outcome = await self.creating(kind, body, namespace, tracking.applied(write), external=external)
         outcome.warnings = warnings + outcome.warnings
         return outcome
 
     def _typed(self, kind: Kind, obj: Object) -> Object:
         return {**type_text(kind, kind.versions[0]), **obj}
 
-    def _replace(
-        self, record: Record, new: Object, subresource: str, write: Write, old: Object | None = None
-    ) -> Outcome:
+    async def _replace(
+        self,
+        record: Record,
+        new: Object,
+        subresource: str,
+        write: Write,
+        old: Object | None = None,
+        *,
+        external: bool,
+    ) -> Outcome | None:
+        """Store `new` in the place of a record; None where something else has written while admission waited."""
         kind = record.kind
         strategy = strategy_of(kind)
         old = record.decode() if old is None else old
@@ -299,6 +449,29 @@ class Registry:
         if sent and sent != str(record.version):
             raise stale(kind, record.name)
         metadata.carry_over(kind, new["metadata"], old["metadata"], status=self._keeps_metadata(strategy, subresource))
+        new = gates_drop(kind.kind, self._isolated(kind, new, old, subresource), old, self.gates)
+        attributes = Attributes(kind, "UPDATE", record.namespace, record.name, new, old, write, subresource)
+        outside = await self._admit_change(attributes, external=external)
+        new = attributes.obj or new
+        attributes.warnings += strategy.prepare_update(self, new, old, subresource, write)
+        if strategy.keeps_generation and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        self._check(kind, record.name, validate_update(kind, new, old, subresource, self.gates))
+        await self._admit_outcome(attributes, outside)
+        if outside is not None and self.store.get(kind, record.namespace, record.name) is not record:
+            return None
+        new = tracking.track(kind, old, new, write, subresource=subresource, now=self.now_text())
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if metadata.same(new, old):
+            return Outcome(kind, record.body, False, attributes.warnings)
+        if write.dry_run:
+            return Outcome(kind, msgspec.json.encode(new), False, attributes.warnings)
+        if deletion.is_due(strategy, new):
+            return Outcome(kind, self._removed(record, new).body, False, attributes.warnings)
+        return Outcome(kind, self.store.put(kind, new, record).body, False, attributes.warnings)
+
+    def _isolated(self, kind: Kind, new: Object, old: Object, subresource: str) -> Object:
+        """What a write of an object leaves of its status, and a write of the status of everything else."""
         if subresource == "status":
             status = new.get("status")
             new = {**old, "metadata": new["metadata"]}
@@ -309,29 +482,44 @@ class Registry:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]
-        new = gates_drop(kind.kind, new, old, self.gates)
-        warnings = strategy.prepare_update(self, new, old, subresource, write)
-        if strategy.keeps_generation and new.get("spec") != old.get("spec"):
-            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        self._check(kind, record.name, admit.validate_update(kind, new, old, subresource, self.gates))
-        new = tracking.track(kind, old, new, write, subresource=subresource, now=self.now_text())
-        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if metadata.same(new, old):
-            return Outcome(kind, record.body, False, warnings)
-        if write.dry_run:
-            return Outcome(kind, msgspec.json.encode(new), False, warnings)
-        if deletion.is_due(strategy, new):
-            return Outcome(kind, self.store.remove(record, new).body, False, warnings)
-        return Outcome(kind, self.store.put(kind, new, record).body, False, warnings)
+        return new
 
-    def _keeps_metadata(self, strategy: Any, subresource: str) -> bool:
+    def _removed(self, record: Record, last: Object | None = None) -> Record:
+        gone = self.store.remove(record, last)
+        self.logs.forget(record.uid)
+        return gone
+
+    def _keeps_metadata(self, strategy: Strategy, subresource: str) -> bool:
         return subresource == "status" and not strategy.status_changes_metadata
 
     # ---- delete
 
     def delete(self, kind: Kind, name: str, namespace: str = "", wish: DeleteWish = DeleteWish()) -> Outcome:  # noqa: B008
-        """Delete an object, or mark it where finalizers or a grace period hold it. Raises 404, 409."""
-        record = self.get(kind, name, namespace)
+        """Delete an object, for the server's own parts. Raises 404, 409."""
+        return at_once(self.deleting(kind, name, namespace, wish, external=False))
+
+    async def deleting(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        wish: DeleteWish = DeleteWish(),  # noqa: B008
+        *,
+        write: Write = INTERNAL,
+        external: bool = True,
+    ) -> Outcome:
+        """Delete an object, or mark it where finalizers or a grace period hold it. Raises 404, 409.
+
+        write: who asks (its user); what else it holds does not count.
+        """
+
+        async def attempt(record: Record) -> Outcome | None:
+            return await self._delete(record, wish, write, external=external)
+
+        return await self._until_stored(self.get(kind, name, namespace), attempt)
+
+    async def _delete(self, record: Record, wish: DeleteWish, write: Write, *, external: bool) -> Outcome | None:
+        kind, name = record.kind, record.name
         if wish.uid and wish.uid != record.uid:
             raise conflict(
                 kind, name, f"Precondition failed: UID in precondition: {wish.uid}, UID in object meta: {record.uid}"
@@ -346,31 +534,59 @@ class Registry:
         strategy = strategy_of(kind)
         obj = record.decode()
         strategy.before_delete(self, obj, wish)
+        write = msgspec.structs.replace(write, dry_run=wish.dry_run)
+        attributes = Attributes(kind, "DELETE", record.namespace, name, None, record.decode(), write)
+        outside = await self._admit_change(attributes, external=external)
+        await self._admit_outcome(attributes, outside)
+        if outside is not None and self.store.get(kind, record.namespace, name) is not record:
+            return None
         marked = deletion.mark(strategy, obj, wish, self.clock.utc())
         if marked is None:
             if not wish.dry_run:
-                record = self.store.remove(record)
-                admit.deleted(self, kind, record)
+                record = self._removed(record)
             if strategy.returns_deleted:
-                return Outcome(kind, record.body)
+                return Outcome(kind, record.body, warnings=attributes.warnings)
             details: Object = {"name": name, "kind": kind.plural, "uid": record.uid}
             if kind.group:
                 details["group"] = kind.group
-            return Outcome(kind, None, status=success(details))
+            return Outcome(kind, None, status=success(details), warnings=attributes.warnings)
         if wish.dry_run or metadata.same(marked, record.decode()):
-            return Outcome(kind, msgspec.json.encode(marked))
-        return Outcome(kind, self.store.put(kind, marked, record).body)
+            return Outcome(kind, msgspec.json.encode(marked), warnings=attributes.warnings)
+        return Outcome(kind, self.store.put(kind, marked, record).body, warnings=attributes.warnings)
 
     def delete_collection(self, kind: Kind, selection: Selection, wish: DeleteWish = DeleteWish()) -> Page:  # noqa: B008
+        """Delete all of a selection, for the server's own parts; returns what was there."""
+        return at_once(self.deleting_collection(kind, selection, wish, external=False))
+
+    async def deleting_collection(
+        self,
+        kind: Kind,
+        selection: Selection,
+        wish: DeleteWish = DeleteWish(),  # noqa: B008
+        *,
+        write: Write = INTERNAL,
+        external: bool = True,
+    ) -> Page:
         """Delete all of a selection; returns what was there."""
         records = self.store.select(kind, selection)
         for record in records:
             try:
-                self.delete(kind, record.name, record.namespace, wish)
+                await self.deleting(kind, record.name, record.namespace, wish, write=write, external=external)
             except Refused as refused:
                 if refused.code != 404:
                     raise
         return Page(records, self.store.version)
+
+
+def at_once(steps: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        steps.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    steps.close()
+    raise Bug("a write of the server itself waited for something")
 
 
 def patched_by(type: str, live: Object, patch: Any, gvk: tuple[str, str, str]) -> Any:

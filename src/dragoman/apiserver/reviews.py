@@ -6,16 +6,12 @@ token. Nothing is stored.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import User
 from dragoman.apiserver.status import Object, bad_request
 from dragoman.apiserver.strategies.base import dig
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dragoman.apiserver.registry import Registry
 
 # (group, plural) -> (kind, namespaced)
 REVIEWS: dict[tuple[str, str], tuple[str, bool]] = {
@@ -30,14 +26,14 @@ _REASON = "the embedded API server allows everything to whoever holds a valid to
 
 
 def answer(
-    registry: Registry, group: str, plural: str, body: Object, user: User, whose: Callable[[str], User | None]
+    lookup: Lookup, group: str, plural: str, body: Object, user: User, whose: Callable[[str], User | None]
 ) -> Object:
     """The review with its status. `whose` authenticates a token."""
     kind, _ = REVIEWS[group, plural]
     if body.get("kind") not in (None, kind):
         raise bad_request(f"the kind in the data ({body['kind']}) does not match the expected kind ({kind})")
     spec = body.get("spec") or {}
-    reply: Object = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {"creationTimestamp": registry.now_text()}}
+    reply: Object = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {"creationTimestamp": lookup.now_text()}}
     if kind == "SelfSubjectReview":
         reply["status"] = {"userInfo": _user(user)}
         return reply

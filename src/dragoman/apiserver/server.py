@@ -20,6 +20,7 @@ import uvicorn
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.apiserver import certificates, fields, kubeconfig
 from dragoman.apiserver.app import App
+from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.store import Store
 from dragoman.apiserver.wal import open_store
@@ -108,7 +109,7 @@ def _prepared(
     if config.tls:
         file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
         certificate = (file, key)
-    registry.bootstrap()
+    bootstrap(registry)
     app = App(registry, token, minor=config.minor, metrics=metrics)
     return app, _listen(config, folder), certificate
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.kinds import BY_NAME
 from dragoman.api.meta import format_time
 from dragoman.apiserver.registry import Registry, patched_by
-from dragoman.apiserver.request import DeleteWish, Outcome, User, Write
+from dragoman.apiserver.request import DeleteWish, User, Write
 from dragoman.apiserver.selectors import accepts, of_object, to_text
 from dragoman.apiserver.status import Object, bad_request, conflict, invalid, success, too_many
 from dragoman.apiserver.store import Record, Selection
@@ -52,7 +52,7 @@ def scale_of(record: Record) -> Object:
     }
 
 
-def set_scale(registry: Registry, record: Record, scale: Object, write: Write) -> Object:
+async def set_scale(registry: Registry, record: Record, scale: Object, write: Write) -> Object:
     """Change the number of replicas to that of a Scale; returns the new Scale. Raises 409, 422."""
     replicas = dig(scale, "spec", "replicas")
     replicas = 0 if replicas is None else replicas
@@ -71,7 +71,7 @@ def set_scale(registry: Registry, record: Record, scale: Object, write: Write) -
         obj["spec"]["replicas"] = replicas
         return obj
 
-    outcome = registry.change(record, change, subresource="scale", write=write)
+    outcome = await registry.changing(record, change, subresource="scale", write=write)
     if write.dry_run:
         return {**scale, "spec": {"replicas": replicas}}
     return scale_of(registry.get(outcome.kind, record.name, record.namespace))
@@ -80,7 +80,7 @@ def set_scale(registry: Registry, record: Record, scale: Object, write: Write) -
 # ---- binding
 
 
-def bind(registry: Registry, name: str, namespace: str, binding: Object, write: Write) -> Object:
+async def bind(registry: Registry, name: str, namespace: str, binding: Object, write: Write) -> Object:
     """Assign a pod to a node, once (core/v1 Binding). Raises 404, 409."""
     node = dig(binding, "target", "name")
     if not isinstance(node, str) or not node:
@@ -107,7 +107,7 @@ def bind(registry: Registry, name: str, namespace: str, binding: Object, write: 
         _scheduled(pod, registry.now_text())
         return pod
 
-    registry.change(record, change, subresource="binding", write=write)
+    await registry.changing(record, change, subresource="binding", write=write)
     return success(code=201)
 
 
@@ -127,7 +127,7 @@ def _scheduled(pod: Object, now: str) -> None:
 # ---- eviction
 
 
-def evict(registry: Registry, name: str, namespace: str, eviction: Object, wish: DeleteWish) -> Object:
+async def evict(registry: Registry, name: str, namespace: str, wish: DeleteWish, write: Write) -> Object:
     """Delete a pod unless that breaks a disruption budget (policy/v1 Eviction). Raises 404, 409, 429.
 
     Budgets are counted here, from the pods of this moment, not read from the budget's status.
@@ -137,7 +137,7 @@ def evict(registry: Registry, name: str, namespace: str, eviction: Object, wish:
     if dig(pod, "status", "phase") not in (*FINISHED, "Pending") and "deletionTimestamp" not in pod["metadata"]:
         for budget in registry.store.select(BUDGET, Selection(namespace)):
             _respect(registry, budget, record)
-    registry.delete(POD, name, namespace, wish)
+    await registry.deleting(POD, name, namespace, wish, write=write)
     return success(code=201)
 
 
@@ -251,14 +251,6 @@ def user_of_token(registry: Registry, token: str) -> User | None:
         return None
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     return User(payload["sub"], groups, account.uid)
-
-
-# ---- namespaces
-
-
-def finalize(registry: Registry, kind: Kind, name: str, body: Object, write: Write) -> Outcome:
-    """Replace spec.finalizers of a namespace; the last one gone, a terminating namespace goes."""
-    return registry.update(kind, body, name, subresource="finalize", write=write)
 
 
 def patched_scale(type: str, scale: Object, patch: Any) -> Object:

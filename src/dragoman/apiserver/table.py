@@ -16,7 +16,7 @@ from dragoman.apiserver.printers.column import Cell, Object, Printer, age, colum
 META_V1 = "meta.k8s.io/v1"
 
 _FALLBACK = Printer(columns("Name", "Age"), lambda obj, now: [name_of(obj), age(obj, now)])
-_PRINTERS: dict[tuple[str, str], Printer] = {
+PRINTERS: dict[tuple[str, str], Printer] = {
     **pods.PRINTERS,
     **devices.PRINTERS,
     **workloads.PRINTERS,
@@ -38,7 +38,7 @@ def table(
     include_object: Metadata (default), Object or None, as in the query parameter. metadata: the list's
     resourceVersion, continue, remainingItemCount. definitions: False in every watch event but the first.
     """
-    printer = _PRINTERS.get((kind.group, kind.kind), _FALLBACK)
+    printer = PRINTERS.get((kind.group, kind.kind), _FALLBACK)
     return {
         "kind": "Table",
         "apiVersion": META_V1,

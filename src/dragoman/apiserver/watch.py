@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from dragoman.api.kinds import Kind
 from dragoman.apiserver import table
 from dragoman.apiserver.negotiate import Form
+from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.status import Object, Refused, expired
 from dragoman.apiserver.store import Record, Seen, Selection, Watcher
 from dragoman.apiserver.versions import from_stored, render, type_text
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.registry import Registry
 
 INITIAL_END = "k8s.io/initial-events-end"
 BOOKMARK_S = 50.0

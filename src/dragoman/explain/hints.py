@@ -21,8 +21,8 @@ from dragoman.explain.scenarios import claims_used, focus
 from dragoman.schedule.decision import AnyReason
 from dragoman.schedule.place import Memory
 from dragoman.schedule.units import Context, Unit
-from dragoman.whatif.decide import steps
 from dragoman.snapshot.change import Change, Key, Put, Snapshot, apply_all
+from dragoman.whatif.decide import steps
 
 Over: TypeAlias = Callable[[], bool]
 

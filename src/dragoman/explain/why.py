@@ -21,8 +21,8 @@ from dragoman.explain.state import NoSlices, absent_drivers
 from dragoman.schedule.decision import NodesRefused
 from dragoman.schedule.refusal import Reason
 from dragoman.schedule.units import Context
-from dragoman.whatif.decide import Step, Verdict
 from dragoman.snapshot.change import Snapshot
+from dragoman.whatif.decide import Step, Verdict
 
 Over: TypeAlias = Callable[[], bool]
 

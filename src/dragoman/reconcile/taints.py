@@ -46,7 +46,6 @@ class Reason(NamedTuple):
     device: DeviceId
 
 
-
 # ---- which keys
 
 

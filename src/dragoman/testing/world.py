@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver import fields
+from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.store import Store
@@ -123,7 +124,7 @@ class World:
         self.checker = Checker()
         store = Store(fields.fields_of, journal=self.checker)
         registry = Registry(store, clock, self.entropy.fork())
-        registry.bootstrap()
+        bootstrap(registry)
         self.api = InProcessClient(registry)
         self.nodes = [f"node-{index}" for index in range(nodes)]
         self.devices = devices

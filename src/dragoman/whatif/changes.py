@@ -80,9 +80,7 @@ class After(msgspec.Struct, frozen=True):
     created: tuple[Key, ...] = ()
 
 
-def apply(
-    cluster: Cluster, changes: Iterable[Change], *, controllers: Sequence[Controller] = CONTROLLERS
-) -> After:
+def apply(cluster: Cluster, changes: Iterable[Change], *, controllers: Sequence[Controller] = CONTROLLERS) -> After:
     """The changes one after the other. Objects that are not there are removed without complaint."""
     displaced: dict[Key, Displaced] = {}
     created: dict[Key, None] = {}

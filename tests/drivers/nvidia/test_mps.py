@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.registry import Registry
 from dragoman.drivers.nvidia import driver as drivers
 from dragoman.drivers.nvidia.config import MpsConfig
 from dragoman.drivers.nvidia.mps import NAMESPACE, Daemons, Folders, daemon_for, deployment, script
@@ -55,8 +55,7 @@ class Cluster:
 
     def __init__(self, bench: Bench, *, ready: bool) -> None:
         self.clock = Clock(speed=200.0)
-        registry = Registry.in_memory(self.clock, Entropy(1))
-        registry.bootstrap()
+        registry = in_memory(self.clock, Entropy(1))
         self.api: InProcessClient = _Ready(registry) if ready else InProcessClient(registry)
         daemons = Daemons(self.api, self.clock, Entropy(2), bench.hardware, node_name=NODE, root=bench.folder / "mps")
         bench.driver.daemons = daemons

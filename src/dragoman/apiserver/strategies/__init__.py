@@ -20,7 +20,7 @@ from dragoman.apiserver.strategies.resource import (
     TaintRuleStrategy,
 )
 
-_GENERIC = Strategy()
+GENERIC = Strategy()
 _TABLE: dict[str, Strategy] = {
     "Namespace": NamespaceStrategy(),
     "Node": NodeStrategy(),
@@ -45,9 +45,14 @@ _TABLE: dict[str, Strategy] = {
     "ResourceSlice": SliceStrategy(),
     "DeviceClass": Generational(),
     "DeviceTaintRule": TaintRuleStrategy(),
+    # Upstream keeps no generation of these.
+    "PersistentVolume": Strategy(),
+    "PersistentVolumeClaim": Strategy(),
+    "ResourceQuota": Strategy(),
+    "ResourcePoolStatusRequest": Strategy(),
 }
 
 
 def strategy_of(kind: Kind) -> Strategy:
     """The strategy of a kind."""
-    return _TABLE.get(kind.kind, _GENERIC)
+    return _TABLE.get(kind.kind, GENERIC)

@@ -6,13 +6,11 @@ Hooks see stored versions without apiVersion and kind.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import DeleteWish, Write
 from dragoman.apiserver.status import Object
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.registry import Registry
 
 # What a status write may never change (metav1.ResetObjectMetaForStatus).
 STATUS_KEEPS = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -27,15 +25,15 @@ class Strategy:
     has_status = True
     status_changes_metadata = False
 
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Set what the server sets; returns warnings. Status is already gone."""
         return []
 
-    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+    def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Restore what this kind of write may not change; generic rules were applied."""
         return []
 
-    def before_delete(self, registry: Registry, obj: Object, wish: DeleteWish) -> None:
+    def before_delete(self, lookup: Lookup, obj: Object, wish: DeleteWish) -> None:
         """Refuse a deletion."""
 
     def grace_s(self, obj: Object, wish: DeleteWish) -> int | None:

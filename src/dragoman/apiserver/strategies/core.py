@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import DeleteWish, Write
 from dragoman.apiserver.status import Object, forbidden
 from dragoman.apiserver.strategies.base import Strategy, dig
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.registry import Registry
 
 IMMORTAL = ("default", "kube-system", "kube-public")
 
@@ -21,7 +18,7 @@ class NamespaceStrategy(Strategy):
 
     returns_deleted = True
 
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Every namespace starts active, held by the content controller's finalizer."""
         labels = obj["metadata"].setdefault("labels", {})
         labels["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
@@ -30,7 +27,7 @@ class NamespaceStrategy(Strategy):
         obj["status"] = {"phase": "Active"}
         return []
 
-    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+    def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """spec.finalizers change through /finalize only."""
         if subresource != "finalize":
             new["spec"] = old.get("spec", {})
@@ -39,7 +36,7 @@ class NamespaceStrategy(Strategy):
         new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"]["name"]
         return []
 
-    def before_delete(self, registry: Registry, obj: Object, wish: DeleteWish) -> None:
+    def before_delete(self, lookup: Lookup, obj: Object, wish: DeleteWish) -> None:
         """Some namespaces stay; others begin to terminate."""
         if obj["metadata"]["name"] in IMMORTAL:
             raise forbidden(BY_NAME["Namespace"], obj["metadata"]["name"], "this namespace may not be deleted")
@@ -72,12 +69,12 @@ class LeaseStrategy(Strategy):
 class SecretStrategy(Strategy):
     """stringData is write-only."""
 
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Fold stringData into data."""
         _fold(obj)
         return []
 
-    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+    def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Fold stringData into data."""
         _fold(new)
         return []
@@ -94,11 +91,11 @@ def _fold(obj: Object) -> None:
 class ServiceStrategy(Strategy):
     """Services get an address of the cluster's range, which nothing routes to."""
 
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Assign a cluster IP."""
         spec = obj.setdefault("spec", {})
         if spec.get("type", "ClusterIP") != "ExternalName":
-            address = spec.get("clusterIP") or registry.free_cluster_ip()
+            address = spec.get("clusterIP") or lookup.free_cluster_ip()
             spec["clusterIP"] = address
             spec.setdefault("clusterIPs", [address])
             spec.setdefault("ipFamilies", ["IPv4"])
@@ -106,7 +103,7 @@ class ServiceStrategy(Strategy):
         obj.setdefault("status", {"loadBalancer": {}})
         return []
 
-    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+    def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Keep the addresses where the writer leaves them out."""
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):

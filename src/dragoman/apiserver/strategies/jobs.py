@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dragoman.api.admission import select_own_pods
+from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object
 from dragoman.apiserver.strategies.base import Generational
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.registry import Registry
 
 
 class JobStrategy(Generational):
     """Job."""
 
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """A Job selects its pods by its own uid unless it brings a selector."""
         select_own_pods(obj)
         return []

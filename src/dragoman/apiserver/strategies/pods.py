@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dragoman.api.admission import tolerate_lost_nodes
+from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import DeleteWish, Write
 from dragoman.apiserver.status import Object
 from dragoman.apiserver.strategies.base import Strategy, dig
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.registry import Registry
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -22,7 +18,7 @@ class PodStrategy(Strategy):
     returns_deleted = True
     status_changes_metadata = True
 
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Pending, with its class of service and the usual tolerations for lost nodes."""
         spec = obj.setdefault("spec", {})
         status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
@@ -33,14 +29,14 @@ class PodStrategy(Strategy):
                     "status": "False",
                     "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates",
-                    "lastTransitionTime": registry.now_text(),
+                    "lastTransitionTime": lookup.now_text(),
                 }
             ]
         obj["status"] = status
         tolerate_lost_nodes(spec)
         return []
 
-    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+    def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Each subresource changes its own part."""
         if subresource == "status":
             new.setdefault("status", {}).setdefault("qosClass", dig(old, "status", "qosClass") or "BestEffort")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import Object
 from dragoman.apiserver.strategies.base import Generational, Strategy, dig
-
-if TYPE_CHECKING:
-    from dragoman.apiserver.registry import Registry
 
 
 class ClaimStrategy(Strategy):
     """ResourceClaim: spec is immutable, devices that are no longer allocated leave status.devices."""
 
-    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+    def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Prune what belongs to devices of a former allocation."""
         status = new.get("status")
         if subresource == "status" and isinstance(status, dict) and isinstance(status.get("devices"), list):
@@ -44,11 +42,11 @@ def _is_new(device: Any, old: Object) -> bool:
 class SliceStrategy(Generational):
     """ResourceSlice keeps a generation; upper case in driver names is warned of."""
 
-    def prepare_create(self, registry: Registry, obj: Object, write: Write) -> list[str]:
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Warn of upper case."""
         return _upper_case(obj)
 
-    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+    def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Warn of upper case."""
         return _upper_case(new)
 
@@ -63,11 +61,11 @@ def _upper_case(obj: Object) -> list[str]:
 class TaintRuleStrategy(Generational):
     """DeviceTaintRule: a new effect starts a new time."""
 
-    def prepare_update(self, registry: Registry, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
+    def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Stamp a taint whose effect changes while its time was sent back unchanged."""
         after, before = dig(new, "spec", "taint"), dig(old, "spec", "taint")
         if isinstance(after, dict) and isinstance(before, dict):
             same_time = after.get("timeAdded") == before.get("timeAdded")
             if same_time and after.get("effect") != before.get("effect"):
-                after["timeAdded"] = registry.now_text()
+                after["timeAdded"] = lookup.now_text()
         return []

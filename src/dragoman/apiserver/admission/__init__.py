@@ -1,0 +1,43 @@
+"""May this write happen, and what does the cluster add to it? The chain that every write passes, in upstream's order.
+
+One table, `PLUGINS`: what looks at other objects to admit one. A plugin mutates, validates, or both; all mutate in
+the table's order, then all validate. What stands outside the process (webhooks) or is stored as policy joins as
+`External` of the registry and is asked after the plugins of each phase; ResourceQuota counts last, when nothing else
+can refuse any more, so it belongs at the end of the table.
+
+    defaults -> mutating plugins -> mutating policies, webhooks -> strategy -> validation
+             -> validating plugins -> validating policies, webhooks -> quota -> store
+
+What concerns only the object itself stands in its strategy and in `api.validate`.
+"""
+
+from __future__ import annotations
+
+from dragoman.apiserver.admission.accounts import ServiceAccounts
+from dragoman.apiserver.admission.admin_access import AdminAccess
+from dragoman.apiserver.admission.attributes import Attributes, External, Operation, Plugin
+from dragoman.apiserver.admission.lifecycle import NamespaceLifecycle
+from dragoman.apiserver.admission.priorities import Priorities
+from dragoman.apiserver.lookup import Lookup
+
+__all__ = ["PLUGINS", "Attributes", "External", "Operation", "Plugin", "mutate", "validate"]
+
+PLUGINS: tuple[Plugin, ...] = (
+    NamespaceLifecycle(),
+    ServiceAccounts(),
+    Priorities(),
+    AdminAccess(),
+)
+"""In the order in which they are asked."""
+
+
+def mutate(lookup: Lookup, attributes: Attributes) -> None:
+    """Let every plugin change `attributes.obj`. Raises Refused."""
+    for plugin in PLUGINS:
+        plugin.mutate(lookup, attributes)
+
+
+def validate(lookup: Lookup, attributes: Attributes) -> None:
+    """Let every plugin judge what will be stored. Raises Refused."""
+    for plugin in PLUGINS:
+        plugin.validate(lookup, attributes)

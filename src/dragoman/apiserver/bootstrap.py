@@ -1,0 +1,64 @@
+"""What does every cluster have from the start? Namespaces and their content, priority classes.
+
+Stands above the registry: it only writes what any client could. Called once when a server starts, over an empty
+store or one that was kept.
+"""
+
+from __future__ import annotations
+
+from dragoman.api.gates import DEFAULTS, Gates
+from dragoman.api.kinds import BY_NAME
+from dragoman.apiserver import fields
+from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.request import Write
+from dragoman.apiserver.status import Object
+from dragoman.apiserver.store import Record, Store
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+
+NAMESPACE = BY_NAME["Namespace"]
+SERVICE_ACCOUNT = BY_NAME["ServiceAccount"]
+CONFIG_MAP = BY_NAME["ConfigMap"]
+PRIORITY_CLASS = BY_NAME["PriorityClass"]
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+ROOT_CA = "kube-root-ca.crt"
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_BOOT = Write(manager="dragoman-apiserver")
+
+
+def in_memory(clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS) -> Registry:
+    """A registry with what every cluster has, which forgets everything with the process."""
+    registry = Registry(Store(fields.fields_of), clock, entropy, gates)
+    bootstrap(registry)
+    return registry
+
+
+def bootstrap(registry: Registry) -> None:
+    """Make what every cluster has, where absent; namespaces that come later get theirs when they are created."""
+
+    def created(record: Record) -> None:
+        _furnish(registry, record.name)
+
+    registry.when_created[NAMESPACE] = created
+    for name in NAMESPACES:
+        if registry.find(NAMESPACE, name) is None:
+            registry.create(NAMESPACE, {"metadata": {"name": name}}, write=_BOOT)
+    for record in registry.store.select(NAMESPACE):
+        if record.fields.get("status.phase") != "Terminating":
+            _furnish(registry, record.name)
+    for name, value in SYSTEM_PRIORITIES.items():
+        if registry.find(PRIORITY_CLASS, name) is None:
+            what = "Used for system critical pods that must run in the cluster"
+            body: Object = {"metadata": {"name": name}, "value": value, "description": what}
+            registry.create(PRIORITY_CLASS, body, write=_BOOT)
+
+
+def _furnish(registry: Registry, namespace: str) -> None:
+    """At start too: a process may have died between a namespace and its content, or the CA may be a new one."""
+    if registry.find(SERVICE_ACCOUNT, "default", namespace) is None:
+        registry.create(SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, namespace, _BOOT)
+    data = {"ca.crt": registry.ca_text}
+    if registry.find(CONFIG_MAP, ROOT_CA, namespace) is None:
+        registry.create(CONFIG_MAP, {"metadata": {"name": ROOT_CA}, "data": data}, namespace, _BOOT)
+    else:
+        registry.patch(CONFIG_MAP, ROOT_CA, {"data": data}, namespace, write=_BOOT)

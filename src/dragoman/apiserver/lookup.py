@@ -1,0 +1,38 @@
+"""What may admission and strategies ask the cluster? The narrow protocol between them and the registry.
+
+The registry satisfies it and hands itself in; nothing below the registry imports the registry. Reading only: who
+admits or prepares an object changes that object, never the store.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dragoman.api.gates import Gates
+from dragoman.api.kinds import Kind
+from dragoman.apiserver.store import EVERYTHING, Record, Selection
+
+
+class Lookup(Protocol):
+    """The stored objects, as they are now, and what the server itself knows."""
+
+    @property
+    def gates(self) -> Gates:
+        """Feature gates of this server."""
+        ...
+
+    def find(self, kind: Kind, name: str, namespace: str = "") -> Record | None:
+        """The record of an object, None where there is none."""
+        ...
+
+    def select(self, kind: Kind, selection: Selection = EVERYTHING) -> list[Record]:
+        """All records of the selection, ordered by namespace and name."""
+        ...
+
+    def now_text(self) -> str:
+        """Now as metav1.Time."""
+        ...
+
+    def free_cluster_ip(self) -> str:
+        """An address for services that none has."""
+        ...

@@ -30,7 +30,7 @@ Docs = list[dict[str, Any]]
 class Case:
     """What a file must come to. places: pod to node and devices, None for no place. told: object to facts.
 
-    flags: of the command line. change: of the documents, before names are changed; may give more facts.
+    refused: facts of what the API server refuses. flags: of the command line. change: of the documents, before names are changed; may give more facts.
     """
 
     def __init__(
@@ -38,11 +38,13 @@ class Case:
         places: dict[str, tuple[str, list[str]] | None] | None = None,
         told: dict[str, list[str]] | None = None,
         flags: tuple[str, ...] = (),
+        refused: tuple[str, ...] = (),
         change: Callable[[Docs, random.Random], dict[str, list[str]]] | None = None,
     ) -> None:
         self.places = places or {}
         self.told = told or {}
         self.flags = flags
+        self.refused = refused
         self.change = change
 
 
@@ -162,7 +164,8 @@ CASES: dict[str, Case] = {
     "09-all-mode-multi-node-pool": Case({"default/p": ("node-a", ["s0", "s1"])}),
     "11-template-slice-count-zero": Case(
         {"default/p": None},
-        {"pod/p": ["4 devices in incomplete", "0 is published", "1 would be right", "fits on template-node"]},
+        {"pod/p": ["template-node", "spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero"]},
+        refused=("ResourceSlice", "spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero"),
     ),
     "12-ask-32-have-31": Case({"default/p": None}, {"pod/p": ["node-a", "class any"]}, change=one_too_many),
     "14-admin-access-distinct-devices": Case(
@@ -247,6 +250,16 @@ CASES: dict[str, Case] = {
         {"default/p": None},
         {"pod/p": ["8 gpu+nic pairs wanted", "7 devices of class nic on node-a", "at most 7 pairs"]},
         change=other_broken_nic,
+    ),
+    "50-four-part-driver-version": Case(
+        {"default/p": None},
+        {"pod/p": ["driverVersion", "6.19.14.31400000", "node-a"]},
+        refused=("spec.devices[0].attributes[driverVersion].version", "6.19.14.31400000", "semver.org"),
+    ),
+    "59-admin-access-namespace-label": Case(
+        {"serving/requester": ("node-a", ["gpu-0"]), "serving/launcher": None},
+        {"pod/launcher": ["resource.kubernetes.io/admin-access: true", "namespace"]},
+        refused=("ResourceClaimTemplate", "all-admin", "spec.spec.devices.requests[0].adminAccess: Forbidden"),
     ),
 }
 
@@ -381,7 +394,9 @@ def test_report(name: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixt
     file.write_text(yaml.safe_dump_all(names.docs(docs)))
     flags = [flag for flag in case.flags if flag not in ("-n", "batch")]
     found = json.loads(ran(capsys, "simulate", "-f", str(file), "-o", "json", *flags))
-    assert found["errors"] == []
+    assert bool(found["errors"]) == bool(case.refused)
+    for fact in case.refused:
+        assert names.text(fact) in json.dumps(found["errors"]).replace('\\"', '"'), fact
     pods = {f"{pod['namespace']}/{pod['name']}": pod for pod in found["pods"]}
     for key, place in case.places.items():
         pod = pods[names.text(key)]

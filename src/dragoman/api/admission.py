@@ -15,7 +15,7 @@ from dragoman.api.resource import ADMIN_ACCESS_LABEL
 from dragoman.api.shape import Object, dig, items
 
 TOLERATION_S = 300
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 Cause = tuple[str, str, str]
@@ -69,7 +69,7 @@ def admin_access_refused(kind: str, obj: Object, namespace_labels: Mapping[str, 
 def tolerate_lost_nodes(spec: Object) -> None:
     """Gives a pod the tolerations of DefaultTolerationSeconds where it has none for these taints."""
     tolerations = spec.get("tolerations") or []
-    for key in _LOST:
+    for key in LOST_NODE_TAINTS:
         if not any(_covers(toleration, key) for toleration in tolerations):
             tolerations = [
                 *tolerations,

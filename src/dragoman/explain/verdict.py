@@ -16,6 +16,7 @@ from dragoman.explain import phrases, text
 from dragoman.explain.asking import nearest_first
 from dragoman.explain.why import Answer
 from dragoman.schedule.decision import AnyReason, NodesRefused, Refused
+from dragoman.whatif.cluster import Rejection
 from dragoman.whatif.decide import ClaimVerdict, Verdict
 
 NODES_SHOWN = 3
@@ -62,11 +63,22 @@ def _refusal(answer: Answer, refused: Refused, reader: str | None) -> dict[str, 
     return {
         "summary": text.message(refused, reader),
         "reasons": [text.as_json(reason, reader) for reason in refused.reasons],
+        "rejected": [_rejection(rejection) for rejection in answer.verdict.rejected],
         "gaveUp": refused.gave_up,
         "conflict": None if answer.conflict is None else phrases.conflict_json(answer.conflict),
         "hints": [phrases.hint_json(hint) for hint in answer.hints.found],
         "hintsTried": answer.hints.tried,
         "hintsUntried": answer.hints.untried,
+    }
+
+
+def _rejection(rejection: Rejection) -> dict[str, Any]:
+    return {
+        "kind": rejection.kind,
+        "namespace": rejection.namespace,
+        "name": rejection.name,
+        "field": rejection.field,
+        "message": rejection.message,
     }
 
 
@@ -82,12 +94,20 @@ def devices(verdict: Verdict) -> list[str]:
     return lines
 
 
+def headline(answer: Answer) -> str:
+    """What became of a pod without a place, in one line."""
+    refused = answer.verdict.refused
+    decided = "is not decided" if refused is not None and refused.gave_up else "has no place"
+    return f"pod {'/'.join(answer.verdict.pod)} {decided}:"
+
+
 def why(answer: Answer, reader: str | None = None) -> list[str]:
     """Lines that say why a pod has no place: what holds everywhere, the nodes by reason, contradiction, hints."""
     refused = answer.verdict.refused
     if refused is None:
         return []
     lines = [text.sentence(reason, reader) for reason in refused.reasons]
+    lines += [f"the API server would refuse this: {rejection.message}" for rejection in answer.verdict.rejected]
     nearest, *others = _node_blocks(answer.verdict.nodes, reader) or [[]]
     lines += [*nearest, *(f"  {line}" for line in device_lines(answer, reader))]
     lines += [line for block in others for line in block]

@@ -1,7 +1,8 @@
 """What does what-if work on? A Snapshot with what controllers need beside it, as one value.
 
 Objects of files may lack uids, and references to them too: `bring` gives each its identity by name, so that
-controllers, which go by uids, see what the writer meant. Never decides anything.
+controllers, which go by uids, see what the writer meant; and what a server adds to new objects that controllers and
+evictions read. Never decides anything.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from typing import Any
 import msgspec
 from immutables import Map
 
+from dragoman.api import codec, defaults
+from dragoman.api.admission import LOST_NODE_TAINTS, TOLERATION_S, select_own_pods
+from dragoman.api.core import Pod, Toleration
+from dragoman.api.kinds import kind_of
 from dragoman.api.meta import ObjectMeta, Ref, Value, format_time
 from dragoman.api.resource import FINALIZER, ResourceClaim
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
-from dragoman.snapshot.change import HELD, Change, Gone, Put, Snapshot, apply_all
+from dragoman.snapshot.change import HELD, WORKLOADS, Change, Gone, Put, Snapshot, apply_all
 
 _KINDS = {
     "nodes": "Node",
@@ -79,7 +84,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
 def bring(snapshot: Snapshot, now: datetime) -> Cluster:
     """The cluster that a snapshot shows. Objects and references without uid get one by their names."""
-    snapshot = apply_all(snapshot, _identified(snapshot))
+    snapshot = apply_all(snapshot, _identified(snapshot, now))
     ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in objects(snapshot)))
     return Cluster(snapshot, ownership, now)
 
@@ -133,7 +138,7 @@ def uid_for(*words: object) -> str:
 # ---- identity
 
 
-def _identified(snapshot: Snapshot) -> list[Change]:
+def _identified(snapshot: Snapshot, now: datetime) -> list[Change]:
     """Changes that give objects their uids, references theirs, and allocated claims the finalizer that guards them."""
     bare = [(kind, value) for kind, value in objects(snapshot) if not value.metadata.uid]
     given = _uids_in_references(snapshot) if bare else {}
@@ -143,7 +148,7 @@ def _identified(snapshot: Snapshot) -> list[Change]:
         uids[name] = given.get(name) or uid_for(*name)
     changes: list[Change] = []
     for kind, value in objects(snapshot):
-        changed = _with_identity(kind, value, snapshot, uids)
+        changed = _with_identity(kind, value, snapshot, uids, now)
         if changed is not value:
             changes.append(Put(kind, changed))
     return changes
@@ -168,12 +173,42 @@ def _consumer_kind(resource: str) -> str:
     return "PodGroup" if resource == "podgroups" else "Pod"
 
 
-def _with_identity(kind: str, value: Any, snapshot: Snapshot, uids: dict[tuple[str, str, str], str]) -> Any:
+def completed(kind: str, value: Any, uid: str, now: datetime) -> Any:
+    """A new object with what a server adds: a workload's defaults and selector, a pod's usual tolerations."""
+    if kind == "Pod":
+        return _tolerating(value)
+    if kind not in WORKLOADS or kind not in codec.TYPES:
+        return value
+    obj = defaults.apply(kind, kind_of(kind).versions[0], codec.to_json(value), now)
+    if kind == "Job":
+        obj["metadata"]["uid"] = uid
+        select_own_pods(obj)
+        obj["metadata"]["uid"] = value.metadata.uid
+    return codec.decode(type(value), obj)
+
+
+def _tolerating(pod: Pod) -> Pod:
+    missing = [
+        Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=TOLERATION_S)
+        for key in LOST_NODE_TAINTS
+        if not any(t.key in ("", key) and t.effect in ("", "NoExecute") for t in pod.spec.tolerations)
+    ]
+    if not missing:
+        return pod
+    spec = msgspec.structs.replace(pod.spec, tolerations=(*pod.spec.tolerations, *missing))
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _with_identity(
+    kind: str, value: Any, snapshot: Snapshot, uids: dict[tuple[str, str, str], str], now: datetime
+) -> Any:
     meta = value.metadata
     namespace = meta.namespace
     fields: dict[str, Any] = {}
     if not meta.uid:
         fields["uid"] = uids[kind, namespace, meta.name]
+        value = completed(kind, value, fields["uid"], now)
+        meta = value.metadata
     if any(not owner.uid for owner in meta.owner_references):
         fields["owner_references"] = tuple(
             owner

@@ -10,7 +10,7 @@ while. Never decides: it asks `sync`, carries out the effects by `writes`, and l
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -35,10 +35,11 @@ _COVERED = frozenset({("claims", "ResourceClaimTemplate"), ("taints", "ResourceS
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """steps_min, steps_per_object: looks of controllers before it is said that they do not come to rest."""
+    """When it is said that controllers do not come to rest: looks of all of them, and at one key."""
 
     steps_min: int = 20_000
     steps_per_object: int = 50
+    looks: int = 200
 
     def steps(self, snapshot: Snapshot) -> int:
         """How many looks a cluster of this size may take."""
@@ -79,6 +80,8 @@ class _Run:
         self.by_kind: dict[str, list[int]] = {}
         self.queue: deque[Key] = deque()
         self.queued: set[Key] = set()
+        self.looks: Counter[Key] = Counter()
+        self.endless = False
         self.stuck: dict[Key, Snapshot] = {}
         self.later: list[tuple[datetime, int, Key]] = []
         self.rejected: dict[Rejection, None] = dict.fromkeys(cluster.rejected)
@@ -106,11 +109,11 @@ class _Run:
         left = limits.steps(self.cluster.snapshot)
         while left > 0:
             while self.queue and left > 0:
-                self._step()
+                self._step(limits.looks)
                 left -= 1
             if not self.queue and not self._try_again() and not self._wait(until):
                 break
-        return msgspec.structs.replace(self.cluster, busy=left <= 0, rejected=tuple(self.rejected))
+        return msgspec.structs.replace(self.cluster, busy=left <= 0 or self.endless, rejected=tuple(self.rejected))
 
     def _interested(self, kind: str) -> list[int]:
         found = self.by_kind.get(kind)
@@ -140,9 +143,13 @@ class _Run:
 
     # ---- one look
 
-    def _step(self) -> None:
+    def _step(self, looks_max: int) -> None:
         entry = self.queue.popleft()
         self.queued.discard(entry)
+        self.looks[entry] += 1
+        if self.looks[entry] > looks_max:
+            self.endless = True
+            return
         self.stuck.pop(entry, None)
         step = self._asked(*entry)
         refused = False

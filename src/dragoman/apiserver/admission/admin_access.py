@@ -17,7 +17,7 @@ class AdminAccess(Plugin):
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:
         """The first request with admin access is named."""
         kind = attributes.kind
-        if attributes.operation != "CREATE" or kind.kind not in _KINDS:
+        if attributes.operation != "CREATE" or kind.kind not in _KINDS or attributes.obj is None:
             return
         record = lookup.find(BY_NAME["Namespace"], attributes.namespace)
         path, why = admin_access_refused(kind.kind, attributes.obj, record.labels if record is not None else None)

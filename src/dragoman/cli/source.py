@@ -24,6 +24,9 @@ if TYPE_CHECKING:  # what flags do not need is imported where it is used, so tha
 NOT_ASKED_FOR = frozenset({"CronJob", "ReplicationController", "PriorityClass"})
 """Kinds that a snapshot holds and a live cluster is not asked for."""
 
+FROZEN_MIN = 5_000
+"""Objects that are so many that looking for garbage among them is felt."""
+
 
 class Refused(NamedTuple):
     """An object of a file that an API server would refuse."""
@@ -108,7 +111,10 @@ def from_files(names: Sequence[str], gates: Gates | None = None) -> World:
 
     texts = _texts(names)
     with progress.reading(texts, passes=2) as told, _without_collections():
-        return _of(files.read_all(texts, told), told, gates)
+        found = _of(files.read_all(texts, told), told, gates)
+    if len(found.documents) > FROZEN_MIN:
+        gc.freeze()  # it lives as long as the process: no collection need look at it again
+    return found
 
 
 @contextmanager
@@ -156,13 +162,16 @@ def _of(documents: list[Document], told: Callable[[], None], gates: Gates | None
     from dragoman.runtime.clock import Clock
     from dragoman.snapshot.change import WORKLOADS, Snapshot
     from dragoman.whatif.admit import admitted
+    from dragoman.whatif.cluster import identified
+
+    now = Clock().utc()
+    taken, refused = admitted(documents, now, gates or DEFAULTS)
 
     def objects() -> Iterator[tuple[str, Any]]:
-        for document, value in taken:
-            yield document.kind_name, value
+        for entry in identified([(document.kind_name, value) for document, value in taken], now):
+            yield entry
             told()
 
-    taken, refused = admitted(documents, Clock().utc(), gates or DEFAULTS)
     snapshot = Snapshot.from_objects(objects())
     order = tuple(
         (d.kind_name, d.namespace, value.metadata.name)

@@ -8,7 +8,7 @@ evictions read. Never decides anything.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -84,9 +84,11 @@ class Cluster(msgspec.Struct, frozen=True):
 
 def bring(snapshot: Snapshot, now: datetime) -> Cluster:
     """The cluster that a snapshot shows. Objects and references without uid get one by their names."""
-    snapshot = apply_all(snapshot, _identified(snapshot, now))
-    ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in objects(snapshot)))
-    return Cluster(snapshot, ownership, now)
+    before = list(objects(snapshot))
+    after = identified(before, now)
+    changes = [Put(*new) for old, new in zip(before, after, strict=True) if old[1] is not new[1]]
+    ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in after))
+    return Cluster(apply_all(snapshot, changes), ownership, now)
 
 
 def objects(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
@@ -137,27 +139,33 @@ def uid_for(*words: object) -> str:
 
 # ---- identity
 
-
-def _identified(snapshot: Snapshot, now: datetime) -> list[Change]:
-    """Changes that give objects their uids, references theirs, and allocated claims the finalizer that guards them."""
-    bare = [(kind, value) for kind, value in objects(snapshot) if not value.metadata.uid]
-    given = _uids_in_references(snapshot) if bare else {}
-    uids: dict[tuple[str, str, str], str] = {}
-    for kind, value in bare:
-        name = (kind, value.metadata.namespace, value.metadata.name)
-        uids[name] = given.get(name) or uid_for(*name)
-    changes: list[Change] = []
-    for kind, value in objects(snapshot):
-        changed = _with_identity(kind, value, snapshot, uids, now)
-        if changed is not value:
-            changes.append(Put(kind, changed))
-    return changes
+_Name = tuple[str, str, str]
 
 
-def _uids_in_references(snapshot: Snapshot) -> dict[tuple[str, str, str], str]:
+def identified(listed: Sequence[tuple[str, Any]], now: datetime) -> list[tuple[str, Any]]:
+    """The same objects, each with its uid, references with theirs, and what a server adds to new ones.
+
+    Allocated claims have the finalizer that guards them.
+    """
+    uids: dict[_Name, str] = {}
+    bare: list[_Name] = []
+    for kind, value in listed:
+        meta = value.metadata
+        name = (kind, meta.namespace, meta.name)
+        uids[name] = meta.uid
+        if not meta.uid:
+            bare.append(name)
+    if bare:
+        given = _uids_in_references(listed)
+        for name in bare:
+            uids[name] = given.get(name) or uid_for(*name)
+    return [(kind, _with_identity(kind, value, uids, now)) for kind, value in listed]
+
+
+def _uids_in_references(listed: Iterable[tuple[str, Any]]) -> dict[_Name, str]:
     """The uids by which others name objects, for objects that do not say theirs."""
-    found: dict[tuple[str, str, str], str] = {}
-    for kind, value in objects(snapshot):
+    found: dict[_Name, str] = {}
+    for kind, value in listed:
         namespace = value.metadata.namespace
         for owner in value.metadata.owner_references:
             if owner.uid:
@@ -173,6 +181,46 @@ def _consumer_kind(resource: str) -> str:
     return "PodGroup" if resource == "podgroups" else "Pod"
 
 
+def _with_identity(kind: str, value: Any, uids: dict[_Name, str], now: datetime) -> Any:
+    meta = value.metadata
+    namespace = meta.namespace
+    fields: dict[str, Any] = {}
+    if not meta.uid:
+        fields["uid"] = uids[kind, namespace, meta.name]
+        value = completed(kind, value, fields["uid"], now)
+        meta = value.metadata
+    for owner in meta.owner_references:
+        if not owner.uid:
+            fields["owner_references"] = tuple(
+                msgspec.structs.replace(o, uid=o.uid or _uid_of(uids, o.kind, namespace, o.name))
+                for o in meta.owner_references
+            )
+    if kind == "ResourceClaim":
+        if value.status.allocation is not None and FINALIZER not in meta.finalizers:
+            fields["finalizers"] = (*meta.finalizers, FINALIZER)
+        for consumer in value.status.reserved_for:
+            if not consumer.uid:
+                value = _with_consumers(value, uids)
+                break
+    if not fields:
+        return value
+    return msgspec.structs.replace(value, metadata=msgspec.structs.replace(meta, **fields))
+
+
+def _with_consumers(claim: ResourceClaim, uids: dict[_Name, str]) -> ResourceClaim:
+    namespace = claim.metadata.namespace
+    reserved = tuple(
+        msgspec.structs.replace(c, uid=c.uid or _uid_of(uids, _consumer_kind(c.resource), namespace, c.name))
+        for c in claim.status.reserved_for
+    )
+    return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, reserved_for=reserved))
+
+
+def _uid_of(uids: dict[_Name, str], kind: str, namespace: str, name: str) -> str:
+    """The uid of an object that a reference names; one of its own for what is not in the picture."""
+    return uids.get((kind, namespace, name)) or uids.get((kind, "", name)) or uid_for(kind, namespace, name)
+
+
 def completed(kind: str, value: Any, uid: str, now: datetime) -> Any:
     """A new object with what a server adds: a workload's defaults and selector, a pod's usual tolerations."""
     if kind == "Pod":
@@ -183,7 +231,7 @@ def completed(kind: str, value: Any, uid: str, now: datetime) -> Any:
     if kind == "Job":
         obj["metadata"]["uid"] = uid
         select_own_pods(obj)
-        obj["metadata"]["uid"] = value.metadata.uid
+    obj["metadata"].pop("uid", None)
     return codec.decode(type(value), obj)
 
 
@@ -197,49 +245,3 @@ def _tolerating(pod: Pod) -> Pod:
         return pod
     spec = msgspec.structs.replace(pod.spec, tolerations=(*pod.spec.tolerations, *missing))
     return msgspec.structs.replace(pod, spec=spec)
-
-
-def _with_identity(
-    kind: str, value: Any, snapshot: Snapshot, uids: dict[tuple[str, str, str], str], now: datetime
-) -> Any:
-    meta = value.metadata
-    namespace = meta.namespace
-    fields: dict[str, Any] = {}
-    if not meta.uid:
-        fields["uid"] = uids[kind, namespace, meta.name]
-        value = completed(kind, value, fields["uid"], now)
-        meta = value.metadata
-    if any(not owner.uid for owner in meta.owner_references):
-        fields["owner_references"] = tuple(
-            owner
-            if owner.uid
-            else msgspec.structs.replace(owner, uid=_uid_of(snapshot, uids, owner.kind, namespace, owner.name))
-            for owner in meta.owner_references
-        )
-    if isinstance(value, ResourceClaim):
-        if value.status.allocation is not None and FINALIZER not in meta.finalizers:
-            fields["finalizers"] = (*meta.finalizers, FINALIZER)
-        if any(not consumer.uid for consumer in value.status.reserved_for):
-            reserved = tuple(
-                consumer
-                if consumer.uid
-                else msgspec.structs.replace(
-                    consumer,
-                    uid=_uid_of(snapshot, uids, _consumer_kind(consumer.resource), namespace, consumer.name),
-                )
-                for consumer in value.status.reserved_for
-            )
-            status = msgspec.structs.replace(value.status, reserved_for=reserved)
-            value = msgspec.structs.replace(value, status=status)
-    if not fields:
-        return value
-    return msgspec.structs.replace(value, metadata=msgspec.structs.replace(meta, **fields))
-
-
-def _uid_of(snapshot: Snapshot, uids: dict[tuple[str, str, str], str], kind: str, namespace: str, name: str) -> str:
-    """The uid of an object that a reference names; one of its own for what is not in the picture."""
-    for space in (namespace, ""):
-        known = find(snapshot, kind, space, name) if kind in HELD else None
-        if known is not None:
-            return str(known.metadata.uid) or uids[kind, space, name]
-    return uid_for(kind, namespace, name)

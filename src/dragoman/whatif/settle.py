@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[int, Any]
 
 CONTROLLERS: tuple[Controller, ...] = table()
 ASKS_MAX = 5
-_COVERED = frozenset({("claims", "ResourceClaimTemplate"), ("taints", "ResourceSlice")})
+_COVERED = frozenset({("claims", "ResourceClaimTemplate"), ("taints", "ResourceSlice"), ("taints", "ResourceClaim")})
 """What need not be looked at in a first look over everything: the pods that these concern are looked at themselves."""
 
 

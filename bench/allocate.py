@@ -36,7 +36,7 @@ from impossible import SHAPES, objects_of
 from scenes import GATES, Scene, classes
 
 from dragoman import __version__
-from dragoman.allocate.allocator import OPTIONS, Memory, Survey, survey
+from dragoman.allocate.allocator import OPTIONS, AllocationCache, Survey, survey
 from dragoman.api.codec import decode, to_json
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
@@ -82,7 +82,7 @@ def objects(scene: Scene) -> list[tuple[str, Any]]:
     ]
 
 
-def decide(snapshot: Snapshot, wanted: ResourceClaim, memory: Memory) -> tuple[AllocationResult | None, int]:
+def decide(snapshot: Snapshot, wanted: ResourceClaim, memory: AllocationCache) -> tuple[AllocationResult | None, int]:
     """One decision as a scheduler makes it: survey, the first node that fits, its allocation; and the steps."""
     found = survey(snapshot, [wanted], OPTIONS, memory=memory)
     assert isinstance(found, Survey)
@@ -103,7 +103,7 @@ class Filled:
         self.claims: list[Line] = list(scene.holding)
         self.placed = 0
         snapshot = Snapshot.from_objects(objects(scene))
-        memory = Memory()
+        memory = AllocationCache()
         gc.collect()
         gc.freeze()
         failed = 0
@@ -181,7 +181,7 @@ def sizes(bench: Bench) -> tuple[int, ...]:
 
 def case_a(bench: Bench) -> None:
     for nodes in sizes(bench):
-        fill(bench, "a alike", scenes.alike(nodes), 200)
+        fill(bench, "a alike", scenes.equivalent(nodes), 200)
 
 
 def case_b(bench: Bench) -> None:
@@ -250,7 +250,7 @@ def case_g(bench: Bench) -> None:
 def case_load(bench: Bench) -> None:
     """In a process of its own, so that the memory is that of the cluster."""
     for nodes in sizes(bench)[1:]:
-        scene = scenes.alike(nodes)
+        scene = scenes.equivalent(nodes)
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as lines:
             for kind, items in (("Node", scene.nodes), ("ResourceSlice", scene.slices)):
                 lines.writelines(f"{kind} {json.dumps(item)}\n" for item in items)
@@ -328,7 +328,7 @@ def main() -> int:
     with_upstream = not args.no_upstream and bool(peer.peer())
     if not with_upstream and not args.no_upstream:
         print("note: no peer to compare with; `make peers` builds it", file=sys.stderr)
-    Filled(scenes.alike(10), 20)  # imports and caches
+    Filled(scenes.equivalent(10), 20)  # imports and caches
     bench = Bench(quick=args.quick, upstream=with_upstream)
     for name in args.cases or CASES:
         CASES[name](bench)

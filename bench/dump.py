@@ -90,7 +90,7 @@ def node(index: int) -> Object:
     }
 
 
-def piece(index: int) -> Object:
+def resource_slice(index: int) -> Object:
     """The node's slice."""
     name = f"node-{index:04d}"
     devices = [
@@ -236,7 +236,7 @@ def objects(nodes: int, pods: int) -> Iterator[Object]:
         "spec": {"selectors": [selector]},
     }
     yield from map(node, range(nodes))
-    yield from map(piece, range(nodes))
+    yield from map(resource_slice, range(nodes))
     yield from map(claim, range(pods))
     yield from map(pod, range(pods))
 
@@ -282,10 +282,10 @@ def main() -> None:
             done = subprocess.run(
                 [sys.executable, "-c", LOAD, str(file)], capture_output=True, text=True, check=True, env=os.environ
             )
-            told = {"form": form, "nodes": args.nodes, "pods": args.pods, "mb": file.stat().st_size // 10**6}
-            told |= json.loads(done.stdout)
-            told |= {"version": dragoman.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
-            print(json.dumps(told), flush=True)
+            reported = {"form": form, "nodes": args.nodes, "pods": args.pods, "mb": file.stat().st_size // 10**6}
+            reported |= json.loads(done.stdout)
+            reported |= {"version": dragoman.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+            print(json.dumps(reported), flush=True)
 
 
 if __name__ == "__main__":

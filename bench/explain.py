@@ -16,10 +16,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from dragoman.explain import verdict as say
-from dragoman.explain.why import answer_for
+from dragoman.explain import report as say
+from dragoman.explain.explanation import explain_pod
 from dragoman.inspect.inventory import inventory
-from dragoman.schedule.units import Context
+from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import DRIVER, claim, device, device_class, node, pod, pool, snapshot_of
 from dragoman.whatif.decide import steps
@@ -63,11 +63,11 @@ def _user(name: str, i: int) -> list[dict[str, Any]]:
 
 def explain(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """The whole answer for one pod, as the command gives it."""
-    context = Context(new_id=lambda: "")
+    context = SchedulingContext(new_id=lambda: "")
     (step,) = steps(snapshot, units_of(snapshot, [("default", name)]), NOW, context)
     end = time.monotonic() + EXPLAIN_S
-    answer = answer_for(step, step.verdicts[0], NOW, context, lambda: time.monotonic() >= end)
-    lines = say.why(answer)
+    answer = explain_pod(step, step.verdicts[0], NOW, context, lambda: time.monotonic() >= end)
+    lines = say.reason_lines(answer)
     return {
         "lines": len(lines),
         "hints": len(answer.hints.found),
@@ -78,13 +78,13 @@ def explain(snapshot: Snapshot, name: str) -> dict[str, Any]:
 
 def measured(what: str, nodes: int, run: Callable[[], dict[str, Any]]) -> None:
     """Best of three."""
-    best, told = 1e9, {}
+    best, reported = 1e9, {}
     for _ in range(3):
         gc.collect()
         start = time.perf_counter()
-        told = run()
+        reported = run()
         best = min(best, time.perf_counter() - start)
-    line = {"what": what, "nodes": nodes, "seconds": round(best, 4), **told, "python": platform.python_version()}
+    line = {"what": what, "nodes": nodes, "seconds": round(best, 4), **reported, "python": platform.python_version()}
     print(json.dumps(line), flush=True)
 
 

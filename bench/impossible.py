@@ -38,8 +38,8 @@ def objects_of(shape: Shape, nodes: int = 1) -> tuple[list[tuple[str, Any]], tup
             if extra:
                 bodies.append({**spec, "sharedCounters": counters})
             for i, body in enumerate(bodies):
-                piece = {"metadata": {"name": f"{node}-{driver}-{i}"}, "spec": body}
-                objects.append(("ResourceSlice", decode(ResourceSlice, piece)))
+                resource_slice = {"metadata": {"name": f"{node}-{driver}-{i}"}, "spec": body}
+                objects.append(("ResourceSlice", decode(ResourceSlice, resource_slice)))
     claims = tuple(
         decode(ResourceClaim, {"metadata": {"name": f"claim-{i}", "namespace": "default"}, "spec": {"devices": spec}})
         for i, spec in enumerate(specs)
@@ -88,8 +88,8 @@ def pairs(gpus: int, nics: int, wanted: int) -> Shape:
 def stray_nic(wanted: int) -> Shape:
     """As many NICs as GPUs, but one NIC is on a root without GPU."""
     devices, counters, specs = pairs(wanted, wanted - 1, wanted)
-    stray = {**device("stray", NIC), "attributes": {f"{GPU}/root": {"string": "elsewhere"}}}
-    return [*devices, stray], counters, specs
+    orphan = {**device("stray", NIC), "attributes": {f"{GPU}/root": {"string": "elsewhere"}}}
+    return [*devices, orphan], counters, specs
 
 
 def groups_of_three(wanted: int = 11, devices: int = 24) -> Shape:

@@ -41,7 +41,7 @@ def node(index: int, **labels: str) -> Json:
     return {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}}
 
 
-def piece(
+def resource_slice(
     node: Json, devices: list[Json] | None, driver: str = GPU, *, part: int = 0, parts: int = 1, **spec: Any
 ) -> Json:
     """A ResourceSlice of a node's pool."""
@@ -86,10 +86,10 @@ def claim(index: int, requests: list[Json], constraints: list[Json] | None = Non
     return {"metadata": {"name": f"claim-{index}", "namespace": "default"}, "spec": {"devices": devices}}
 
 
-def alike(nodes: int) -> Scene:
+def equivalent(nodes: int) -> Scene:
     """(a) alike GPUs, claims of one."""
     made = [node(n) for n in range(nodes)]
-    slices = [piece(made[n], [gpu(n, d) for d in range(8)]) for n in range(nodes)]
+    slices = [resource_slice(made[n], [gpu(n, d) for d in range(8)]) for n in range(nodes)]
     return Scene(made, slices, lambda n: claim(n, [request()]))
 
 
@@ -99,7 +99,7 @@ MODELS = (("M0", "16Gi"), ("M1", "24Gi"), ("M2", "40Gi"), ("M3", "80Gi"), ("M4",
 def mixed(nodes: int) -> Scene:
     """(b) five models, claims by model and memory, and prioritized lists."""
     made = [node(n) for n in range(nodes)]
-    slices = [piece(made[n], [gpu(n, d, *MODELS[n % 5]) for d in range(8)]) for n in range(nodes)]
+    slices = [resource_slice(made[n], [gpu(n, d, *MODELS[n % 5]) for d in range(8)]) for n in range(nodes)]
 
     def by_memory(size: str) -> str:
         return f"device.capacity['{GPU}'].memory.compareTo(quantity('{size}')) >= 0"
@@ -131,7 +131,7 @@ def pairs(nodes: int, wanted: int) -> Scene:
         order = random.Random(n % 3).sample(range(8), 8)
         gpus = [gpu(n, d) | {"attributes": {ROOT: {"string": f"pci{d}"}}} for d in range(8)]
         nics = [{"name": f"nic-{d}", "attributes": {ROOT: {"string": f"pci{d}"}}} for d in order]
-        slices += [piece(made[n], gpus), piece(made[n], nics, NIC)]
+        slices += [resource_slice(made[n], gpus), resource_slice(made[n], nics, NIC)]
     requests, constraints = [], []
     for i in range(wanted):
         requests += [request(f"g{i}"), request(f"n{i}", device_class="nic")]
@@ -161,8 +161,8 @@ def partitions(nodes: int) -> Scene:
                     }
                     for i in range(number)
                 ]
-        slices.append(piece(made[n], devices, parts=2))
-        slices.append(piece(made[n], None, part=1, parts=2, sharedCounters=sets))
+        slices.append(resource_slice(made[n], devices, parts=2))
+        slices.append(resource_slice(made[n], None, part=1, parts=2, sharedCounters=sets))
     draw = random.Random(1)
     drawn = draw.choices([profile for profile, *_ in PROFILES], weights=[50, 20, 15, 5, 10], k=4096)
 
@@ -178,7 +178,7 @@ def shares(nodes: int) -> Scene:
     policy = {"default": "1G", "validRange": {"min": "1G", "step": "1G"}}
     capacity = {"bandwidth": {"value": "100G", "requestPolicy": policy}}
     nics = [{"name": f"nic-{d}", "allowMultipleAllocations": True, "capacity": capacity} for d in range(8)]
-    slices = [piece(made[n], nics, NIC) for n in range(nodes)]
+    slices = [resource_slice(made[n], nics, NIC) for n in range(nodes)]
     wanted = [request("nic", device_class="nic", capacity={"requests": {"bandwidth": "1G"}})]
     return Scene(made, slices, lambda n: claim(n, wanted))
 
@@ -186,7 +186,7 @@ def shares(nodes: int) -> Scene:
 def different(nodes: int, select: str = "") -> Scene:
     """(g) every node has its own labels, uuids and free devices."""
     draw = random.Random(1)
-    scene = alike(nodes)
+    scene = equivalent(nodes)
     holding = [
         {
             "metadata": {"name": f"held-{n}-{d}", "namespace": "others"},

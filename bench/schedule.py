@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from dragoman.schedule.cycle import Context, Unit, decide
+from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.testing.build import claim, device_class, gpus, node, pod, typed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def alike(nodes: int, pods: int) -> list[dict[str, Any]]:
+def equivalent(nodes: int, pods: int) -> list[dict[str, Any]]:
     names = [f"node-{i:05d}" for i in range(nodes)]
     return [
         device_class(),
@@ -48,13 +48,13 @@ def place_all(objects: list[dict[str, Any]], pods: int) -> tuple[float, float, i
     """CPU seconds (of one thread) for the first decision, for all of them, and how many were placed."""
     numbers = count()
     snapshot = Snapshot.from_objects([(made["kind"], typed(made)) for made in objects])
-    context = Context(new_id=lambda: f"{next(numbers):08d}-0000-4000-8000-000000000000")
+    context = SchedulingContext(new_id=lambda: f"{next(numbers):08d}-0000-4000-8000-000000000000")
     placed = 0
     first = 0.0
     began = time.process_time()
     for i in range(pods):
         key = ("default", f"p{i}")
-        decision = decide(snapshot, Unit(("Pod", *key), (key,)), NOW, context)
+        decision = decide(snapshot, SchedulingUnit(("Pod", *key), (key,)), NOW, context)
         placed += bool(decision.placements)
         after = apply_all(snapshot, decision.assumed)
         snapshot = after
@@ -65,7 +65,7 @@ def place_all(objects: list[dict[str, Any]], pods: int) -> tuple[float, float, i
 
 def main() -> None:
     sizes = [int(argument) for argument in sys.argv[1:]] or [500, 5000]
-    for name, make in (("alike", alike), ("mixed", mixed)):
+    for name, make in (("alike", equivalent), ("mixed", mixed)):
         for nodes in sizes:
             pods = min(nodes * 8, 2000)
             first, seconds, placed = place_all(make(nodes, pods), pods)

@@ -44,9 +44,9 @@ def test_every_command_and_flag_is_documented() -> None:
     for name, parser, _ in _tools().parsers():  # type: ignore[attr-defined]
         section = documented.pop(name, "")
         flags = {option for action in parser._actions for option in action.option_strings} - {"-h", "--help"}
-        told = set(re.findall(r"`(--?[a-zA-Z][-a-z]*)`", section))
-        lacking += [f"{name}: {flag} is not documented" for flag in sorted(flags - told)]
-        lacking += [f"{name}: {flag} does not exist" for flag in sorted(told - flags)]
+        reported = set(re.findall(r"`(--?[a-zA-Z][-a-z]*)`", section))
+        lacking += [f"{name}: {flag} is not documented" for flag in sorted(flags - reported)]
+        lacking += [f"{name}: {flag} does not exist" for flag in sorted(reported - flags)]
         if not section:
             lacking.append(f"{name} is not documented")
     lacking += [f"{name} does not exist" for name in documented]

@@ -32,9 +32,9 @@ def parsers() -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
 def _below(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser, str]]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            told = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            reported = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for word, inner in action.choices.items():
-                yield f"{name} {word}", inner, told.get(word, "")
+                yield f"{name} {word}", inner, reported.get(word, "")
 
 
 def text() -> str:

@@ -1,4 +1,4 @@
-"""Dragoman's policy `pack` on arrays: `dragoman.allocate.worth` for many nodes at once.
+"""Dragoman's policy `pack` on arrays: `dragoman.allocate.fragmentation` for many nodes at once.
 
 Same integers as `worth` and `fullness` (tests/bench/test_trace.py compares them); float64 holds them exactly.
 Pack knows the mix of the file in advance; PackLearning knows nothing and counts the tasks that it has placed.
@@ -13,13 +13,13 @@ import numpy as np
 from cluster import Cluster, Floats, Ints
 from openb import WHOLE, Task
 
-from dragoman.allocate.recent import Recent
-from dragoman.allocate.worth import MIX, Demand, Kind, mix_of
+from dragoman.allocate.fragmentation import MIX, Demand, TaskType, mix_of
+from dragoman.allocate.task_history import TaskHistory
 
 
-def kind_of(task: Task) -> Kind:
+def kind_of(task: Task) -> TaskType:
     """The task in terms of the policy."""
-    return Kind(task.devices, task.share, task.cpu, task.memory, task.models)
+    return TaskType(task.devices, task.share, task.cpu, task.memory, task.models)
 
 
 def demand_of(tasks: Sequence[Task]) -> Demand:
@@ -127,7 +127,7 @@ class PackLearning(Pack):
 
     def __init__(self, cluster: Cluster, tasks: Sequence[Task], rng: np.random.Generator) -> None:
         super().__init__(cluster, (), rng)
-        self.recent = Recent()
+        self.recent = TaskHistory()
 
     def placed(self, task: Task) -> None:
         if task.devices and self.recent.add(kind_of(task)):

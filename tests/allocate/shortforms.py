@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from dragoman.allocate.allocator import Allocation, Ask, Options, allocate
+from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.codec import decode
 from dragoman.api.core import Node
@@ -52,7 +52,7 @@ def counter_set(name: str = "set", **amounts: int) -> dict[str, Any]:
     return {"name": name, "counters": {k: {"value": str(v)} for k, v in amounts.items()}}
 
 
-def piece(
+def resource_slice(
     devices: list[dict[str, Any]] | None = None,
     *,
     name: str = "s1",
@@ -126,8 +126,8 @@ def ids() -> Any:
     return lambda: f"00000000-0000-4000-8000-{next(numbers):012d}"
 
 
-def options(*, policy: str = "first-fit", **gates: bool) -> Options:
-    return Options(gates=gates_with({**ALPHA, **gates})[0], policy=policy)
+def options(*, policy: str = "first-fit", **gates: bool) -> AllocatorOptions:
+    return AllocatorOptions(gates=gates_with({**ALPHA, **gates})[0], policy=policy)
 
 
 def run(

@@ -17,7 +17,7 @@ from shortforms import (
     given,
     held,
     node,
-    piece,
+    resource_slice,
     rule,
     run,
     wants,
@@ -49,99 +49,106 @@ def q(amount: int) -> dict[str, Any]:
 def counted(*devices: dict[str, Any], **amounts: int) -> list[tuple[str, Any]]:
     """A pool with one counter set in a slice of its own."""
     return [
-        piece(list(devices), count=2),
-        piece(name="s2", count=2, devices=None, sharedCounters=[counter_set(**amounts)]),
+        resource_slice(list(devices), count=2),
+        resource_slice(name="s2", count=2, devices=None, sharedCounters=[counter_set(**amounts)]),
     ]
 
 
 CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] = {
-    "a claim without requests is satisfied with nothing": ([piece([device("a")])], [claim()], []),
+    "a claim without requests is satisfied with nothing": ([resource_slice([device("a")])], [claim()], []),
     "a count of zero reads as one": (
-        [piece([device("a"), device("b")])],
+        [resource_slice([device("a"), device("b")])],
         [claim(wants(count=0))],
         ["r=p1/a"],
     ),
     "the first choice is undone for a later request": (
-        [piece([device("big", attrs={"a": 2}), device("small", attrs={"a": 1})])],
+        [resource_slice([device("big", attrs={"a": 2}), device("small", attrs={"a": 1})])],
         [claim(wants("any"), wants("two", select=f"device.attributes['{DRIVER}'].a == 2"))],
         ["any=p1/small", "two=p1/big"],
     ),
     "the first choice is undone for a later claim": (
-        [piece([device("big", attrs={"a": 2}), device("small", attrs={"a": 1})])],
+        [resource_slice([device("big", attrs={"a": 2}), device("small", attrs={"a": 1})])],
         [claim(wants("any")), claim(wants(select=f"device.attributes['{DRIVER}'].a == 2"), name="d")],
         ["any=p1/small", "r=p1/big"],
     ),
     "an earlier request falls back to its next alternative": (
-        [piece([device("a"), device("b")])],
+        [resource_slice([device("a"), device("b")])],
         [claim(first_of("r", asked(2), asked(1)), wants("q"))],
         ["r/s1=p1/a", "q=p1/b"],
     ),
     "slices go by name, pools by driver and name": (
         [
-            piece([device("x")], pool="p2", name="a"),
-            piece([device("y")], name="z", count=2),
-            piece([device("w")], name="b", count=2),
+            resource_slice([device("x")], pool="p2", name="a"),
+            resource_slice([device("y")], name="z", count=2),
+            resource_slice([device("w")], name="b", count=2),
         ],
         [claim(wants(count=3))],
         ["r=p1/w", "r=p1/y", "r=p2/x"],
     ),
     "pools with binding conditions come last": (
         [
-            piece([device("a", bindingConditions=["x"], bindingFailureConditions=["y"])]),
-            piece([device("b")], pool="p2", name="s2"),
+            resource_slice([device("a", bindingConditions=["x"], bindingFailureConditions=["y"])]),
+            resource_slice([device("b")], pool="p2", name="s2"),
         ],
         [claim(wants())],
         ["r=p2/b"],
     ),
     "a slice that names no kind of node is ignored": (
-        [piece([device("a")], nowhere=True)],
+        [resource_slice([device("a")], nowhere=True)],
         [claim(wants())],
-        ["!TooFew"],
+        ["!InsufficientDevices"],
     ),
     "more slices than announced make a pool incomplete": (
-        [piece([device("a")]), piece([device("b")], name="s2")],
+        [resource_slice([device("a")]), resource_slice([device("b")], name="s2")],
         [claim(wants())],
-        ["!TooFew", "!PoolIncomplete"],
+        ["!InsufficientDevices", "!PoolIncomplete"],
     ),
     "an incomplete pool refuses a request for all, whatever its alternatives": (
-        [piece([device("a")], count=2), piece([device("b")], name="s2", pool="p2")],
+        [resource_slice([device("a")], count=2), resource_slice([device("b")], name="s2", pool="p2")],
         [claim(first_of("r", asked(every=True), asked()))],
         ["!PoolIncomplete"],
     ),
     "an obsolete pool is left out": (
-        [piece([device("a")], count=2), piece([device("b")], name="s2", generation=2, count=2, nodeName="n2")],
+        [
+            resource_slice([device("a")], count=2),
+            resource_slice([device("b")], name="s2", generation=2, count=2, nodeName="n2"),
+        ],
         [claim(wants())],
-        ["!TooFew"],
+        ["!InsufficientDevices"],
     ),
     "a taint rule without selector taints nothing": (
-        [piece([device("a")]), rule("t", None)],
+        [resource_slice([device("a")]), rule("t", None)],
         [claim(wants())],
         ["r=p1/a"],
     ),
     "a taint rule taints what it selects": (
-        [piece([device("a"), device("b")]), rule("t", {"pool": "p1", "device": "a"})],
+        [resource_slice([device("a"), device("b")]), rule("t", {"pool": "p1", "device": "a"})],
         [claim(wants())],
         ["r=p1/b"],
     ),
-    "an empty rule selector taints everything": ([piece([device("a")]), rule("t", {})], [claim(wants())], ["!TooFew"]),
+    "an empty rule selector taints everything": (
+        [resource_slice([device("a")]), rule("t", {})],
+        [claim(wants())],
+        ["!InsufficientDevices"],
+    ),
     "a toleration with empty key tolerates everything": (
-        [piece([device("a", taints=TAINT)])],
+        [resource_slice([device("a", taints=TAINT)])],
         [claim(wants(tolerations=[{"operator": "Exists"}]))],
         ["r=p1/a"],
     ),
     "tolerating one of two taints is not enough": (
-        [piece([device("a", taints=[*TAINT, {"key": "other", "effect": "NoExecute"}])])],
+        [resource_slice([device("a", taints=[*TAINT, {"key": "other", "effect": "NoExecute"}])])],
         [claim(wants(tolerations=TOLERATE))],
-        ["!TooFew"],
+        ["!InsufficientDevices"],
     ),
     "an unknown effect does not block": (
-        [piece([device("a", taints=[{"key": "k", "effect": "Later"}])])],
+        [resource_slice([device("a", taints=[{"key": "k", "effect": "Later"}])])],
         [claim(wants())],
         ["r=p1/a"],
     ),
     "the fully qualified attribute wins over the bare one": (
         [
-            piece(
+            resource_slice(
                 [
                     device("a", attrs={"a": 1, f"{DRIVER}/a": 2}),
                     device("b", attrs={"a": 1}),
@@ -153,33 +160,33 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
         ["r=p1/a", "r=p1/c"],
     ),
     "a bare name of another driver is not the attribute": (
-        [piece([device("a", attrs={"a": 1})], driver="other.example.com")],
+        [resource_slice([device("a", attrs={"a": 1})], driver="other.example.com")],
         [claim({"name": "r", "exactly": {"deviceClassName": "any"}}, constraints=MATCH)],
-        ["!ConstraintUnmet", "!TooFew"],
+        ["!ConstraintUnsatisfied", "!InsufficientDevices"],
     ),
     "versions that differ in build metadata do not match": (
-        [piece([device(n, attrs={"a": {"version": f"1.0.0+{n}"}}) for n in "ab"])],
+        [resource_slice([device(n, attrs={"a": {"version": f"1.0.0+{n}"}}) for n in "ab"])],
         [claim(wants(count=2), constraints=MATCH)],
-        ["!ConstraintUnmet"],
+        ["!ConstraintUnsatisfied"],
     ),
     "the int 1 and the string 1 do not match": (
-        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": "1"})])],
+        [resource_slice([device("a", attrs={"a": 1}), device("b", attrs={"a": "1"})])],
         [claim(wants(count=2), constraints=MATCH)],
-        ["!ConstraintUnmet"],
+        ["!ConstraintUnsatisfied"],
     ),
     "the int 1 and the string 1 are distinct": (
-        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": "1"})])],
+        [resource_slice([device("a", attrs={"a": 1}), device("b", attrs={"a": "1"})])],
         [claim(wants(count=2), constraints=DISTINCT)],
         ["r=p1/a", "r=p1/b"],
     ),
     "the int 1 and true are distinct": (
-        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": True})])],
+        [resource_slice([device("a", attrs={"a": 1}), device("b", attrs={"a": True})])],
         [claim(wants(count=2), constraints=DISTINCT)],
         ["r=p1/a", "r=p1/b"],
     ),
     "a narrowed intersection is restored on undo": (
         [
-            piece(
+            resource_slice(
                 [
                     device("a", attrs={"a": {"strings": ["x", "y"]}}),
                     device("b", attrs={"a": {"strings": ["y", "z"]}}),
@@ -197,12 +204,12 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
         ["r=p1/a", "r=p1/b", "q=p1/c"],
     ),
     "distinct looks at every device of a request": (
-        [piece([device(n, attrs={"a": v}) for n, v in (("a", "x"), ("b", "y"), ("c", "x"))])],
+        [resource_slice([device(n, attrs={"a": v}) for n, v in (("a", "x"), ("b", "y"), ("c", "x"))])],
         [claim(wants(count=3), constraints=DISTINCT)],
-        ["!ConstraintUnmet"],
+        ["!ConstraintUnsatisfied"],
     ),
     "a constraint on a subrequest binds only if that is chosen": (
-        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": 2})])],
+        [resource_slice([device("a", attrs={"a": 1}), device("b", attrs={"a": 2})])],
         [
             claim(
                 wants("q"),
@@ -213,17 +220,17 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
         ["q=p1/a", "r/s1=p1/b"],
     ),
     "an admin request takes held devices": (
-        [piece([device("a")]), held("a")],
+        [resource_slice([device("a")]), held("a")],
         [claim(wants(adminAccess=True))],
         ["r=p1/a"],
     ),
     "a normal request cannot take what an admin request of its claim has": (
-        [piece([device("a")])],
+        [resource_slice([device("a")])],
         [claim(wants("x", adminAccess=True), wants("y"))],
         ["!NoCombination"],
     ),
     "an admin request may take what another claim of the unit has": (
-        [piece([device("a")])],
+        [resource_slice([device("a")])],
         [claim(wants()), claim(wants("x", adminAccess=True), name="d")],
         ["r=p1/a", "x=p1/a"],
     ),
@@ -233,14 +240,14 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
         ["r=p1/a"],
     ),
     "admin access draws on no capacity (upstream: refused)": (
-        [piece([device("a", **mem(2))]), held("a", shareID="s", consumedCapacity={"mem": "2"})],
+        [resource_slice([device("a", **mem(2))]), held("a", shareID="s", consumedCapacity={"mem": "2"})],
         [claim(wants(adminAccess=True, **q(2)))],
         ["r=p1/a"],
     ),
     "taints hold for admin requests too": (
-        [piece([device("a", taints=TAINT)])],
+        [resource_slice([device("a", taints=TAINT)])],
         [claim(wants(adminAccess=True))],
-        ["!TooFew"],
+        ["!InsufficientDevices"],
     ),
     "a device that a taint rejects charges no counters (upstream: leaks)": (
         counted(
@@ -254,8 +261,12 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
     "counters of equal names in two drivers are apart": (
         [
             *counted(device("a", consumesCounters=[draws(mem=4)]), mem=4),
-            piece([device("b", consumesCounters=[draws(mem=4)])], name="t1", driver="other.example.com", count=2),
-            piece(name="t2", driver="other.example.com", count=2, devices=None, sharedCounters=[counter_set(mem=4)]),
+            resource_slice(
+                [device("b", consumesCounters=[draws(mem=4)])], name="t1", driver="other.example.com", count=2
+            ),
+            resource_slice(
+                name="t2", driver="other.example.com", count=2, devices=None, sharedCounters=[counter_set(mem=4)]
+            ),
             device_class("any", "true"),
         ],
         [claim({"name": "r", "exactly": {"deviceClassName": "any", "count": 2}})],
@@ -290,18 +301,21 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
         ["r=p1/c"],
     ),
     "a device that was shared and is exclusive now is in use": (
-        [piece([device("a", capacity={"mem": {"value": "2"}})]), held("a", shareID="s", consumedCapacity={"mem": "1"})],
+        [
+            resource_slice([device("a", capacity={"mem": {"value": "2"}})]),
+            held("a", shareID="s", consumedCapacity={"mem": "1"}),
+        ],
         [claim(wants(**q(1)))],
-        ["!TooFew"],
+        ["!InsufficientDevices"],
     ),
     "capacity names are compared literally": (
-        [piece([device("a", **SHARED, capacity={f"{DRIVER}/mem": {"value": "2"}})])],
+        [resource_slice([device("a", **SHARED, capacity={f"{DRIVER}/mem": {"value": "2"}})])],
         [claim(wants(**q(1)))],
-        ["!TooFew"],
+        ["!InsufficientDevices"],
     ),
     "a default is equal by value, not by text": (
         [
-            piece(
+            resource_slice(
                 [device("a", **mem(4096, requestPolicy={"default": "1024", "validRange": {"min": "1", "max": "512"}}))]
             )
         ],
@@ -353,7 +367,7 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
         ["r=p1/b"],
     ),
     "a derived attribute makes devices match": (
-        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": 3}), device("c", attrs={"a": 2})])],
+        [resource_slice([device("a", attrs={"a": 1}), device("b", attrs={"a": 3}), device("c", attrs={"a": 2})])],
         [
             claim(
                 wants(
@@ -366,12 +380,12 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
         ["r=p1/a", "r=p1/b"],
     ),
     "a derived attribute hides a published one": (
-        [piece([device("a", attrs={"a": 1}), device("b", attrs={"a": 2})])],
+        [resource_slice([device("a", attrs={"a": 1}), device("b", attrs={"a": 2})])],
         [claim(wants(count=2, derivedAttributes=[{"name": "a", "expression": "'same'"}]), constraints=MATCH)],
         ["r=p1/a", "r=p1/b"],
     ),
     "a derived attribute that fails refuses the node": (
-        [piece([device("a")])],
+        [resource_slice([device("a")])],
         [
             claim(
                 wants(derivedAttributes=[{"name": "x", "expression": f"device.attributes['{DRIVER}'].nope"}]),
@@ -381,34 +395,34 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
         ["!SelectorError"],
     ),
     "a device on which the selector fails is not reached if it is held": (
-        [piece([device("a"), device("b", attrs={"a": 1})]), held("a")],
+        [resource_slice([device("a"), device("b", attrs={"a": 1})]), held("a")],
         [claim(wants(select=f"device.attributes['{DRIVER}'].a == 1"))],
         ["r=p1/b"],
     ),
     "a device on which the selector fails is not reached if it comes later": (
-        [piece([device("a", attrs={"a": 1}), device("b")])],
+        [resource_slice([device("a", attrs={"a": 1}), device("b")])],
         [claim(wants(select=f"device.attributes['{DRIVER}'].a == 1"))],
         ["r=p1/a"],
     ),
     "a device on which the selector fails refuses the node if it comes first": (
-        [piece([device("a"), device("b", attrs={"a": 1})])],
+        [resource_slice([device("a"), device("b", attrs={"a": 1})])],
         [claim(wants(select=f"device.attributes['{DRIVER}'].a == 1"))],
         ["!SelectorError"],
     ),
     "more than 32 devices of a node for a request for all": (
-        [piece([device(f"d{i:02}") for i in range(33)])],
+        [resource_slice([device(f"d{i:02}") for i in range(33)])],
         [claim(wants(every=True))],
         ["!TooManyDevices"],
     ),
     "a missing class in the last alternative is an error": (
-        [piece([device("a")])],
+        [resource_slice([device("a")])],
         [claim(first_of("r", asked(), {**asked(), "deviceClassName": "gpuu"}))],
-        ["!MissingClass"],
+        ["!ClassNotFound"],
     ),
-    "a request of neither kind": ([piece([device("a")])], [claim({"name": "r"})], ["!UnsupportedRequest"]),
+    "a request of neither kind": ([resource_slice([device("a")])], [claim({"name": "r"})], ["!UnsupportedRequest"]),
     "per-device selection leaves out devices of other nodes": (
         [
-            piece(
+            resource_slice(
                 [device("a", nodeName="n2"), device("b", nodeName="n1"), device("c", allNodes=True)],
                 perDeviceNodeSelection=True,
             )
@@ -418,7 +432,7 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
     ),
     "a device selector of two terms cannot be expressed": (
         [
-            piece(
+            resource_slice(
                 [
                     device(
                         "a",
@@ -434,7 +448,7 @@ CASES: dict[str, tuple[list[tuple[str, Any]], list[ResourceClaim], list[str]]] =
             )
         ],
         [claim(wants())],
-        ["!SelectorTerms"],
+        ["!MultipleSelectorTerms"],
     ),
 }
 
@@ -464,31 +478,31 @@ GATES_OFF: dict[str, tuple[str, list[tuple[str, Any]], ResourceClaim, list[str]]
             held("a", compatibilityGroups={"set": ["g"]}),
         ],
         claim(wants()),
-        ["!TooFew"],
+        ["!InsufficientDevices"],
     ),
     "shares off: a shared holder blocks like an exclusive one": (
         "DRAConsumableCapacity",
-        [piece([device("a", **mem(2))]), held("a", shareID="s", consumedCapacity={"mem": "1"})],
+        [resource_slice([device("a", **mem(2))]), held("a", shareID="s", consumedCapacity={"mem": "1"})],
         claim(wants()),
-        ["!TooFew"],
+        ["!InsufficientDevices"],
     ),
     "shares off: distinctAttribute is refused": (
         "DRAConsumableCapacity",
-        [piece([device("a")])],
+        [resource_slice([device("a")])],
         claim(wants(), constraints=DISTINCT),
-        ["!FeatureOff"],
+        ["!FeatureGateDisabled"],
     ),
     "taint rules off: published taints still hold": (
         "DRADeviceTaintRules",
-        [piece([device("a", taints=TAINT), device("b")]), rule("t", {"device": "b"})],
+        [resource_slice([device("a", taints=TAINT), device("b")]), rule("t", {"device": "b"})],
         claim(wants()),
         ["r=p1/b"],
     ),
     "derived attributes off": (
         "DRADerivedAttributes",
-        [piece([device("a")])],
+        [resource_slice([device("a")])],
         claim(wants(derivedAttributes=[{"name": "x", "expression": "1"}])),
-        ["!FeatureOff"],
+        ["!FeatureGateDisabled"],
     ),
 }
 
@@ -507,7 +521,7 @@ def results_of(answer: object) -> Any:
 def test_a_result_says_what_was_given() -> None:
     devices = [device("a", bindingConditions=["x"], bindingFailureConditions=["y"], **mem(4))]
     able = {"metadata": {"name": "n1"}, "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}
-    objects = [("Node", decode(Node, able)), piece(devices, skipNodeOperations=["*"])]
+    objects = [("Node", decode(Node, able)), resource_slice(devices, skipNodeOperations=["*"])]
     result = results_of(run(objects, claim(wants(tolerations=TOLERATE, **q(3))))).devices.results[0]
     assert (result.request, result.driver, result.pool, result.device) == ("r", DRIVER, "p1", "a")
     assert result.share_id == "00000000-0000-4000-8000-000000000001"
@@ -519,12 +533,12 @@ def test_a_result_says_what_was_given() -> None:
 
 
 def test_requests_of_one_name_are_met_each() -> None:
-    answer = run([piece([device("a"), device("b"), device("c")])], claim(wants(), wants(count=2)))
+    answer = run([resource_slice([device("a"), device("b"), device("c")])], claim(wants(), wants(count=2)))
     assert given(answer) == ["r=p1/a", "r=p1/b", "r=p1/c"]
 
 
 def test_a_node_that_does_not_declare_it_cannot_skip_node_operations() -> None:
-    answer = run([piece([device("a")], skipNodeOperations=["*"])], claim(wants()))
+    answer = run([resource_slice([device("a")], skipNodeOperations=["*"])], claim(wants()))
     assert isinstance(answer, Refusals)
     assert answer.reasons[0].dropped.gated == 1
 
@@ -535,13 +549,13 @@ def test_groups_are_recorded_with_the_result() -> None:
 
 
 def test_a_device_for_all_nodes_leaves_no_node_selector() -> None:
-    assert results_of(run([piece([device("a")], allNodes=True)], claim(wants()))).node_selector is None
+    assert results_of(run([resource_slice([device("a")], allNodes=True)], claim(wants()))).node_selector is None
 
 
 def test_selectors_of_several_devices_become_one_term() -> None:
     def on(name: str, **labels: str) -> tuple[str, Any]:
         expressions = [{"key": k, "operator": "In", "values": [v]} for k, v in labels.items()]
-        return piece(
+        return resource_slice(
             [device(name)],
             name=name,
             pool=name,
@@ -557,7 +571,7 @@ def test_selectors_of_several_devices_become_one_term() -> None:
 def test_class_configuration_comes_first_and_covers_what_used_it() -> None:
     opaque = {"opaque": {"driver": DRIVER, "parameters": {"mode": "c"}}}
     own = {"requests": ["q"], "opaque": {"driver": DRIVER, "parameters": {"mode": "u"}}}
-    objects = [piece([device("a"), device("b")]), device_class(config=[opaque]), device_class("any", "true")]
+    objects = [resource_slice([device("a"), device("b")]), device_class(config=[opaque]), device_class("any", "true")]
     plain = {"name": "q", "exactly": {"deviceClassName": "any"}}
     config = results_of(run(objects, claim(wants(), plain, config=[own]))).devices.config
     assert [(c.source, c.requests, c.opaque.parameters) for c in config] == [

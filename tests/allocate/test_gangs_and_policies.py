@@ -16,18 +16,18 @@ from shortforms import (
     ids,
     node,
     options,
-    piece,
+    resource_slice,
     run,
     wants,
 )
 
 from dragoman.allocate import refusal
-from dragoman.allocate.allocator import Allocation, Ask, Options, Policy, allocate, survey
+from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, Policy, allocate, survey
 from dragoman.allocate.refusal import Refusals
 from dragoman.errors import Invalid
 from dragoman.snapshot.change import Snapshot
 
-FABRIC = piece([device("f0"), device("f1")], pool="fabric", name="fabric", allNodes=True)
+FABRIC = resource_slice([device("f0"), device("f1")], pool="fabric", name="fabric", allNodes=True)
 
 
 def cluster(*more: tuple[str, object]) -> Snapshot:
@@ -45,12 +45,12 @@ def test_all_or_nothing_over_the_asks() -> None:
     asks = [Ask((claim(wants(count=2), name="a"),), "n1"), Ask((claim(wants(), name="b"),), "n2")]
     answer = allocate(cluster(FABRIC), asks, share_id=ids())
     assert isinstance(answer, Refusals)
-    assert [reason.code for reason in answer.reasons] == ["Contended"]
+    assert [reason.code for reason in answer.reasons] == ["RequestsContended"]
 
 
 def test_a_claim_shared_by_two_nodes_gets_what_both_reach() -> None:
     shared = claim(wants(), name="shared")
-    local = piece([device("a")], pool="a", name="a")
+    local = resource_slice([device("a")], pool="a", name="a")
     answer = allocate(cluster(local, FABRIC), [Ask((shared,), "n1"), Ask((shared,), "n2")], share_id=ids())
     assert isinstance(answer, Allocation)
     assert answer.results[0] == answer.results[1]
@@ -59,15 +59,15 @@ def test_a_claim_shared_by_two_nodes_gets_what_both_reach() -> None:
 
 def test_a_claim_shared_by_two_nodes_is_refused_without_such_a_device() -> None:
     shared = claim(wants(), name="shared")
-    local = piece([device("a")], pool="a", name="a")
+    local = resource_slice([device("a")], pool="a", name="a")
     answer = allocate(cluster(local), [Ask((shared,), "n1"), Ask((shared,), "n2")], share_id=ids())
     assert isinstance(answer, Refusals)
-    assert isinstance(answer.reasons[0], refusal.TooFew)
+    assert isinstance(answer.reasons[0], refusal.InsufficientDevices)
 
 
 def test_an_unknown_node_is_refused() -> None:
     answer = allocate(cluster(), [Ask((claim(wants()),), "n9")], share_id=ids())
-    assert answer == Refusals((refusal.UnknownNode(node="n9"),))
+    assert answer == Refusals((refusal.NodeNotFound(node="n9"),))
 
 
 def test_pack_keeps_whole_devices_whole() -> None:
@@ -78,7 +78,11 @@ def test_pack_keeps_whole_devices_whole() -> None:
         device("g1-half-1", attrs={"kind": "half"}, consumesCounters=[draws("g1", mem=2)]),
     ]
     sets = [counter_set("g0", mem=4), counter_set("g1", mem=4)]
-    objects = [piece(devices, count=2), piece(name="s2", count=2, devices=None, sharedCounters=sets), held("g1-half-0")]
+    objects = [
+        resource_slice(devices, count=2),
+        resource_slice(name="s2", count=2, devices=None, sharedCounters=sets),
+        held("g1-half-0"),
+    ]
     assert given(run(objects, claim(wants()))) == ["r=p1/g0-half-0"]
     assert given(run(objects, claim(wants()), policy="pack")) == ["r=p1/g1-half-1"]
 
@@ -89,7 +93,9 @@ def test_pack_takes_the_least_capable_device_and_breaks_no_pair() -> None:
         return device(name, attrs=attrs, capacity={"mem": {"value": size}})
 
     objects = [
-        piece([gpu("big", "r0", "80Gi"), gpu("a", "r1", "40Gi"), gpu("b", "r1", "40Gi"), gpu("lone", "r2", "40Gi")])
+        resource_slice(
+            [gpu("big", "r0", "80Gi"), gpu("a", "r1", "40Gi"), gpu("b", "r1", "40Gi"), gpu("lone", "r2", "40Gi")]
+        )
     ]
     assert given(run(objects, claim(wants()), policy="pack")) == ["r=p1/lone"]
 
@@ -97,7 +103,7 @@ def test_pack_takes_the_least_capable_device_and_breaks_no_pair() -> None:
 def test_pack_fills_the_shared_device_in_use() -> None:
     shared = {"allowMultipleAllocations": True, "capacity": {"mem": {"value": "4"}}}
     objects = [
-        piece([device("a", **shared), device("b", **shared)]),
+        resource_slice([device("a", **shared), device("b", **shared)]),
         held("b", shareID="x", consumedCapacity={"mem": "1"}),
     ]
     wanted = claim(wants(capacity={"requests": {"mem": "1"}}))
@@ -106,7 +112,7 @@ def test_pack_fills_the_shared_device_in_use() -> None:
 
 
 def test_pack_leaves_devices_out_on_which_a_selector_fails_and_warns() -> None:
-    objects = [piece([device("a"), device("b", attrs={"x": 1})])]
+    objects = [resource_slice([device("a"), device("b", attrs={"x": 1})])]
     wanted = claim(wants(select=f"device.attributes['{DRIVER}'].x == 1"))
     answer = run(objects, wanted, policy="pack")
     assert given(answer) == ["r=p1/b"]
@@ -116,8 +122,8 @@ def test_pack_leaves_devices_out_on_which_a_selector_fails_and_warns() -> None:
 
 def test_pack_prefers_the_fullest_node() -> None:
     snapshot = cluster(
-        piece([device("a"), device("b")], pool="n1", name="n1", nodeName="n1"),
-        piece([device("a"), device("b")], pool="n2", name="n2", nodeName="n2"),
+        resource_slice([device("a"), device("b")], pool="n1", name="n1", nodeName="n1"),
+        resource_slice([device("a"), device("b")], pool="n2", name="n2", nodeName="n2"),
         held("a", "n2"),
     )
     found = survey(snapshot, [claim(wants())], options(policy="pack"))
@@ -126,26 +132,26 @@ def test_pack_prefers_the_fullest_node() -> None:
 
 
 def test_a_policy_of_ones_own() -> None:
-    last = Policy("last", weigh=lambda candidate, sight, demand: (-candidate.offer.position,))
-    snapshot = cluster(piece([device("a"), device("b")]))
-    answer = allocate(snapshot, [Ask((claim(wants()),), "n1")], Options(policy=last), share_id=ids())
+    last = Policy("last", weigh=lambda candidate, topology, demand: (-candidate.device_state.position,))
+    snapshot = cluster(resource_slice([device("a"), device("b")]))
+    answer = allocate(snapshot, [Ask((claim(wants()),), "n1")], AllocatorOptions(policy=last), share_id=ids())
     assert given(answer) == ["r=p1/b"]
 
 
 def test_an_unknown_policy_is_refused_by_name() -> None:
     with pytest.raises(Invalid, match="first-fit, pack"):
-        allocate(cluster(), [Ask((claim(wants()),), "n1")], Options(policy="best"), share_id=ids())
+        allocate(cluster(), [Ask((claim(wants()),), "n1")], AllocatorOptions(policy="best"), share_id=ids())
 
 
 def test_claims_of_other_names_share_what_was_found_but_not_the_names() -> None:
-    from dragoman.allocate.allocator import Memory
+    from dragoman.allocate.allocator import AllocationCache
 
-    snapshot, memory = cluster(), Memory()
+    snapshot, memory = cluster(), AllocationCache()
     for name in ("a", "b"):
         found = survey(snapshot, [msgspec.structs.replace(claim(wants(), name=name))], memory=memory)
         assert not isinstance(found, Refusals)
         (refused,) = found.classes
         assert refused.refusals is not None
         fact = refused.refusals.reasons[0]
-        assert isinstance(fact, refusal.TooFew)
+        assert isinstance(fact, refusal.InsufficientDevices)
         assert fact.claim == f"default/{name}"

@@ -23,4 +23,4 @@ def test_a_certain_no(name: str) -> None:
     answer = allocate(Snapshot.from_objects(objects), [Ask(claims, "node-0000")], share_id=lambda: "")
     assert isinstance(answer, Refusals)
     assert answer.steps < STEPS_MAX
-    assert answer.reasons[0].code in ("Contended", "ConstraintUnmet")
+    assert answer.reasons[0].code in ("RequestsContended", "ConstraintUnsatisfied")

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from shortforms import DRIVER, asked, claim, device, draws, first_of, held, node, options, piece, rule, run, wants
+from shortforms import (
+    DRIVER,
+    asked,
+    claim,
+    device,
+    draws,
+    first_of,
+    held,
+    node,
+    options,
+    resource_slice,
+    rule,
+    run,
+    wants,
+)
 from shortforms import counter_set as counters
 from shortforms import device_class as a_class
 
 from dragoman.allocate import refusal
-from dragoman.allocate.allocator import Ask, Limits, Options, story
+from dragoman.allocate.allocator import AllocatorOptions, Ask, SearchLimits, diagnose
 from dragoman.allocate.refusal import Dropped, Refusals
 from dragoman.api.resource import ResourceClaim
 from dragoman.snapshot.change import Snapshot
@@ -22,9 +36,9 @@ def reasons(objects: list[tuple[str, Any]], *claims: ResourceClaim, **gates: boo
     return answer.reasons
 
 
-def told(objects: list[tuple[str, Any]], wanted: ResourceClaim) -> tuple[refusal.Refusal, ...]:
+def reported(objects: list[tuple[str, Any]], wanted: ResourceClaim) -> tuple[refusal.Refusal, ...]:
     snapshot = Snapshot.from_objects([node(), a_class(), *objects])
-    return story(snapshot, Ask((wanted,), "n1"), options()).reasons
+    return diagnose(snapshot, Ask((wanted,), "n1"), options()).reasons
 
 
 def test_too_few_counts_each_step() -> None:
@@ -35,9 +49,9 @@ def test_too_few_counts_each_step() -> None:
         device("free", attrs={"a": 1}),
     ]
     (fact,) = reasons(
-        [piece(devices), held("held")], claim(wants(count=2, select=f"device.attributes['{DRIVER}'].a == 1"))
+        [resource_slice(devices), held("held")], claim(wants(count=2, select=f"device.attributes['{DRIVER}'].a == 1"))
     )
-    assert fact == refusal.TooFew(
+    assert fact == refusal.InsufficientDevices(
         claim="default/c",
         request="r",
         class_name="gpu",
@@ -45,12 +59,12 @@ def test_too_few_counts_each_step() -> None:
         dropped=Dropped(seen=4, selector=1, held=1, taint=1, usable=1),
         node="n1",
     )
-    assert isinstance(fact, refusal.TooFew)
+    assert isinstance(fact, refusal.InsufficientDevices)
     assert fact.dropped.matched == 3
 
 
 def test_a_failing_selector_names_the_attribute_and_how_many_lack_it() -> None:
-    objects = [piece([device("a"), device("b"), device("c", attrs={"type": "gpu"})])]
+    objects = [resource_slice([device("a"), device("b"), device("c", attrs={"type": "gpu"})])]
     gpu = a_class(text=f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'")
     fact, *_ = reasons([*objects, gpu], claim(wants(count=2)))
     assert isinstance(fact, refusal.SelectorError)
@@ -61,8 +75,8 @@ def test_a_failing_selector_names_the_attribute_and_how_many_lack_it() -> None:
 def test_a_constraint_that_cannot_be_met_lists_the_values() -> None:
     devices = [device(name, attrs={"numa": numa}) for name, numa in (("a", 0), ("b", 0), ("c", 1))] + [device("d")]
     wanted = claim(wants(count=3), constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
-    assert reasons([piece(devices)], wanted) == (
-        refusal.ConstraintUnmet(
+    assert reasons([resource_slice(devices)], wanted) == (
+        refusal.ConstraintUnsatisfied(
             claim="default/c",
             index=0,
             kind="match",
@@ -78,20 +92,22 @@ def test_a_constraint_that_cannot_be_met_lists_the_values() -> None:
 
 def test_requests_that_fit_alone_are_told_together() -> None:
     wanted = [claim(wants(count=2)), claim(wants("q", count=2), name="d")]
-    (fact,) = reasons([piece([device(n) for n in "abc"])], *wanted)
-    assert fact == refusal.Contended(requests=(("default/c", "r"), ("default/d", "q")), wanted=4, have=3, node="n1")
+    (fact,) = reasons([resource_slice([device(n) for n in "abc"])], *wanted)
+    assert fact == refusal.RequestsContended(
+        requests=(("default/c", "r"), ("default/d", "q")), wanted=4, have=3, node="n1"
+    )
 
 
 def test_a_missing_class_names_one_that_is_near() -> None:
     (fact,) = reasons(
         [a_class("gpu.example.com")], claim({"name": "r", "exactly": {"deviceClassName": "gpu.example.con"}})
     )
-    assert isinstance(fact, refusal.MissingClass)
+    assert isinstance(fact, refusal.ClassNotFound)
     assert fact.near == ("gpu.example.com",)
 
 
 def test_a_selector_that_does_not_compile_is_the_pods_fault() -> None:
-    answer = run([piece([device("a")])], claim(first_of("r", asked(), asked(select="noSuchVar"))))
+    answer = run([resource_slice([device("a")])], claim(first_of("r", asked(), asked(select="noSuchVar"))))
     assert isinstance(answer, Refusals)
     assert answer.pod_wide
     (fact,) = answer.reasons
@@ -110,38 +126,45 @@ def test_the_story_tells_why_each_device_is_not_given() -> None:
         device("user", attrs={"model": "y"}, consumesCounters=[draws(mem=4)]),
     ]
     objects = [
-        piece(devices, count=2),
-        piece(name="s2", count=2, devices=None, sharedCounters=[counters(mem=8)]),
+        resource_slice(devices, count=2),
+        resource_slice(name="s2", count=2, devices=None, sharedCounters=[counters(mem=8)]),
         held("taken", claim_name="theirs"),
         held("user"),
         held("small", shareID="one", consumedCapacity={"mem": "1536Mi"}),
         rule("drain", {"device": "bad"}, key="drain", effect="NoExecute"),
     ]
     wanted = claim(wants(select=f"device.attributes['{DRIVER}'].model == 'y'"))
-    facts = {type(fact).__name__: fact for fact in told(objects, wanted)}
-    assert set(facts) == {"TooFew", "SelectorFalse", "Held", "Tainted", "CapacityShort", "CounterShort"}
-    unmatched, taint = facts["SelectorFalse"], facts["Tainted"]
+    facts = {type(fact).__name__: fact for fact in reported(objects, wanted)}
+    assert set(facts) == {
+        "InsufficientDevices",
+        "SelectorFalse",
+        "DeviceInUse",
+        "DeviceTainted",
+        "InsufficientCapacity",
+        "InsufficientCounter",
+    }
+    unmatched, taint = facts["SelectorFalse"], facts["DeviceTainted"]
     assert isinstance(unmatched, refusal.SelectorFalse)
     assert unmatched.attributes == ((f"{DRIVER}/model", "x"),)
-    assert isinstance(taint, refusal.Tainted)
+    assert isinstance(taint, refusal.DeviceTainted)
     assert (taint.key, taint.effect, taint.rule) == ("drain", "NoExecute", "drain")
-    capacity, counter = facts["CapacityShort"], facts["CounterShort"]
-    assert isinstance(capacity, refusal.CapacityShort)
+    capacity, counter = facts["InsufficientCapacity"], facts["InsufficientCounter"]
+    assert isinstance(capacity, refusal.InsufficientCapacity)
     assert (str(capacity.have), str(capacity.want), str(capacity.total)) == ("512Mi", "2Gi", "2Gi")
-    assert isinstance(counter, refusal.CounterShort)
+    assert isinstance(counter, refusal.InsufficientCounter)
     assert (counter.counter_set, counter.counter, str(counter.have), str(counter.want)) == ("set", "mem", "4", "5")
-    holders = [fact.holders for fact in told(objects, wanted) if isinstance(fact, refusal.Held)]
+    holders = [fact.holders for fact in reported(objects, wanted) if isinstance(fact, refusal.DeviceInUse)]
     assert (Holder("others", "theirs", "", "r"),) in holders
 
 
 def test_the_story_of_what_is_not_refused_is_empty() -> None:
-    assert told([piece([device("a")])], claim(wants())) == ()
+    assert reported([resource_slice([device("a")])], claim(wants())) == ()
 
 
 def test_bad_pools_are_told_beside_the_reason() -> None:
-    objects = [piece([device("a")], count=2), piece([device("b"), device("b")], pool="p2", name="s2")]
+    objects = [resource_slice([device("a")], count=2), resource_slice([device("b"), device("b")], pool="p2", name="s2")]
     few, incomplete, invalid = reasons(objects, claim(wants()))
-    assert isinstance(few, refusal.TooFew)
+    assert isinstance(few, refusal.InsufficientDevices)
     assert few.dropped.bad_pool == 3
     assert isinstance(incomplete, refusal.PoolIncomplete)
     assert (incomplete.have, incomplete.want) == (1, 2)
@@ -154,13 +177,13 @@ def test_running_out_of_steps_is_not_a_no() -> None:
 
     devices = [device(f"d{i}", attrs={"a": i % 3, "b": i % 5}) for i in range(20)]
     constraints = [{"distinctAttribute": f"{DRIVER}/b", "requests": ["x"]}, {"matchAttribute": f"{DRIVER}/a"}]
-    snapshot = Snapshot.from_objects([node(), a_class(), piece(devices)])
+    snapshot = Snapshot.from_objects([node(), a_class(), resource_slice(devices)])
     wanted = claim(wants("x", 2), wants("y", 5), constraints=constraints)
-    few = Options(limits=Limits(search_steps=3))
+    few = AllocatorOptions(limits=SearchLimits(search_steps=3))
     answer = allocate(snapshot, [Ask((wanted,), "n1")], few, share_id=lambda: "")
     assert isinstance(answer, Refusals)
-    assert answer.gave_up
-    full = allocate(snapshot, [Ask((wanted,), "n1")], Options(), share_id=lambda: "")
+    assert answer.undecided
+    full = allocate(snapshot, [Ask((wanted,), "n1")], AllocatorOptions(), share_id=lambda: "")
     assert not isinstance(full, Refusals)
 
 

@@ -19,7 +19,7 @@ from shortforms import (
     ids,
     node,
     options,
-    piece,
+    resource_slice,
     run,
     wants,
 )
@@ -35,7 +35,7 @@ OBJECTS = [
     node(),
     node("n2"),
     device_class(),
-    piece(
+    resource_slice(
         [
             device("a", attrs={"x": 1}),
             device("b", attrs={"x": 1}),
@@ -47,8 +47,8 @@ OBJECTS = [
         ],
         count=2,
     ),
-    piece(name="s2", count=2, devices=None, sharedCounters=[counter_set(mem=8)]),
-    piece([device("far")], pool="p2", name="s3", nodeName="n2"),
+    resource_slice(name="s2", count=2, devices=None, sharedCounters=[counter_set(mem=8)]),
+    resource_slice([device("far")], pool="p2", name="s3", nodeName="n2"),
     held("held"),
 ]
 WANTED = claim(
@@ -108,7 +108,7 @@ def test_a_local_device_must_bind_the_claim_to_its_node() -> None:
 
 
 def test_all_devices_are_those_of_pools_that_are_not_obsolete() -> None:
-    old = piece([device("old")], name="s3", pool="moving", nodeName="n1", generation=1, count=2)
-    new = piece([device("new")], name="s2", pool="moving", nodeName="n2", generation=2)
-    answer = run([piece([device("a")]), old, new], claim(wants(every=True)))
+    old = resource_slice([device("old")], name="s3", pool="moving", nodeName="n1", generation=1, count=2)
+    new = resource_slice([device("new")], name="s2", pool="moving", nodeName="n2", generation=2)
+    answer = run([resource_slice([device("a")]), old, new], claim(wants(every=True)))
     assert given(answer) == ["r=p1/a"]

@@ -17,8 +17,8 @@ from dragoman.api.selectors import (
     DeviceView,
     Mode,
     Selector,
+    SelectorCompileError,
     SelectorFailed,
-    SelectorInvalid,
     compile_derived,
     compile_selector,
     device_view,
@@ -54,9 +54,9 @@ def compiled(text: str, mode: Mode = STORED) -> Selector:
     return found
 
 
-def refused(text: str, mode: Mode = STORED) -> SelectorInvalid:
+def refused(text: str, mode: Mode = STORED) -> SelectorCompileError:
     found = compile_selector(text, mode)
-    assert isinstance(found, SelectorInvalid), text
+    assert isinstance(found, SelectorCompileError), text
     return found
 
 
@@ -266,7 +266,7 @@ DERIVED: dict[str, bool] = {
 def test_a_derived_attribute_has_an_attributes_type(text: str) -> None:
     found = compile_derived(text)
     assert isinstance(found, Selector) is DERIVED[text]
-    if isinstance(found, SelectorInvalid):
+    if isinstance(found, SelectorCompileError):
         assert "must evaluate to a primitive scalar" in found.message
 
 
@@ -344,8 +344,8 @@ def test_devices_with_equal_keys_get_equal_answers(text: str, one: Any, two: Any
     selector = compiled(text.replace("resource.kubernetes.io", "o.example.com"))
     left, right = view(one, multiple=multiple), view(two, multiple=True)
     if selector.reads.key(left) == selector.reads.key(right):
-        assert _told(selector.match(left)) == _told(selector.match(right))
+        assert _reported(selector.match(left)) == _reported(selector.match(right))
 
 
-def _told(answer: bool | SelectorFailed) -> object:
+def _reported(answer: bool | SelectorFailed) -> object:
     return (answer.message, answer.attribute) if isinstance(answer, SelectorFailed) else answer

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.app import App
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.status import Object
 from dragoman.runtime.clock import Clock
 
 TOKEN = "letmein"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.logs import LogWish
+from dragoman.apiserver.logs import LogOptions
 from dragoman.apiserver.registry import Registry
 
 from .conftest import Kubectl
@@ -445,11 +445,11 @@ def test_logs(kubectl: Kubectl, ns: str) -> None:
     kubectl("apply", "-n", ns, "-f", "-", stdin=POD)
     assert "does not have a host assigned" in kubectl("logs", "p", "-n", ns, ok=False).err
     uid = kubectl.running.call(lambda registry: run_pod(registry, ns))
-    asked: list[LogWish] = []
+    asked: list[LogOptions] = []
 
-    async def source(wish: LogWish) -> AsyncIterator[bytes]:
-        asked.append(wish)
-        for line in (b"one\n", b"two\n", b"three\n")[-(wish.tail_lines or 3) :]:
+    async def source(options: LogOptions) -> AsyncIterator[bytes]:
+        asked.append(options)
+        for line in (b"one\n", b"two\n", b"three\n")[-(options.tail_lines or 3) :]:
             yield line
 
     kubectl.running.call(lambda registry: registry.logs.register(uid, source))
@@ -521,9 +521,9 @@ def test_drain_evicts_and_respects_budgets(kubectl: Kubectl, ns: str) -> None:
 
 
 def _now() -> object:
-    from dragoman.apiserver.request import DeleteWish
+    from dragoman.apiserver.request import DeleteOptions
 
-    return DeleteWish(grace_s=0)
+    return DeleteOptions(grace_s=0)
 
 
 def test_namespace_deletion_by_phase_and_finalizers(kubectl: Kubectl, ns: str) -> None:

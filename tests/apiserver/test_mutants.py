@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import in_memory
-from dragoman.apiserver.status import Object
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 

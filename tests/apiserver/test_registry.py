@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import bootstrap, in_memory
 from dragoman.apiserver.registry import EVENT_S, Registry
-from dragoman.apiserver.request import DeleteWish, Outcome, Write
-from dragoman.apiserver.status import Object, Refused
+from dragoman.apiserver.request import DeleteOptions, RequestOutcome, Write
+from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.store import Selection
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -22,7 +23,7 @@ CLAIM, TEMPLATE, SLICE = BY_NAME["ResourceClaim"], BY_NAME["ResourceClaimTemplat
 RULE, CLASS = BY_NAME["DeviceTaintRule"], BY_NAME["DeviceClass"]
 
 
-def obj(outcome: Outcome) -> Object:
+def obj(outcome: RequestOutcome) -> Object:
     assert outcome.body is not None
     decoded: Object = msgspec.json.decode(outcome.body)
     return decoded
@@ -42,8 +43,8 @@ def deployment(name: str = "d", **spec: Any) -> Object:
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template, **spec}}
 
 
-def refused(code: int, work: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused(code: int, work: Any) -> StatusError:
+    with pytest.raises(StatusError) as caught:
         work()
     assert caught.value.code == code, caught.value.message
     return caught.value
@@ -340,17 +341,17 @@ def test_propagation_sets_finalizers_for_the_collector(
     registry: Registry, policy: str, finalizers: list[str] | None
 ) -> None:
     registry.create(DEPLOYMENT, deployment(), "default")
-    registry.delete(DEPLOYMENT, "d", "default", DeleteWish(propagation=policy))
+    registry.delete(DEPLOYMENT, "d", "default", DeleteOptions(propagation=policy))
     left = registry.find(DEPLOYMENT, "d", "default")
     assert (left.decode()["metadata"]["finalizers"] if left else None) == finalizers
     if left:
-        registry.delete(DEPLOYMENT, "d", "default", DeleteWish(propagation="Background"))
+        registry.delete(DEPLOYMENT, "d", "default", DeleteOptions(propagation="Background"))
         assert registry.find(DEPLOYMENT, "d", "default") is None
 
 
 def test_an_unknown_propagation_is_refused(registry: Registry) -> None:
     registry.create(DEPLOYMENT, deployment(), "default")
-    refused(400, lambda: registry.delete(DEPLOYMENT, "d", "default", DeleteWish(propagation="Sideways")))
+    refused(400, lambda: registry.delete(DEPLOYMENT, "d", "default", DeleteOptions(propagation="Sideways")))
 
 
 def bound(registry: Registry, name: str = "p", **spec: Any) -> None:
@@ -362,11 +363,11 @@ def test_pods_wait_for_their_node_and_grace_only_shrinks(registry: Registry) -> 
     bound(registry, terminationGracePeriodSeconds=20)
 
     def grace(seconds: int | None) -> int:
-        meta = obj(registry.delete(POD, "p", "default", DeleteWish(grace_s=seconds)))["metadata"]
+        meta = obj(registry.delete(POD, "p", "default", DeleteOptions(grace_s=seconds)))["metadata"]
         return int(meta["deletionGracePeriodSeconds"])
 
     assert [grace(None), grace(30), grace(5), grace(None)] == [20, 20, 5, 5]
-    registry.delete(POD, "p", "default", DeleteWish(grace_s=0))
+    registry.delete(POD, "p", "default", DeleteOptions(grace_s=0))
     assert registry.find(POD, "p", "default") is None
 
 
@@ -388,7 +389,7 @@ def test_a_pod_with_finalizers_goes_when_its_node_and_they_are_done(registry: Re
     registry.delete(POD, "p", "default")
     registry.patch(POD, "p", {"metadata": {"finalizers": None}}, "default")
     assert registry.find(POD, "p", "default"), "its node has not stopped it yet"
-    registry.delete(POD, "p", "default", DeleteWish(grace_s=0))
+    registry.delete(POD, "p", "default", DeleteOptions(grace_s=0))
     assert registry.find(POD, "p", "default") is None
 
 
@@ -539,7 +540,7 @@ def test_every_kind_of_the_table_can_be_made_listed_and_deleted(registry: Regist
         namespace = "default" if kind.namespaced else ""
         try:
             registry.create(kind, body, namespace)
-        except Refused as no:
+        except StatusError as no:
             codes.add(no.code)
             continue
         assert "made" in [record.name for record in registry.page(kind, Selection(namespace)).records]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.fields import fields_of
 from dragoman.apiserver.selectors import parse_fields, parse_labels
-from dragoman.apiserver.status import Refused
-from dragoman.apiserver.store import RING_EVENTS_OF, WATCHER_EVENTS, Record, Selection, Store
+from dragoman.apiserver.status import StatusError
+from dragoman.apiserver.store import RING_EVENTS_OF, WATCHER_EVENTS, Selection, Store, StoredObject
 
 POD, LEASE, NODE = BY_NAME["Pod"], BY_NAME["Lease"], BY_NAME["Node"]
 
@@ -28,7 +28,7 @@ def pod(name: str, namespace: str = "default", node: str = "", **labels: str) ->
     }
 
 
-def put(store: Store, obj: dict[str, Any]) -> Record:
+def put(store: Store, obj: dict[str, Any]) -> StoredObject:
     meta = obj["metadata"]
     return store.put(POD, obj, store.get(POD, meta["namespace"], meta["name"]))
 
@@ -131,12 +131,12 @@ def test_history_that_is_gone_is_410_and_the_future_504() -> None:
     lease = {"metadata": {"name": "l", "namespace": "d"}}
     for _ in range(limit + 2):
         store.put(LEASE, lease, store.get(LEASE, "d", "l"))
-    with pytest.raises(Refused) as gone:
+    with pytest.raises(StatusError) as gone:
         store.watch(LEASE, Selection(), 1)
     assert (gone.value.code, gone.value.reason) == (410, "Expired")
     assert len(store.watch(LEASE, Selection(), 2).take(10_000)) == limit
     assert store.watch(NODE, Selection(), 1).take() == [], "another kind's history is not touched"
-    with pytest.raises(Refused) as future:
+    with pytest.raises(StatusError) as future:
         store.watch(NODE, Selection(), store.version + 1)
     assert future.value.code == 504
 
@@ -175,7 +175,7 @@ def test_label_selectors(text: str, yes: dict[str, str], no: dict[str, str]) -> 
 
 @pytest.mark.parametrize("text", ["a in b", "a in (b", "=b", "a b", "!", "a=b,,"])
 def test_malformed_label_selectors_are_refused(text: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StatusError) as refused:
         parse_labels(text)
     assert refused.value.code == 400
 

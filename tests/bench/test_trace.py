@@ -17,12 +17,12 @@ from openb import FOLDER, WHOLE, Machine, Task, arrivals, machines, tasks
 from pack import Pack, PackLearning, demand_of, kind_of
 from peers import BestFit, Fgd, Random
 
-from dragoman.allocate.allocator import Options, Recent
-from dragoman.allocate.worth import Room, fullness, worth
+from dragoman.allocate.allocator import AllocatorOptions, TaskHistory
+from dragoman.allocate.fragmentation import FreeResources, expected_use, fullness
 from dragoman.api.codec import decode
 from dragoman.api.core import Node, Pod
 from dragoman.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from dragoman.schedule.cycle import Context, decide, unit_of
+from dragoman.schedule.cycle import SchedulingContext, decide, unit_of
 from dragoman.snapshot.change import Put, Snapshot, apply, apply_all
 
 RUN = Path(__file__).parents[2] / "bench" / "trace" / "run.py"
@@ -48,10 +48,10 @@ def coming(seed: int, known: list[Task] = KNOWN) -> list[Task]:
     return arrivals(known, Cluster(NODES).capacity, np.random.default_rng(seed))
 
 
-def room(cluster: Cluster, node: int) -> Room:
+def room(cluster: Cluster, node: int) -> FreeResources:
     make = cluster.models[cluster.model[node]]
     left = tuple(sorted((make, int(free)) for free in cluster.gpu[node] if free))
-    return Room(left, int(cluster.cpu[node]), int(cluster.memory[node]))
+    return FreeResources(left, int(cluster.cpu[node]), int(cluster.memory[node]))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -78,7 +78,7 @@ def test_scores_on_arrays_are_those_of_the_policy(seed: int) -> None:
             cluster.take(task, int(node), int(device))
             after = room(cluster, node)
             cluster.cpu[node], cluster.memory[node], cluster.gpu[node] = saved
-            lost = worth(before, demand) - worth(after, demand)
+            lost = expected_use(before, demand) - expected_use(after, demand)
             assert score == lost + fullness(after, demand) * 2.0**-24
             compared += 1
     assert compared > 10
@@ -136,8 +136,10 @@ def test_the_scheduler_places_every_task_where_the_experiment_does() -> None:
     cluster = Noted()
     allocated = experiment(cluster, PackLearning(cluster, (), np.random.default_rng(0)), tasks_)
     numbers = itertools.count()
-    context = Context(new_id=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}", options=Options(policy="pack"))
-    recent = Recent()
+    context = SchedulingContext(
+        new_id=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}", options=AllocatorOptions(policy="pack")
+    )
+    recent = TaskHistory()
     snapshot = Snapshot.from_objects(objects())
     placed: list[str] = []
     for number, task in enumerate(tasks_):

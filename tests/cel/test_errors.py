@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.cel.expression import checked, compile_expression
-from dragoman.cel.faults import EvalError, NoSuchKey, Refused
+from dragoman.cel.faults import CompileError, EvalError, NoSuchKey
 from dragoman.cel.lex import tokens_of
 from dragoman.cel.parse import parse
 
@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[int, str]] = {
 
 @pytest.mark.parametrize("text", REFUSED, ids=repr)
 def test_refuses_with_position(text: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CompileError) as refused:
         checked(text, LANGUAGE)
     column, message = REFUSED[text]
     issue = refused.value.issues[0]
@@ -65,7 +65,7 @@ def test_refuses_with_position(text: str) -> None:
 
 
 def test_shows_the_line_with_a_caret_below() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CompileError) as refused:
         checked("n > 1 &&\n  s == 5", LANGUAGE)
     assert str(refused.value).split("\n") == [
         "ERROR: <input>:2:5: found no matching overload for '_==_' applied to '(string, int)'",
@@ -76,7 +76,7 @@ def test_shows_the_line_with_a_caret_below() -> None:
 
 
 def test_reports_all_problems_in_order() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CompileError) as refused:
         checked("nope && 1 + 'a' > 2", LANGUAGE)
     assert [issue.offset for issue in refused.value.issues] == [0, 10]
 
@@ -101,7 +101,7 @@ STRICTLY_REFUSED: dict[str, tuple[int, str]] = {
 @pytest.mark.parametrize("text", STRICTLY_REFUSED, ids=repr)
 def test_kubernetes_refuses_what_cannot_be_meant(text: str) -> None:
     checked(text, LANGUAGE)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CompileError) as refused:
         checked(text, STRICT)
     column, message = STRICTLY_REFUSED[text]
     assert message in refused.value.issues[0].message
@@ -216,7 +216,7 @@ def test_250_levels_are_understood_and_more_are_refused() -> None:
     sums = compile_expression("+".join(["1"] * 240) + " == 240", LANGUAGE)
     assert sums.program(*[None] * 4) is True
     for deeper in ("(" * 251 + "true" + ")" * 251, "+".join(["1"] * 252) + " == 1", "m" + ".x" * 251):
-        with pytest.raises(Refused, match="recursion limit exceeded: 250"):
+        with pytest.raises(CompileError, match="recursion limit exceeded: 250"):
             parse(deeper)
 
 
@@ -227,5 +227,5 @@ def test_chains_of_and_and_or_have_no_depth() -> None:
 
 
 def test_a_text_beyond_100_000_characters_is_refused() -> None:
-    with pytest.raises(Refused, match="code point size exceeds limit"):
+    with pytest.raises(CompileError, match="code point size exceeds limit"):
         tokens_of("1" + " " * 100_000)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.cel.estimate import estimate
 from dragoman.cel.expression import checked, compile_expression
-from dragoman.cel.faults import EvalError, Refused
+from dragoman.cel.faults import CompileError, EvalError
 from dragoman.cel.meter import Meter, Plan
 from dragoman.cel.parse import parse
 from dragoman.cel.values import Uint
@@ -119,10 +119,10 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         assert str(refused).startswith("ERROR: <input>:")
 
 
-def _refusal(text: str) -> Refused | None:
+def _refusal(text: str) -> CompileError | None:
     try:
         parse(text)
-    except Refused as refused:
+    except CompileError as refused:
         return refused
     return None
 

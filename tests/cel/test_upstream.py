@@ -14,7 +14,14 @@ import msgspec
 import pytest
 
 from dragoman.api.resource import Device, DeviceAttribute, DeviceCapacity
-from dragoman.api.selectors import STORED, SelectorFailed, SelectorInvalid, compile_selector, device_view, environment
+from dragoman.api.selectors import (
+    STORED,
+    SelectorCompileError,
+    SelectorFailed,
+    compile_selector,
+    device_view,
+    environment,
+)
 from dragoman.cel.expression import checked
 from dragoman.cel.faults import EvalError
 from dragoman.cel.meter import Meter, Plan
@@ -70,8 +77,8 @@ def _ask(texts: list[str]) -> list[Any]:
 def _difference(text: str, answer: dict[str, Any]) -> str | None:
     selector = compile_selector(text)
     refusal = answer.get("compile")
-    if isinstance(selector, SelectorInvalid) or refusal:
-        if not isinstance(selector, SelectorInvalid):
+    if isinstance(selector, SelectorCompileError) or refusal:
+        if not isinstance(selector, SelectorCompileError):
             return "we take it"
         if not refusal:
             return f"we refuse it: {selector.message}"

@@ -55,14 +55,14 @@ def test_many_nodes_fit_on_one_screen(shown: Any) -> None:
 
 
 def test_json_has_every_row_and_count(shown: Any) -> None:
-    told = json.loads(shown(WORLD, "-o", "json", "--by", "node,claim"))
-    assert told["by"] == ["node", "claim"]
-    assert [(row["claim"], row["held"], row["free"]) for row in told["rows"]] == [
+    reported = json.loads(shown(WORLD, "-o", "json", "--by", "node,claim"))
+    assert reported["by"] == ["node", "claim"]
+    assert [(row["claim"], row["held"], row["free"]) for row in reported["rows"]] == [
         ("(nobody)", 0, 1),
         ("default/c", 1, 0),
     ]
-    assert told["total"]["total"] == 2
-    assert told["troubles"] == []
+    assert reported["total"]["total"] == 2
+    assert reported["troubles"] == []
 
 
 def test_csv(shown: Any) -> None:

@@ -33,21 +33,21 @@ def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_a_pod_that_has_no_place(ask: Any) -> None:
-    status, lines, told = ask([*BASE, template("t", count=3), pod("p", templates=["t"])], "pod/p")
+    status, lines, reported = ask([*BASE, template("t", count=3), pod("p", templates=["t"])], "pod/p")
     assert status == 1
     assert lines[0] == "pod default/p has no place:"
     assert "  hint: request gpu of template t: ask for 2 instead of 3 devices: fits on a with gpu-0, gpu-1" in lines
-    (entry,) = told["pods"]
+    (entry,) = reported["pods"]
     assert set(entry) == {"namespace", "name", "node", "claims", "nodes", "refusal"}
-    assert told["errors"] == []
+    assert reported["errors"] == []
 
 
 def test_a_pod_that_waits_and_fits_is_told_why_there(ask: Any) -> None:
-    status, lines, told = ask([*BASE, node("b"), claim("c"), pod("p", "c")], "pod/p")
+    status, lines, reported = ask([*BASE, node("b"), claim("c"), pod("p", "c")], "pod/p")
     assert status == 0
     assert lines[0] == "pod default/p waits and fits on a"
     assert "  other nodes cannot take it:" in lines
-    assert told["pods"][0]["choices"][0]["device"] == f"{DRIVER}/a/gpu-0"
+    assert reported["pods"][0]["choices"][0]["device"] == f"{DRIVER}/a/gpu-0"
 
 
 def test_pods_before_it_in_the_file_are_placed_first(ask: Any) -> None:
@@ -58,13 +58,13 @@ def test_pods_before_it_in_the_file_are_placed_first(ask: Any) -> None:
 
 def test_everything_that_waits_alike_ones_together(ask: Any) -> None:
     pods = [pod(f"p{i}", templates=["t"]) for i in range(4)]
-    status, lines, told = ask([*BASE, template("t", count=2), *pods])
+    status, lines, reported = ask([*BASE, template("t", count=2), *pods])
     assert status == 1
     assert lines[0] == "pod default/p1, pod default/p2, pod default/p3:"
     assert lines[1].startswith("  a: claim of template t, request gpu: 2 devices")
     assert lines[2].startswith("  hint: for pod default/p1: would fit if default/p0")
     assert lines[3] == "pod default/p0 waits and fits on a"
-    assert len(told["pods"]) == 4
+    assert len(reported["pods"]) == 4
     assert ask([*BASE])[1] == ["nothing waits"]
 
 
@@ -94,16 +94,16 @@ def test_nodes_whose_devices_are_held_and_tainted_stand_apart(ask: Any) -> None:
 def test_pods_with_a_place_leave_room_for_facts_of_those_without(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "EXPLAINED_MAX", 2)
     pods = [pod(f"p{i}", templates=["t"]) for i in range(6)]
-    told = ask([node("a"), gpus("a", 4), device_class(), template("t"), *pods])[2]["pods"]
-    assert [bool(entry["refusal"]["hints"]) for entry in told if entry["refusal"]] == [True, True]
+    reported = ask([node("a"), gpus("a", 4), device_class(), template("t"), *pods])[2]["pods"]
+    assert [bool(entry["refusal"]["hints"]) for entry in reported if entry["refusal"]] == [True, True]
 
 
 def test_many_pods_that_fit_are_counted(ask: Any) -> None:
     pods = [pod(f"p{i:02}", templates=["t"]) for i in range(23)]
-    status, lines, told = ask([node("a"), gpus("a", 30), device_class(), template("t"), *pods])
+    status, lines, reported = ask([node("a"), gpus("a", 30), device_class(), template("t"), *pods])
     assert status == 0
     assert lines[19:] == ["pod default/p19 waits and fits on a", "3 more pods that wait and fit, on 1 node"]
-    assert len(told["pods"]) == 23
+    assert len(reported["pods"]) == 23
 
 
 def test_on_a_terminal_long_lines_are_folded_deeper_than_they_began() -> None:
@@ -134,8 +134,8 @@ def test_what_is_the_matter_with_devices_stands_below_their_node(ask: Any) -> No
 
 def test_devices_that_were_given_alike_stand_together(ask: Any) -> None:
     objects = [node("a"), gpus("a", 4), device_class(), claim("c", count=3), pod("p", "c")]
-    told = "gpu-0, gpu-1, gpu-2 for request gpu: 3 of 4 matching of 4 devices on a"
-    assert any(told in line for line in ask(objects, "pod/p")[1])
+    reported = "gpu-0, gpu-1, gpu-2 for request gpu: 3 of 4 matching of 4 devices on a"
+    assert any(reported in line for line in ask(objects, "pod/p")[1])
 
 
 def test_of_one_namespace_when_it_is_named(ask: Any) -> None:
@@ -148,21 +148,21 @@ def test_of_one_namespace_when_it_is_named(ask: Any) -> None:
 
 
 def test_a_claim_that_no_pod_uses(ask: Any) -> None:
-    status, lines, told = ask([*BASE, claim("c", count=3)], "claim/c")
+    status, lines, reported = ask([*BASE, claim("c", count=3)], "claim/c")
     assert status == 1
     assert lines[:2] == ["claim default/c is pending", "  no pod uses it; it gets its devices when one does"]
-    assert told["claims"][0]["state"] == "pending"
-    assert told["pods"][0]["refusal"]["hints"]
+    assert reported["claims"][0]["state"] == "pending"
+    assert reported["pods"][0]["refusal"]["hints"]
     assert ask([*BASE, claim("c")], "claim/c")[0] == 0
 
 
 def test_a_node_and_a_device(ask: Any) -> None:
-    status, lines, told = ask(BASE, "node/a")
+    status, lines, reported = ask(BASE, "node/a")
     assert (status, lines[1]) == (0, f"  pool {DRIVER}/a: 2 devices, 0 held")
-    assert told["nodes"][0]["classes"][0]["free"] == 2
-    status, lines, told = ask(BASE, f"device/{DRIVER}/a/gpu-1")
+    assert reported["nodes"][0]["classes"][0]["free"] == 2
+    status, lines, reported = ask(BASE, f"device/{DRIVER}/a/gpu-1")
     assert (status, lines[0]) == (0, f"device {DRIVER}/a/gpu-1 is free on a")
-    assert told["devices"][0]["state"] == "free"
+    assert reported["devices"][0]["state"] == "free"
 
 
 MISTAKES: dict[str, tuple[str, type[Exception], str]] = {
@@ -178,6 +178,6 @@ MISTAKES: dict[str, tuple[str, type[Exception], str]] = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_one_clear_error(name: str, ask: Any) -> None:
-    word, kind, told = MISTAKES[name]
-    with pytest.raises(kind, match=told):
+    word, kind, reported = MISTAKES[name]
+    with pytest.raises(kind, match=reported):
         ask([*BASE, pod("p")], word)

@@ -24,8 +24,8 @@ def test_a_bar_is_shown_on_terminals_for_large_files(
     monkeypatch.setattr(progress, "FROM", size)
     monkeypatch.setattr("sys.stderr", written)
     monkeypatch.setenv("TERM", "xterm")
-    with progress.reading([("f", TEXT)], passes=2) as told:
+    with progress.reading([("f", TEXT)], passes=2) as reported:
         for _ in range(2000):
-            told()
+            reported()
     assert ("2000/2000" in written.getvalue()) == shown
     assert bool(written.getvalue()) == shown

@@ -7,8 +7,9 @@ from typing import Any
 
 from dragoman.api import files
 from dragoman.api.kinds import kind_of
+from dragoman.api.shape import Object
 from dragoman.cli.record import recorded
-from dragoman.cluster.client import Listed, Object
+from dragoman.cluster.client import Listed
 from dragoman.errors import Denied, NotFound
 from dragoman.runtime.clock import Clock
 from dragoman.snapshot.change import HELD

@@ -56,9 +56,9 @@ def test_places_and_status(write: Any, capsys: pytest.CaptureFixture[str]) -> No
     file = write(*BASE, claim("c"), pod("p", "c"))
     assert main(["simulate", "-f", file]) == 0
     assert capsys.readouterr().out == "POD         NODE   DEVICES\ndefault/p   a      c: gpu-0 (claim c)\n"
-    status, told = ran(capsys, "-f", write(*BASE, claim("c", count=3), pod("p", "c")))
+    status, reported = ran(capsys, "-f", write(*BASE, claim("c", count=3), pod("p", "c")))
     assert status == 1
-    (entry,) = told["pods"]
+    (entry,) = reported["pods"]
     assert entry["node"] is None
     assert entry["refusal"]["conflict"]["requests"][0]["wanted"] == 3
     assert [hint["kind"] for hint in entry["refusal"]["hints"]] == ["ChangeCount"]
@@ -75,9 +75,9 @@ def test_what_cannot_be_read_stands_in_errors_and_on_stderr(tmp_path: Path, caps
     )
     with pytest.raises(Invalid, match="must be a string"):
         main(["simulate", "-f", str(file), "-o", "json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["pods"] == []
-    assert [(e["file"], e["document"], e["field"]) for e in told["errors"]] == [
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["pods"] == []
+    assert [(e["file"], e["document"], e["field"]) for e in reported["errors"]] == [
         (str(file), 1, "metadata.name"),
         (str(file), 2, "spec"),
     ]
@@ -86,33 +86,33 @@ def test_what_cannot_be_read_stands_in_errors_and_on_stderr(tmp_path: Path, caps
 def test_one_more_node_like_another(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(*BASE, *BUSY, claim("c", count=2), pod("p", "c"))
     assert ran(capsys, "-f", file)[0] == 1
-    status, told = ran(capsys, "-f", file, "--add-node", "shape-of a")
+    status, reported = ran(capsys, "-f", file, "--add-node", "shape-of a")
     assert status == 0
-    assert told["pods"][0]["node"] == "a-new"
-    assert told["changes"]["addedNodes"] == ["a-new"]
+    assert reported["pods"][0]["node"] == "a-new"
+    assert reported["changes"]["addedNodes"] == ["a-new"]
 
 
 def test_one_more_node_from_a_file(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     more = write(node("b"), gpus("b", 4), name="more.yaml")
     file = write(*BASE, claim("c", count=3), pod("p", "c"))
-    status, told = ran(capsys, "-f", file, "--add-node", more)
-    assert (status, told["pods"][0]["node"]) == (0, "b")
+    status, reported = ran(capsys, "-f", file, "--add-node", more)
+    assert (status, reported["pods"][0]["node"]) == (0, "b")
     with pytest.raises(Invalid, match="exists already"):
         main(["simulate", "-f", file, "--add-node", write(node("a"), name="same.yaml")])
 
 
 def test_without_a_node_its_pods_are_placed_anew(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(*BASE, *BUSY, node("b"), gpus("b", 1))
-    status, told = ran(capsys, "-f", file, "--remove-node", "a")
+    status, reported = ran(capsys, "-f", file, "--remove-node", "a")
     assert status == 0
-    assert [(pod["name"], pod["node"]) for pod in told["pods"]] == [("u", "b")]
+    assert [(pod["name"], pod["node"]) for pod in reported["pods"]] == [("u", "b")]
 
 
 def test_without_a_pod_there_is_room(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(*BASE, *BUSY, claim("c", count=2), pod("p", "c"))
-    status, told = ran(capsys, "-f", file, "--delete", "u")
+    status, reported = ran(capsys, "-f", file, "--delete", "u")
     assert status == 0
-    assert told["changes"]["deletedPods"] == ["default/u"]
+    assert reported["changes"]["deletedPods"] == ["default/u"]
     with pytest.raises(NotFound, match="near: default/u"):
         main(["simulate", "-f", file, "--delete", "uu"])
 
@@ -125,12 +125,12 @@ RULE = manifest(
 @pytest.mark.parametrize("as_file", [True, False])
 def test_who_would_be_displaced_by_a_taint(as_file: bool, write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     taint = write(RULE, name="rule.yaml") if as_file else f"{DRIVER}/a/*=k:NoExecute"
-    status, told = ran(capsys, "-f", write(*BASE, *BUSY), "--taint", taint)
+    status, reported = ran(capsys, "-f", write(*BASE, *BUSY), "--taint", taint)
     assert status == 1
-    assert [(e["name"], e["node"], e["device"]) for e in told["displaced"]] == [("u", "a", f"{DRIVER}/a/gpu-0")]
-    (entry,) = told["pods"]
+    assert [(e["name"], e["node"], e["device"]) for e in reported["displaced"]] == [("u", "a", f"{DRIVER}/a/gpu-0")]
+    (entry,) = reported["pods"]
     assert (entry["name"], entry["node"]) == ("u", None)
-    assert "Tainted" in {reason["code"] for reason in entry["nodes"][0]["reasons"]}
+    assert "DeviceTainted" in {reason["code"] for reason in entry["nodes"][0]["reasons"]}
 
 
 def test_pods_with_a_claim_for_extended_resources_are_displaced_too(
@@ -143,8 +143,8 @@ def test_pods_with_a_claim_for_extended_resources_are_displaced_too(
         "phase": "Running",
         "extendedResourceClaimStatus": {"resourceClaimName": "held", "requestMappings": []},
     }
-    told = ran(capsys, "-f", write(*BASE, *busy), "--taint", f"{DRIVER}/a/gpu-0=k:NoExecute")[1]
-    assert [entry["name"] for entry in told["displaced"]] == ["u"]
+    reported = ran(capsys, "-f", write(*BASE, *busy), "--taint", f"{DRIVER}/a/gpu-0=k:NoExecute")[1]
+    assert [entry["name"] for entry in reported["displaced"]] == ["u"]
 
 
 @pytest.mark.parametrize("text", ["nonsense", "a/b=k:NoExecute", "d/p/x=k", "d/p/x=k:Never"])

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.cli import signals
 from dragoman.cli.main import main
-from dragoman.daemon.allinone import Cluster, Settings
+from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.errors import DragomanError, Invalid
 
 REFUSED = {
@@ -47,14 +47,14 @@ def test_a_mistyped_flag_is_a_usage_error(flags: list[str], says: str, capsys: p
     with pytest.raises(SystemExit) as caught:
         main(["up", *flags])
     assert caught.value.code == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert "hint: dragoman up --help" in told
+    reported = capsys.readouterr().err
+    assert says in reported
+    assert "hint: dragoman up --help" in reported
 
 
 def test_a_folder_too_deep_for_sockets_is_refused_at_the_start(tmp_path: Path) -> None:
     async def start() -> None:
-        async with Cluster(Settings(data=tmp_path / ("long" * 25))):
+        async with Cluster(ClusterSettings(data=tmp_path / ("long" * 25))):
             pytest.fail("no driver can listen there")
 
     with pytest.raises(Invalid, match="a Unix socket's path has at most 107 bytes"):

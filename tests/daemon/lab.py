@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.api.kinds import kind_of
-from dragoman.cluster.client import Object
+from dragoman.api.shape import Object
 from dragoman.cluster.http import HttpClient
-from dragoman.daemon.allinone import Cluster, Settings
+from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.errors import NotFound
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -99,7 +99,7 @@ class Lab:
     async def devices(self, driver: str, node: str) -> dict[str, Object]:
         """What the driver publishes for the node, by name."""
         listed = await self.client.list(SLICE, field_selector=f"spec.driver={driver},spec.nodeName={node}")
-        return {d["name"]: d for piece in listed.items for d in piece["spec"].get("devices", [])}
+        return {d["name"]: d for resource_slice in listed.items for d in resource_slice["spec"].get("devices", [])}
 
 
 @asynccontextmanager
@@ -107,7 +107,7 @@ async def lab(*nodes: tuple[str, str], **settings: Any) -> AsyncIterator[Lab]:
     """A running cluster with these (name, profile) nodes."""
     folder = Path(tempfile.mkdtemp(prefix="dl-", dir="/tmp"))  # short: sockets lie below it
     try:
-        async with Cluster(Settings(nodes=nodes, root_dir=folder, **settings)) as cluster:
+        async with Cluster(ClusterSettings(nodes=nodes, root_dir=folder, **settings)) as cluster:
             client = HttpClient(cluster.access, Clock(), Entropy())
             try:
                 yield Lab(cluster, client, folder)

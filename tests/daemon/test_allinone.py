@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dragoman.allocate.allocator import Options
+from dragoman.allocate.allocator import AllocatorOptions
 from dragoman.api.gates import strict_gates
 from dragoman.api.kinds import kind_of
 from dragoman.testing.build import claim, device, device_class, pod, pool, request
@@ -43,7 +43,7 @@ def test_gates_hold_for_api_scheduler_and_node_alike() -> None:
     gate = "DRANodeAllocatableResources"
 
     async def body() -> None:
-        async with lab(("n", "example"), options=Options(gates=strict_gates(f"{gate}=true"))) as here:
+        async with lab(("n", "example"), options=AllocatorOptions(gates=strict_gates(f"{gate}=true"))) as here:
             needs = {"memory": {"mapping": {"deviceMultiplier": "1Gi"}}}
             mapped = device("d", size=1) | {"nodeAllocatableResources": needs}
             made = (
@@ -61,8 +61,8 @@ def test_gates_hold_for_api_scheduler_and_node_alike() -> None:
             await here.until(bound)
             found = await here.pod("p")
             assert found is not None
-            [told] = found["status"]["nodeAllocatableResourceClaimStatuses"]
+            [reported] = found["status"]["nodeAllocatableResourceClaimStatuses"]
             mapping = [{"resource": "memory", "quantity": "1Gi"}]
-            assert told == {"resourceClaimName": "c", "containers": ["main"], "mapping": mapping}
+            assert reported == {"resourceClaimName": "c", "containers": ["main"], "mapping": mapping}
 
     asyncio.run(body())

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dragoman.api.kinds import kind_of
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.daemon.explainer import COMPONENT, Explainer
 from dragoman.errors import Denied
 from dragoman.runtime.clock import Clock
@@ -88,34 +89,34 @@ async def held(stage: Stage, name: str, namespace: str, device: str) -> None:
 
 
 def test_a_waiting_pod_hears_why_within_ten_seconds_once() -> None:
-    async def scenario(stage: Stage, told: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
         await stage.apply(manifest("Namespace", "secret"), node("a"), gpus("a", 1), device_class())
         await stage.apply(claim("theirs", namespace="secret"), claim("c"))
         await held(stage, "theirs", "secret", "gpu-0")
         await stage.apply(pod("p", "c"))
-        ((message, count),) = await told.count("p", 1)
+        ((message, count),) = await reported.count("p", 1)
         assert message.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
         assert "1 device matches, 0 of them free" in message
         assert "secret" not in message
         assert "theirs" not in message
         await stage.clock.sleep(600)
-        assert (len(await told.of("p")), count, client.writes) == (1, 1, 1)
+        assert (len(await reported.of("p")), count, client.writes) == (1, 1, 1)
 
     staged(scenario)
 
 
 def test_another_reason_is_told_and_the_first_one_counted_when_it_is_back() -> None:
-    async def scenario(stage: Stage, told: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
         await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c", count=2), pod("p", "c"))
-        ((few, _),) = await told.count("p", 1)
+        ((few, _),) = await reported.count("p", 1)
         await stage.api.delete(CLASS, "gpu.example.com")
-        _, (missing, _) = await told.count("p", 2)
+        _, (missing, _) = await reported.count("p", 2)
         assert "gpu.example.com" in missing
         assert missing != few
         await stage.apply(device_class())
 
         async def counted() -> bool:
-            return [count for _, count in await told.of("p")] == [2, 1]
+            return [count for _, count in await reported.of("p")] == [2, 1]
 
         await stage.until(counted, ANSWERED_S)
         assert client.writes == 4, "two creations, one of them in vain, and the patch after it"
@@ -124,18 +125,18 @@ def test_another_reason_is_told_and_the_first_one_counted_when_it_is_back() -> N
 
 
 def test_numbers_alone_are_no_other_reason() -> None:
-    async def scenario(stage: Stage, told: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
         await stage.apply(node("a"), gpus("a", 3), device_class(), claim("c", count=4), claim("d"), pod("p", "c"))
-        await told.count("p", 1)
+        await reported.count("p", 1)
         await held(stage, "d", "default", "gpu-0")
         await stage.clock.sleep(30)
-        assert (len(await told.of("p")), client.writes) == (1, 1)
+        assert (len(await reported.of("p")), client.writes) == (1, 1)
 
     staged(scenario)
 
 
 def test_pods_that_fit_are_gated_or_bound_are_let_be() -> None:
-    async def scenario(stage: Stage, told: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
         await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c"), claim("d", count=5))
         gate = {**pod("gated", "d")}
         gate["spec"] = {**gate["spec"], "schedulingGates": [{"name": "wait"}]}
@@ -149,24 +150,24 @@ def test_pods_that_fit_are_gated_or_bound_are_let_be() -> None:
 def test_a_restart_tells_nothing_twice() -> None:
     async def main(clock: Clock) -> None:
         stage = Stage(clock)
-        client, told = ReadOnly(stage.api), Told(stage)
+        client, reported = ReadOnly(stage.api), Told(stage)
         await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c", count=2), pod("p", "c"))
         for _ in range(2):
             async with Tasks("test", clock, stage.entropy) as tasks:
                 tasks.supervise("explainer", Explainer(client, clock, stage.entropy).run)
-                await told.count("p", 1)
+                await reported.count("p", 1)
                 await clock.sleep(30)
                 tasks.stop()
-        assert [count for _, count in await told.of("p")] == [1]
+        assert [count for _, count in await reported.of("p")] == [1]
 
     run(main)
 
 
 def test_without_the_right_to_write_events_it_goes_on() -> None:
-    async def scenario(stage: Stage, told: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
         await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c", count=2), pod("p", "c"))
         await stage.clock.sleep(30)
         client._events = True
-        await told.count("p", 1)
+        await reported.count("p", 1)
 
     staged(scenario, events=False)

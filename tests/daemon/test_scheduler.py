@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from dragoman.allocate.allocator import Limits, Options
+from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
 from dragoman.api.kinds import kind_of
+from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.fields import fields_of
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.store import Store
-from dragoman.cluster.client import Client, Object
-from dragoman.daemon.scheduler import Scheduler, Settings
+from dragoman.cluster.client import Client
+from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
 from dragoman.errors import Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -83,7 +84,7 @@ class Stage:
 
 def staged(
     scenario: Callable[[Stage], Awaitable[None]],
-    settings: Settings | None = None,
+    settings: SchedulerSettings | None = None,
     wrap: Any = None,
     metrics: Metrics | None = None,
 ) -> None:
@@ -364,9 +365,9 @@ def test_a_search_that_gives_up_is_gone_on_with_elsewhere_and_ends() -> None:
         picked = (await stage.claim("c"))["status"]["allocation"]["devices"]["results"]
         assert len({result["device"] for result in picked}) == 3
 
-    options = Options(limits=Limits(search_steps=1))
+    options = AllocatorOptions(limits=SearchLimits(search_steps=1))
     counted = Metrics()
-    staged(scenario, Settings(options=options), metrics=counted)
+    staged(scenario, SchedulerSettings(options=options), metrics=counted)
     assert b'dragoman_scheduler_decisions_total{outcome="gave_up"}' in counted.text()
     assert b'dragoman_scheduler_units{state="unschedulable"} 0.0' in counted.text()
 

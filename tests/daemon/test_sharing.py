@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cluster.client import Object
+from dragoman.api.shape import Object
 from dragoman.daemon.machines import GpuSettings
 from tests.daemon.lab import Lab, claim, pod, request
 from tests.daemon.test_simulation import fault, played, state
@@ -41,8 +41,8 @@ async def hit(world: Lab, cause: Object, expected: str, pods: str) -> None:
     before = await restarts(world, *pods)
     await world.apply(cause)
     _, message = await state(world, cause["metadata"]["name"])
-    _, _, told = message.partition("hit, as predicted: ")
-    assert [one.removeprefix("default/") for one in told.split(", ")] == list(expected)
+    _, _, reported = message.partition("hit, as predicted: ")
+    assert [one.removeprefix("default/") for one in reported.split(", ")] == list(expected)
 
     async def ended() -> bool:
         now = await restarts(world, *pods)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.api.meta import parse_time
-from dragoman.cluster.client import Object
+from dragoman.api.shape import Object
 from dragoman.daemon.machines import GpuSettings
 from dragoman.drivers.nvidia.health import HealthOptions
 from tests.daemon.lab import CONFIG, NODE, Lab, claim, lab, pod, request
@@ -32,12 +32,12 @@ def fault(name: str, sort: str = "fault", **data: str) -> Object:
 async def state(world: Lab, name: str) -> tuple[str, str]:
     """What came of it."""
 
-    async def told() -> tuple[str, str] | None:
+    async def reported() -> tuple[str, str] | None:
         annotations = (await world.client.get(CONFIG, name, "default"))["metadata"].get("annotations", {})
         found = annotations.get("dragoman.dev/state")
         return (found, annotations["dragoman.dev/message"]) if found else None
 
-    answer: tuple[str, str] = await world.until(told)
+    answer: tuple[str, str] = await world.until(reported)
     return answer
 
 
@@ -100,14 +100,14 @@ def test_a_lost_gpu_is_told_in_the_pods_status_and_comes_back() -> None:
         assert await state(world, "lost") == ("active", "gpu-0 of n1 is lost; hit, as predicted: default/p")
 
         def health(wanted: str) -> Callable[[], Awaitable[bool]]:
-            async def told() -> bool:
+            async def reported() -> bool:
                 found = await world.pod("p")
                 assert found
                 (status,) = found["status"]["containerStatuses"]
                 listed = [r for s in status.get("allocatedResourcesStatus", []) for r in s["resources"]]
                 return [r["health"] for r in listed] == [wanted]
 
-            return told
+            return reported
 
         await world.until(health("Unhealthy"))
         await recover(world, "lost")

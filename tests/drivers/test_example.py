@@ -113,8 +113,8 @@ def test_configuration(configs: list[dict[str, Any]], expected: list[str]) -> No
     work = ClaimToPrepare(ClaimRef("d", "c", "u"), allocated.results, allocated.config, claim, lambda state: None)
     setup = asyncio.run(example.ExampleDriver("n1").prepare(work))
     env = dict(pair.split("=", 1) for pair in setup.devices[0].edits.env)
-    told = [env["GPU_DEVICE_0_SHARING_STRATEGY"], env.get("GPU_DEVICE_0_TIMESLICE_INTERVAL")]
-    assert [value for value in told if value] == expected
+    reported = [env["GPU_DEVICE_0_SHARING_STRATEGY"], env.get("GPU_DEVICE_0_TIMESLICE_INTERVAL")]
+    assert [value for value in reported if value] == expected
 
 
 def test_install_is_repeatable() -> None:

@@ -153,7 +153,7 @@ def test_a_link_that_is_down() -> None:
 
 NODES = (("a100", "dgx-a100-80"), ("h100", "dgx-h100"), ("p5", "p5.48xlarge"), ("rack", "gb200-nvl72"))
 MACHINES = ("a100", "h100", "p5", "rack-0")
-WISHES: dict[str, tuple[list[tuple[str, str, int]], str, set[str]]] = {
+REQUESTS: dict[str, tuple[list[tuple[str, str, int]], str, set[str]]] = {
     "1 GPU and 1 adapter on one PCIe root": ([("gpu", "", 1), ("nic", "", 1)], ROOT, {"a100", "h100", "p5"}),
     "1 GPU and 4 adapters on one PCIe root": ([("gpu", "", 1), ("nic", "", 4)], ROOT, {"p5"}),
     "2 GPUs and 2 adapters on one PCIe root": ([("gpu", "", 2), ("nic", "", 2)], ROOT, {"a100"}),
@@ -163,9 +163,9 @@ WISHES: dict[str, tuple[list[tuple[str, str, int]], str, set[str]]] = {
 CLASSES = {"gpu": "gpu.nvidia.com", "nic": "dranet.net"}
 
 
-async def fits(world: Lab, number: int, node: str, wish: list[tuple[str, str, int]], match: str) -> bool:
+async def fits(world: Lab, number: int, node: str, wanted: list[tuple[str, str, int]], match: str) -> bool:
     name = f"w{number}-{node}"
-    requests = [request(what, CLASSES[what], count=count, cel=cel) for what, cel, count in wish]
+    requests = [request(what, CLASSES[what], count=count, cel=cel) for what, cel, count in wanted]
     await world.apply(claim(name, *requests, match=match), pod(name, name, node=node))
 
     async def decided() -> str | None:
@@ -194,10 +194,10 @@ def test_which_machine_has_gpus_and_adapters_near_each_other() -> None:
     async def main() -> None:
         async with lab(*NODES) as world:
             found = {
-                title: {node for node in MACHINES if await fits(world, number, node, wish, match)}
-                for number, (title, (wish, match, _)) in enumerate(WISHES.items())
+                title: {node for node in MACHINES if await fits(world, number, node, wanted, match)}
+                for number, (title, (wanted, match, _)) in enumerate(REQUESTS.items())
             }
-            assert found == {title: expected for title, (_, _, expected) in WISHES.items()}
+            assert found == {title: expected for title, (_, _, expected) in REQUESTS.items()}
 
     asyncio.run(main())
 
@@ -211,10 +211,10 @@ def test_the_claims_status_tells_the_network() -> None:
             await world.apply(claim("c", request("nic", "dranet.net"), config=config), pod("p", "c"))
             await world.phase("p", "Running")
 
-            async def told() -> Any:
+            async def reported() -> Any:
                 return (await world.client.get(CLAIM, "c", "default"))["status"].get("devices")
 
-            (status,) = await world.until(told)
+            (status,) = await world.until(reported)
             assert status["driver"] == "dra.net"
             assert status["networkData"]["interfaceName"] == "fast0"
             assert status["networkData"]["ips"] == ["192.168.7.5/24"]

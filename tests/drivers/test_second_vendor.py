@@ -14,7 +14,7 @@ import pytest
 
 from dragoman.daemon.driver_bench import examine
 from dragoman.node.bench import report
-from dragoman.node.bench.bed import Settings
+from dragoman.node.bench.bed import BenchSettings
 from dragoman.node.bench.catalogue import CASES
 from tests.daemon.lab import SLICE, Lab, lab
 from tests.drivers.second_vendor import code, manifests
@@ -85,7 +85,7 @@ async def fall(world: Lab) -> None:
 
 @pytest.mark.slow
 def test_the_driver_passes_the_bench_but_for_what_it_has_no_flags_for(folder: Path) -> None:
-    settings = Settings(
+    settings = BenchSettings(
         folder / "b",
         folder / "kubeconfig",
         (sys.executable, str(folder / "npu.py"), "{node}", "{root}", "{cdi}"),
@@ -94,6 +94,6 @@ def test_the_driver_passes_the_bench_but_for_what_it_has_no_flags_for(folder: Pa
     )
     skipped = {"reboot", "rolling-update", "many-devices"}
     found = asyncio.run(examine(settings, CASES))
-    told = {outcome.case: outcome.verdict for outcome in found.outcomes}
-    assert {case for case, verdict in told.items() if verdict == "skip"} == skipped
-    assert not {case for case, verdict in told.items() if verdict == "fail"}, report.text(found)
+    reported = {outcome.case: outcome.verdict for outcome in found.outcomes}
+    assert {case for case, verdict in reported.items() if verdict == "skip"} == skipped
+    assert not {case for case, verdict in reported.items() if verdict == "fail"}, report.text(found)

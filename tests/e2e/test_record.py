@@ -21,7 +21,7 @@ def dragoman(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cluster.folder)
 
 
-def told(done: subprocess.CompletedProcess[str]) -> Any:
+def reported(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)
 
@@ -45,10 +45,10 @@ def test_live_record_and_kubectl_give_the_same_refusal(waiting: Cluster, tmp_pat
     kinds = "nodes,pods,resourceslices,deviceclasses,resourceclaims,resourceclaimtemplates"
     printed.write_text(waiting.kubectl("get", kinds, "-A", "-o", "yaml").stdout)
 
-    answers = [told(dragoman(waiting, "explain", "pod/p", "-o", "json", *live))["pods"][0]]
+    answers = [reported(dragoman(waiting, "explain", "pod/p", "-o", "json", *live))["pods"][0]]
     for file in (record, printed):
-        answers.append(told(dragoman(waiting, "explain", "pod/p", "-o", "json", "-f", str(file)))["pods"][0])
-        (simulated,) = told(dragoman(waiting, "simulate", "-o", "json", "-f", str(file)))["pods"]
+        answers.append(reported(dragoman(waiting, "explain", "pod/p", "-o", "json", "-f", str(file)))["pods"][0])
+        (simulated,) = reported(dragoman(waiting, "simulate", "-o", "json", "-f", str(file)))["pods"]
         answers.append(simulated)
     assert answers[0]["node"] is None
     assert "2 devices" in answers[0]["refusal"]["summary"]
@@ -64,7 +64,7 @@ def test_lint_has_nothing_to_say_of_what_a_server_prints(waiting: Cluster, tmp_p
     for form in ("yaml", "json"):
         file = tmp_path / f"printed.{form}"
         file.write_text(waiting.kubectl("get", kinds, "-A", "-o", form, "--show-managed-fields").stdout)
-        assert told(dragoman(waiting, "lint", "-f", str(file), "-o", "json"))["findings"] == []
+        assert reported(dragoman(waiting, "lint", "-f", str(file), "-o", "json"))["findings"] == []
 
 
 def test_lint_against_the_cluster_and_against_its_record(waiting: Cluster, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_lint_against_the_cluster_and_against_its_record(waiting: Cluster, tmp_p
     )
     found = {}
     for where, flags in {"cluster": live, "record": ("--against", str(record))}.items():
-        findings = told(dragoman(waiting, "lint", "-f", str(manifest), "-o", "json", *flags))["findings"]
+        findings = reported(dragoman(waiting, "lint", "-f", str(manifest), "-o", "json", *flags))["findings"]
         found[where] = [(f["code"], f["object"], f["fix"]) for f in findings]
     assert found["cluster"] == found["record"]
     assert [(code, subject) for code, subject, _ in found["cluster"]] == [

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from dragoman.allocate.allocator import Ask, Limits, Options, allocate
+from dragoman.allocate.allocator import AllocatorOptions, Ask, SearchLimits, allocate
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.gates import gates_with
-from dragoman.explain import text
+from dragoman.explain import messages
+from dragoman.explain.explanation import explain_pod
 from dragoman.explain.state import deletion, events_of, stuck
-from dragoman.explain.why import answer_for
 from dragoman.schedule.cycle import decide
-from dragoman.schedule.units import Context, Unit
+from dragoman.schedule.units import SchedulingContext, SchedulingUnit
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import (
     DRIVER,
@@ -49,13 +49,13 @@ def pods(*made: dict[str, Any], gates: dict[str, bool] | None = None, **context:
     base += [device_class()] if "DeviceClass" not in kinds else []
     base += [gpus("node-a", 2, model="A")] if "ResourceSlice" not in kinds else []
     snapshot = settled(bring(snapshot_of(*base, *made), NOW)).snapshot
-    options = Options(gates=gates_with(gates or {})[0])
-    asked = Context(new_id=iter(map(str, range(10_000))).__next__, options=options, **context)
+    options = AllocatorOptions(gates=gates_with(gates or {})[0])
+    asked = SchedulingContext(new_id=iter(map(str, range(10_000))).__next__, options=options, **context)
     order = [(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in made if obj["kind"] == "Pod"]
     found: list[Any] = []
     for step in steps(snapshot, units_of(snapshot, order), NOW, asked):
         for verdict in step.verdicts:
-            answer = answer_for(step, verdict, NOW, asked, lambda: True)
+            answer = explain_pod(step, verdict, NOW, asked, lambda: True)
             found += verdict.refused.reasons if verdict.refused is not None else ()
             found += [reason for some in answer.nodes for reason in some.reasons]
     return found
@@ -131,8 +131,8 @@ def failing_binding() -> Reasons:
         "bindingConditions": ["attached"],
         "bindingFailureConditions": ["broken"],
     }
-    told = {"type": "broken", "status": "True", "reason": "NoSwitch", "message": "switch is off"}
-    devices = [{"driver": DRIVER, "pool": "node-a", "device": "gpu-0", "conditions": [told]}]
+    reported = {"type": "broken", "status": "True", "reason": "NoSwitch", "message": "switch is off"}
+    devices = [{"driver": DRIVER, "pool": "node-a", "device": "gpu-0", "conditions": [reported]}]
     status = {
         "allocation": {"devices": {"results": [result]}},
         "reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}],
@@ -141,8 +141,8 @@ def failing_binding() -> Reasons:
     snapshot = snapshot_of(
         node("node-a"), device_class(), gpus("node-a", 1), claim("train", status=status), pod("p", "train")
     )
-    unit = Unit(("Pod", "default", "p"), (("default", "p"),))
-    (refused,) = decide(snapshot, unit, NOW, Context(new_id=lambda: "")).refused
+    unit = SchedulingUnit(("Pod", "default", "p"), (("default", "p"),))
+    (refused,) = decide(snapshot, unit, NOW, SchedulingContext(new_id=lambda: "")).refused
     return refused.reasons
 
 
@@ -151,7 +151,7 @@ def group(wanted: int) -> dict[str, Any]:
 
 
 def together(snapshot: Snapshot, asks: list[Ask], steps_max: int = 20_000) -> Reasons:
-    answer = allocate(snapshot, asks, Options(limits=Limits(steps_max)), share_id=lambda: "")
+    answer = allocate(snapshot, asks, AllocatorOptions(limits=SearchLimits(steps_max)), share_id=lambda: "")
     assert isinstance(answer, Refusals)
     return answer.reasons
 
@@ -224,9 +224,9 @@ TAINTED = [{**device("gpu-0"), "taints": [{"key": "example.com/xid", "value": "7
 
 CODES: dict[str, Callable[[], Reasons]] = {
     # the pod
-    "Gated": lambda: pods(pod("p", schedulingGates=[{"name": "quota"}])),
+    "SchedulingGated": lambda: pods(pod("p", schedulingGates=[{"name": "quota"}])),
     "ClaimNotCreated": lambda: pods(pod("p", templates=["one-gpu"])),
-    "ClaimMissing": lambda: pods(pod("p", "train")),
+    "ClaimNotFound": lambda: pods(pod("p", "train")),
     "ClaimDeleting": lambda: pods(
         claim(
             "train",
@@ -248,9 +248,9 @@ CODES: dict[str, Callable[[], Reasons]] = {
         ),
         pod("p", "train"),
     ),
-    "GroupTooSmall": lambda: pods(group(3), pod("p", schedulingGroup={"podGroupName": "team"})),
-    "GroupMissing": lambda: pods(pod("p", schedulingGroup={"podGroupName": "team"})),
-    "GroupDoesNotFit": lambda: pods(
+    "PodGroupTooSmall": lambda: pods(group(3), pod("p", schedulingGroup={"podGroupName": "team"})),
+    "PodGroupNotFound": lambda: pods(pod("p", schedulingGroup={"podGroupName": "team"})),
+    "PodGroupDoesNotFit": lambda: pods(
         claim("a", count=2),
         claim("b"),
         pod("p", "a", metadata={"labels": {"gang": "team"}}),
@@ -258,35 +258,37 @@ CODES: dict[str, Callable[[], Reasons]] = {
     ),
     "NoNodes": lambda: list(pods_without_nodes()),
     # the node
-    "NodeCordoned": lambda: pods(node("node-a", unschedulable=True), pod("p")),
-    "TaintNotTolerated": lambda: pods(node("node-a", taints=["team=ml:NoSchedule"]), pod("p")),
-    "AffinityMismatch": lambda: pods(pod("p", nodeSelector={"zone": "eu-1"})),
-    "TooLittle": lambda: pods(node("node-a", cpu="4", pods="9"), pod("p", cpu="8")),
+    "NodeUnschedulable": lambda: pods(node("node-a", unschedulable=True), pod("p")),
+    "UntoleratedTaint": lambda: pods(node("node-a", taints=["team=ml:NoSchedule"]), pod("p")),
+    "NodeAffinityMismatch": lambda: pods(pod("p", nodeSelector={"zone": "eu-1"})),
+    "InsufficientResource": lambda: pods(node("node-a", cpu="4", pods="9"), pod("p", cpu="8")),
     "TooManyPods": lambda: pods(node("node-a", cpu="4", pods="0"), pod("p")),
-    "ResourceUnknown": lambda: pods(node("node-a", cpu="4", pods="9"), pod("p", extended={"example.com/fpga": "1"})),
-    "PortHeld": lambda: pods(pod("other", containers=PORT, nodeName="node-a"), pod("p", containers=PORT)),
-    "PodsAttract": lambda: pods(pod("p", affinity={"podAffinity": anti("kubernetes.io/hostname", app="web")})),
-    "PodsRepel": lambda: pods(
+    "UnknownResource": lambda: pods(node("node-a", cpu="4", pods="9"), pod("p", extended={"example.com/fpga": "1"})),
+    "PortConflict": lambda: pods(pod("other", containers=PORT, nodeName="node-a"), pod("p", containers=PORT)),
+    "PodAffinity": lambda: pods(pod("p", affinity={"podAffinity": anti("kubernetes.io/hostname", app="web")})),
+    "PodAntiAffinity": lambda: pods(
         pod("other", nodeName="node-a", metadata={"labels": {"app": "web"}}),
         pod("p", affinity={"podAntiAffinity": anti("kubernetes.io/hostname", app="web")}),
     ),
-    "SpreadUneven": lambda: pods(pod("p", topologySpreadConstraints=[NO_SPREAD], metadata={"labels": {"app": "web"}})),
-    "ClaimElsewhere": lambda: pods(
+    "TopologySpread": lambda: pods(
+        pod("p", topologySpreadConstraints=[NO_SPREAD], metadata={"labels": {"app": "web"}})
+    ),
+    "ClaimNotAvailableOnNode": lambda: pods(
         node("node-b"), given(reserved=False), pod("p", "train", nodeSelector={"kubernetes.io/hostname": "node-b"})
     ),
-    "MappedClaimShared": lambda: mapped(MAPPED, pod("q", "train", nodeName="node-a")),
-    "MappedAmountUnknown": lambda: mapped({"capacityKey": "memory", "capacityMultiplier": "1"}),
-    "PodLevelTooLittle": lambda: mapped(MAPPED, resources={"requests": {"memory": "4Gi"}}),
+    "NodeAllocatableClaimShared": lambda: mapped(MAPPED, pod("q", "train", nodeName="node-a")),
+    "NodeAllocatableAmountUnknown": lambda: mapped({"capacityKey": "memory", "capacityMultiplier": "1"}),
+    "InsufficientPodLevelResource": lambda: mapped(MAPPED, resources={"requests": {"memory": "4Gi"}}),
     "BindingFailed": failing_binding,
     # the claim
-    "FeatureOff": lambda: asked(
+    "FeatureGateDisabled": lambda: asked(
         {"name": "gpu", "firstAvailable": [{"name": "big", "deviceClassName": DRIVER}]},
         gates={"DRAPrioritizedList": False},
     ),
     "UnsupportedRequest": lambda: asked({"name": "gpu"}),
     "UnsupportedMode": lambda: asked(request(allocationMode="Some")),
-    "NoClass": lambda: asked(request(device_class="")),
-    "MissingClass": lambda: asked(request(device_class="gpu.example.con")),
+    "ClassNotSpecified": lambda: asked(request(device_class="")),
+    "ClassNotFound": lambda: asked(request(device_class="gpu.example.con")),
     "UnsupportedSelector": lambda: asked(request(selectors=[{}])),
     "SelectorInvalid": lambda: asked(request(select="devise.driver == 'x'")),
     "EmptyConstraint": lambda: asked(request(), constraints=[{"requests": ["gpu"]}]),
@@ -303,15 +305,17 @@ CODES: dict[str, Callable[[], Reasons]] = {
         ),
     ),
     "PoolInvalid": lambda: asked(request(), pool("node-a", [device("gpu-0"), device("gpu-0")], node="node-a")),
-    "AllConstraint": lambda: asked(request(allocationMode="All"), constraints=[{"matchAttribute": f"{DRIVER}/index"}]),
-    "TooFew": lambda: asked(request(count=3)),
+    "AllModeConstraintUnsatisfied": lambda: asked(
+        request(allocationMode="All"), constraints=[{"matchAttribute": f"{DRIVER}/index"}]
+    ),
+    "InsufficientDevices": lambda: asked(request(count=3)),
     "SelectorFalse": lambda: asked(request(select=f"{ATTRIBUTE}.model == 'B'")),
-    "Held": lambda: asked(request(count=2), held("other", "gpu-0")),
-    "Tainted": lambda: asked(request(), pool("node-a", TAINTED, node="node-a")),
-    "CounterShort": lambda: asked(
+    "DeviceInUse": lambda: asked(request(count=2), held("other", "gpu-0")),
+    "DeviceTainted": lambda: asked(request(), pool("node-a", TAINTED, node="node-a")),
+    "InsufficientCounter": lambda: asked(
         request(), held("other", "half"), *partitions({**device("half"), **draws(3)}, {**device("rest"), **draws(2)})
     ),
-    "GroupsDiffer": lambda: asked(
+    "CompatibilityGroupConflict": lambda: asked(
         request(),
         held("other", "a", compatibilityGroups={"card-0": ["red"]}),
         *partitions(
@@ -320,13 +324,13 @@ CODES: dict[str, Callable[[], Reasons]] = {
         ),
         gates={"DRADeviceCompatibilityGroups": True},
     ),
-    "CapacityShort": lambda: asked(request(capacity={"requests": {"memory": "9Gi"}}), shareable()),
-    "CapacityUnfit": lambda: asked(
+    "InsufficientCapacity": lambda: asked(request(capacity={"requests": {"memory": "9Gi"}}), shareable()),
+    "CapacityPolicyViolated": lambda: asked(
         request(capacity={"requests": {"memory": "6Gi"}}),
         shareable(default="1Gi", validRange={"min": "1Gi", "max": "4Gi"}),
     ),
-    "CapacityMissing": lambda: asked(request(capacity={"requests": {"bandwidth": "1Gi"}}), shareable()),
-    "DeviceGated": lambda: asked(
+    "CapacityNotFound": lambda: asked(request(capacity={"requests": {"bandwidth": "1Gi"}}), shareable()),
+    "DeviceFeatureGateDisabled": lambda: asked(
         request(),
         pool(
             "node-a",
@@ -335,13 +339,13 @@ CODES: dict[str, Callable[[], Reasons]] = {
         ),
         gates={"DRADeviceBindingConditions": False},
     ),
-    "ConstraintUnmet": lambda: asked(request(count=2), constraints=[{"matchAttribute": f"{DRIVER}/index"}]),
-    "Contended": lambda: pods(claim("train", request("a", count=2), request("b")), pod("p", "train")),
+    "ConstraintUnsatisfied": lambda: asked(request(count=2), constraints=[{"matchAttribute": f"{DRIVER}/index"}]),
+    "RequestsContended": lambda: pods(claim("train", request("a", count=2), request("b")), pod("p", "train")),
     "NoCombination": no_combination,
-    "GaveUp": given_up,
-    "Elsewhere": shared_by_two_nodes,
-    "UnknownNode": lambda: together(snapshot_of(node("node-a")), [Ask((), "node-x")]),
-    "SelectorTerms": two_terms,
+    "SearchLimitReached": given_up,
+    "AllocatedElsewhere": shared_by_two_nodes,
+    "NodeNotFound": lambda: together(snapshot_of(node("node-a")), [Ask((), "node-x")]),
+    "MultipleSelectorTerms": two_terms,
     # pods that have their node, deletions
     "DriverNotRegistered": lambda: bound(
         node("node-a"),
@@ -350,9 +354,11 @@ CODES: dict[str, Callable[[], Reasons]] = {
         running("train"),
         event(f"Failed to prepare dynamic resources: prepare dynamic resources: DRA driver {DRIVER} is not registered"),
     ),
-    "NoSlices": lambda: bound(node("node-a"), given(), running("train")),
-    "DeviceGone": lambda: bound(node("node-a"), gpus("node-a", 1), given(device_name="gpu-7"), running("train")),
-    "PrepareFailing": lambda: bound(
+    "NoResourceSlices": lambda: bound(node("node-a"), given(), running("train")),
+    "DeviceNotPublished": lambda: bound(
+        node("node-a"), gpus("node-a", 1), given(device_name="gpu-7"), running("train")
+    ),
+    "PrepareResourcesFailed": lambda: bound(
         node("node-a"),
         gpus("node-a", 1),
         given(),
@@ -361,8 +367,8 @@ CODES: dict[str, Callable[[], Reasons]] = {
     ),
     "ClaimNotAllocated": lambda: bound(node("node-a"), claim("train"), running("train")),
     "ClaimNotReserved": lambda: bound(node("node-a"), gpus("node-a", 1), given(reserved=False), running("train")),
-    "ClaimAbsent": lambda: bound(node("node-a"), running("train")),
-    "NodeAbsent": lambda: bound(running()),
+    "PodClaimNotFound": lambda: bound(node("node-a"), running("train")),
+    "PodNodeNotFound": lambda: bound(running()),
     "NodeNotReady": lambda: bound(
         manifest(
             "Node",
@@ -372,7 +378,7 @@ CODES: dict[str, Callable[[], Reasons]] = {
         running(),
     ),
     "Starting": lambda: bound(node("node-a"), running()),
-    "DeletionWaits": deleting,
+    "DeletionBlocked": deleting,
 }
 
 
@@ -390,7 +396,7 @@ def mapped(mapping: dict[str, str], *others: dict[str, Any], **spec: Any) -> Rea
 
 def pods_without_nodes() -> Reasons:
     snapshot = snapshot_of(pod("p"))
-    context = Context(new_id=lambda: "")
+    context = SchedulingContext(new_id=lambda: "")
     (step,) = steps(snapshot, units_of(snapshot, [("default", "p")]), NOW, context)
     refused = step.verdicts[0].refused
     assert refused is not None
@@ -399,7 +405,7 @@ def pods_without_nodes() -> Reasons:
 
 def situation(code: str) -> Any:
     """The situation's reason with that code."""
-    return next(reason for reason in CODES[code]() if text.code(reason) == code)
+    return next(reason for reason in CODES[code]() if messages.code(reason) == code)
 
 
 def row(code: str) -> tuple[str, str, str]:
@@ -407,9 +413,9 @@ def row(code: str) -> tuple[str, str, str]:
     reason = situation(code)
     means = " ".join((type(reason).__doc__ or "").split())
     for field in type(reason).__struct_fields__:
-        means = means.replace(field, text.camel(field)) if "_" in field else means
-    facts = ", ".join(f"`{name}`" for name in text.as_json(reason) if name not in ("code", "message"))
-    return means, facts or "none", text.sentence(reason).partition("\n")[0]
+        means = means.replace(field, messages.camel(field)) if "_" in field else means
+    facts = ", ".join(f"`{name}`" for name in messages.as_json(reason) if name not in ("code", "message"))
+    return means, facts or "none", messages.sentence(reason).partition("\n")[0]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.allocate import refusal as device
-from dragoman.explain import state, text
+from dragoman.explain import messages, state
 from dragoman.explain.candidates import KINDS
 from dragoman.schedule import refusal as pod
 
@@ -52,6 +52,6 @@ def test_the_situation_provokes_the_code_as_documented(code: str) -> None:
 
 @pytest.mark.parametrize("code", CODES)
 def test_its_facts_are_plain_json(code: str) -> None:
-    told = text.as_json(situation(code))
-    assert told["code"] == code
-    assert not [name for name in told if "_" in name]
+    reported = messages.as_json(situation(code))
+    assert reported["code"] == code
+    assert not [name for name in reported if "_" in name]

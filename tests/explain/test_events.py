@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dragoman.allocate.refusal import MissingClass
+from dragoman.allocate.refusal import ClassNotFound
 from dragoman.effects import Emit, Patch
 from dragoman.explain.events import is_passing, placed_effect, refusal_effects, wait_effect
 from dragoman.schedule import refusal
@@ -12,7 +12,7 @@ from dragoman.schedule.decision import Placement, Refused, Wait
 from dragoman.testing.build import pod, typed
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-MISSING = Refused(("default", "p"), "uid-p", (MissingClass(claim="default/c", request="r", class_name="gpu"),), (), 2)
+MISSING = Refused(("default", "p"), "uid-p", (ClassNotFound(claim="default/c", request="r", class_name="gpu"),), (), 2)
 TEXT = "0/2 nodes are available: request r: device class gpu does not exist."
 
 
@@ -46,7 +46,7 @@ def test_a_condition_that_says_so_already_is_not_written_again_and_its_transitio
 
 
 def test_a_gated_pod_is_no_failure() -> None:
-    gated = Refused(("default", "p"), "uid-p", (refusal.Gated(("quota",)),), (), 2)
+    gated = Refused(("default", "p"), "uid-p", (refusal.SchedulingGated(("quota",)),), (), 2)
     (condition,) = refusal_effects(typed(pod("p")), gated, NOW, "s")
     assert isinstance(condition, Patch)
     assert condition.patch["status"]["conditions"][0]["reason"] == "SchedulingGated"
@@ -59,7 +59,7 @@ def test_only_reasons_that_go_away_by_themselves_are_passing() -> None:
     assert is_passing(refused(refusal.ClaimInFlight("c")))
     assert is_passing(refused(refusal.ClaimNotCreated("e", "t", True)))
     assert not is_passing(refused(refusal.ClaimNotCreated("e", "t", False)))
-    assert not is_passing(refused(refusal.ClaimMissing("e", "c")))
+    assert not is_passing(refused(refusal.ClaimNotFound("e", "c")))
     assert not is_passing(refused())
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dragoman.explain.candidates import KINDS
-from dragoman.explain.phrases import hint_json
-from dragoman.explain.why import Answer, answer_for
-from dragoman.schedule.units import Context
+from dragoman.explain.conflict_messages import hint_json
+from dragoman.explain.explanation import Explanation, explain_pod
+from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.testing.build import (
     DRIVER,
@@ -41,32 +41,32 @@ def at_rest(snapshot: Snapshot) -> Snapshot:
     return settled(bring(snapshot, NOW)).snapshot
 
 
-def context() -> Context:
+def context() -> SchedulingContext:
     numbers = count()
-    return Context(new_id=lambda: f"{next(numbers):08d}")
+    return SchedulingContext(new_id=lambda: f"{next(numbers):08d}")
 
 
-def explained(snapshot: Snapshot, *names: str) -> list[tuple[Step, Answer]]:
+def explained(snapshot: Snapshot, *names: str) -> list[tuple[Step, Explanation]]:
     """The pods of the default namespace, decided in this order and explained without a limit of time."""
     world, asked = at_rest(snapshot), context()
     wanted = units_of(world, [("default", name) for name in names])
     return [
-        (step, answer_for(step, verdict, NOW, asked, lambda: False))
+        (step, explain_pod(step, verdict, NOW, asked, lambda: False))
         for step in steps(world, wanted, NOW, asked)
         for verdict in step.verdicts
     ]
 
 
-def holds(step: Step, answer: Answer) -> None:
+def holds(step: Step, answer: Explanation) -> None:
     """Each hint, applied, lets the pod fit."""
     for hint in answer.hints.found:
         assert hint.kind in KINDS
-        told = hint_json(hint)
-        assert told["verifiedWith"]["node"]
+        reported = hint_json(hint)
+        assert reported["verifiedWith"]["node"]
         changed = apply_all(step.before, hint.changes)
         again = next(steps(changed, [step.unit], NOW, context()))
         verdict = next(verdict for verdict in again.verdicts if verdict.pod == answer.verdict.pod)
-        assert verdict.node is not None, f"{told['message']} does not help"
+        assert verdict.node is not None, f"{reported['message']} does not help"
 
 
 # ---- random clusters
@@ -269,14 +269,14 @@ def test_no_hint_starts_from_a_search_that_gave_up() -> None:
     devices = [device(f"gpu-{i}", a=i % 3, b=i % 5) for i in range(20)]
     constraints = [{"distinctAttribute": f"{DRIVER}/b", "requests": ["x"]}, {"matchAttribute": f"{DRIVER}/a"}]
     wanted = claim("c", request("x", count=2), request("y", count=5), constraints=constraints)
-    from dragoman.allocate.allocator import Limits, Options
+    from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
 
     world = at_rest(snapshot_of(node("a"), device_class(), pool("a", devices, node="a"), wanted, pod("p", "c")))
-    asked = Context(new_id=lambda: "", options=Options(limits=Limits(3)))
+    asked = SchedulingContext(new_id=lambda: "", options=AllocatorOptions(limits=SearchLimits(3)))
     (step,) = steps(world, units_of(world, [("default", "p")]), NOW, asked)
-    answer = answer_for(step, step.verdicts[0], NOW, asked, lambda: False)
+    answer = explain_pod(step, step.verdicts[0], NOW, asked, lambda: False)
     assert answer.verdict.refused is not None
-    assert answer.verdict.refused.gave_up
+    assert answer.verdict.refused.undecided
     assert answer.hints.found == ()
     assert answer.conflict is None
 
@@ -284,7 +284,7 @@ def test_no_hint_starts_from_a_search_that_gave_up() -> None:
 def test_what_was_not_tried_is_counted() -> None:
     world, asked = at_rest(snapshot_of(*FULL, *held("u", "a", 0))), context()
     (step,) = steps(world, units_of(world, [("default", "p")]), NOW, asked)
-    answer = answer_for(step, step.verdicts[0], NOW, asked, lambda: True)
+    answer = explain_pod(step, step.verdicts[0], NOW, asked, lambda: True)
     assert answer.hints.found == ()
     assert answer.hints.tried == 0
     assert answer.hints.untried > 0
@@ -314,9 +314,9 @@ CHANGES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_changes(name: str) -> None:
-    objects, kind, told = CHANGES[name]
+    objects, kind, reported = CHANGES[name]
     found = hints(snapshot_of(node("a"), gpus("a", 2, model="A"), device_class(), *objects, pod("p", "c")), "p")
-    assert told in found[kind]
+    assert reported in found[kind]
 
 
 def test_devices_without_a_common_root_may_share_a_numa_node() -> None:

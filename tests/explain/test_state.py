@@ -11,13 +11,13 @@ from dragoman.explain import describe
 from dragoman.explain.objects import claim_facts, device_facts, node_facts, pod_facts
 from dragoman.explain.scenarios import displaced, focus, node_like, pending_again, without_node, without_pod
 from dragoman.explain.state import consumers_of, deletion, events_of, stuck
-from dragoman.schedule.units import Context
+from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.snapshot.usage import DeviceId
 from dragoman.testing.build import DRIVER, claim, device, device_class, gpus, manifest, node, pod, pool, snapshot_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CONTEXT = Context(new_id=lambda: "")
+CONTEXT = SchedulingContext(new_id=lambda: "")
 
 
 def given(
@@ -83,9 +83,9 @@ def test_events_of_both_groups_are_read() -> None:
         "eventTime": "2026-01-01T00:00:00.000000Z",
         "series": {"count": 3, "lastObservedTime": "2026-01-01T00:05:00.000000Z"},
     }
-    (told,) = events_of([new])
-    assert (told.key, told.message, told.count) == (("default", "p"), "n", 3)
-    assert told.last == "2026-01-01T00:05:00.000000Z"
+    (reported,) = events_of([new])
+    assert (reported.key, reported.message, reported.count) == (("default", "p"), "n", 3)
+    assert reported.last == "2026-01-01T00:05:00.000000Z"
 
 
 # ---- objects
@@ -125,8 +125,8 @@ def test_a_device_with_everything_that_is_known() -> None:
     assert [(h.claim, h.pods, h.admin) for h in facts.holders] == [("c", ("p",), False), ("watch", (), True)]
     assert [(t.key, t.rule) for t in facts.taints] == [("k", "r")]
     assert {entry.name: entry.matches for entry in facts.classes} == {DRIVER: True, "other": False}
-    told = describe.device_json(facts)
-    assert (told["driver"], told["pool"], told["device"]) == (DRIVER, "a", "gpu-0")
+    reported = describe.device_json(facts)
+    assert (reported["driver"], reported["pool"], reported["device"]) == (DRIVER, "a", "gpu-0")
     assert "  held by claim default/c, request gpu, used by p" in describe.device_lines(facts)
 
 
@@ -191,8 +191,8 @@ def test_one_more_node_has_devices_of_its_own() -> None:
     snapshot = two_pods()
     after = apply_all(snapshot, node_like(snapshot, "a", "b"))
     assert sorted(after.nodes) == ["a", "b"]
-    (piece,) = [s for s in after.slices.values() if s.spec.node_name == "b"]
-    assert (piece.spec.pool.name, len(piece.spec.devices)) == ("b", 3)
+    (resource_slice,) = [s for s in after.slices.values() if s.spec.node_name == "b"]
+    assert (resource_slice.spec.pool.name, len(resource_slice.spec.devices)) == ("b", 3)
     assert after.nodes["b"].metadata.labels["kubernetes.io/hostname"] == "b"
 
 

@@ -30,8 +30,8 @@ def found(*objects: dict[str, Any], by: str = "class") -> Inventory:
     return inventory(snapshot_of(*objects), tuple(by.split(",")), NOW)
 
 
-def states(told: Inventory) -> dict[str, int]:
-    counts = told.total.counts
+def states(reported: Inventory) -> dict[str, int]:
+    counts = reported.total.counts
     return {state: getattr(counts, state) for state in STATES if getattr(counts, state)}
 
 
@@ -82,14 +82,14 @@ SITUATIONS: dict[str, tuple[list[dict[str, Any]], dict[str, int]]] = {
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_states(name: str) -> None:
     objects, expected = SITUATIONS[name]
-    told = found(*BASE, *objects)
-    assert states(told) == expected
-    assert told.total.counts.total == sum(expected.values())
+    reported = found(*BASE, *objects)
+    assert states(reported) == expected
+    assert reported.total.counts.total == sum(expected.values())
 
 
 def test_held_devices_with_a_taint_are_counted_beside() -> None:
-    told = found(*BASE, gpus("a", 2), rule("r", pool="a"), held("c", "a", "gpu-0"))
-    assert told.total.counts.held_tainted == 1
+    reported = found(*BASE, gpus("a", 2), rule("r", pool="a"), held("c", "a", "gpu-0"))
+    assert reported.total.counts.held_tainted == 1
 
 
 BY: dict[str, dict[tuple[str, ...], tuple[int, int]]] = {
@@ -113,15 +113,15 @@ def test_rows_by_any_term(by: str) -> None:
         held("one", "a", "gpu-0", namespace="ml", since="2026-01-01T00:00:00Z"),
         held("two", "b", "gpu-0", namespace="web", since="2026-01-09T23:30:00Z"),
     ]
-    told = found(*objects, by=by)
-    assert {row.terms: (row.counts.total, row.counts.held) for row in told.rows} == BY[by]
+    reported = found(*objects, by=by)
+    assert {row.terms: (row.counts.total, row.counts.held) for row in reported.rows} == BY[by]
 
 
 def test_a_device_stands_in_each_class_it_is_in() -> None:
     every = device_class("every", selectors=[])
-    told = found(*BASE, every, gpus("a", 2))
-    assert {row.terms[0]: row.counts.total for row in told.rows} == {DRIVER: 2, "every": 2}
-    assert told.total.counts.total == 2
+    reported = found(*BASE, every, gpus("a", 2))
+    assert {row.terms[0]: row.counts.total for row in reported.rows} == {DRIVER: 2, "every": 2}
+    assert reported.total.counts.total == 2
     assert [row.terms for row in found(node("a"), gpus("a", 1)).rows] == [("(no class)",)]
 
 
@@ -129,8 +129,8 @@ def test_classes_that_read_what_sets_devices_apart() -> None:
     uuid = f"device.attributes['{DRIVER}'].uuid == 'GPU-00000000000000002'"
     one = device_class("one", selectors=[{"cel": {"expression": uuid}}])
     devices = [device(f"gpu-{i}", uuid=f"GPU-{i:017d}") for i in range(4)]
-    told = found(node("a"), one, pool("a", devices, node="a"))
-    assert {row.terms[0]: row.counts.total for row in told.rows} == {"(no class)": 3, "one": 1}
+    reported = found(node("a"), one, pool("a", devices, node="a"))
+    assert {row.terms[0]: row.counts.total for row in reported.rows} == {"(no class)": 3, "one": 1}
 
 
 def test_what_still_fits_counts_the_counters() -> None:
@@ -153,8 +153,8 @@ def test_the_partition_type_is_what_the_slice_says() -> None:
 
 
 def test_trouble_is_named() -> None:
-    told = found(*BASE, gpus("a", 1), held("c", "a", "gpu-0"), held("d", "a", "gpu-0"))
-    (trouble,) = told.troubles
+    reported = found(*BASE, gpus("a", 1), held("c", "a", "gpu-0"), held("d", "a", "gpu-0"))
+    (trouble,) = reported.troubles
     assert (trouble.what, trouble.pool, trouble.detail) == ("held twice", "a", "default/c, default/d")
     old = pool("a", [device("old")], node="a", pool={"name": "a", "generation": 0, "resourceSliceCount": 1})
     old["metadata"]["name"] = "old"
@@ -179,7 +179,7 @@ def test_rows_add_up_and_layouts_that_are_alike_change_nothing(nodes: list[tuple
         for i in range(min(taken, number)):
             objects.append(held(f"{name}-{i}", name, f"gpu-{i}"))
             expected += 1
-    told = found(*objects, by=by)
-    assert told.total.counts.held == expected
-    assert sum(row.counts.total for row in told.rows) == sum(number for number, _, _ in nodes)
-    assert sum(row.counts.held for row in told.rows) == expected
+    reported = found(*objects, by=by)
+    assert reported.total.counts.held == expected
+    assert sum(row.counts.total for row in reported.rows) == sum(number for number, _, _ in nodes)
+    assert sum(row.counts.held for row in reported.rows) == expected

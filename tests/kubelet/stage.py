@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.api.kinds import kind_of
+from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.cluster.client import Client, Object
+from dragoman.cluster.client import Client
 from dragoman.drivers.example import ExampleDriver
 from dragoman.errors import NotFound
 from dragoman.kubelet.agent import NodeAgent
-from dragoman.kubelet.node_object import NodeFacts
+from dragoman.kubelet.node_object import NodeProperties
 from dragoman.node.driver import Driver
 from dragoman.node.plugin import Places, Plugin
 from dragoman.runtime.clock import Clock
@@ -44,7 +45,7 @@ class Stage:
 
     async def agent(self, node: str = "n1", **options: Any) -> NodeAgent:
         """A started agent."""
-        facts = options.pop("facts", NodeFacts(boot_id="boot-1"))
+        facts = options.pop("facts", NodeProperties(boot_id="boot-1"))
         agent = NodeAgent(
             node,
             self.client,

@@ -9,11 +9,11 @@ import pytest
 from dragoman.errors import Invalid
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.node import cdi
-from dragoman.node.cdi import Device, Edits
+from dragoman.node.cdi import CdiDevice, Edits
 
 
 def write(folder: Path, name: str, *devices: str, common: str = "", kind: str = "v.com/gpu", env: str = "D") -> None:
-    made = tuple(Device(d, container_edits=Edits(env=(f"{env}_{d.upper()}=1",))) for d in devices)
+    made = tuple(CdiDevice(d, container_edits=Edits(env=(f"{env}_{d.upper()}=1",))) for d in devices)
     cdi.write(folder / name, cdi.made(kind, made, Edits(env=(common,) if common else ())))
 
 

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from dragoman.api import codec
-from dragoman.cluster.client import Object
+from dragoman.api.shape import Object
 from dragoman.errors import Invalid, NotFound, Retry
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.connections import Connection
-from dragoman.kubelet.pod import Pod
-from dragoman.kubelet.state import ClaimState, ClaimStates, DeviceState, DriverState
+from dragoman.kubelet.pod import KubeletPod
+from dragoman.kubelet.state import ClaimState, ClaimStates, DriverState, PreparedDeviceState
 from dragoman.node.driver import ClaimRef, DeviceHealth, PreparedDevice
 
 # As a kubelet of 1.37 writes it.
@@ -36,7 +36,9 @@ def test_the_file_is_the_kubelets_own(tmp_path: Path) -> None:
     states.load()
     (claim,) = states.claims.values()
     assert claim.ref == ClaimRef("ns", "one", "u1")
-    assert claim.driver_state["d.example.com"].devices == [DeviceState("n1", "gpu-0", None, ["r"], ["v/c=gpu-0"])]
+    assert claim.driver_state["d.example.com"].devices == [
+        PreparedDeviceState("n1", "gpu-0", None, ["r"], ["v/c=gpu-0"])
+    ]
     assert claim.driver_state["none.example.com"].devices is None
     assert not states.prepared, "what was prepared before is prepared again"
     states.save()
@@ -122,10 +124,10 @@ def claim(name: str, *drivers: str, skip: tuple[str, ...] = (), pods: Sequence[s
     }
 
 
-def pod(uid: str, *claims: str) -> Pod:
+def pod(uid: str, *claims: str) -> KubeletPod:
     entries = [{"name": f"e{n}", "resourceClaimName": c} for n, c in enumerate(claims)]
     return codec.decode(
-        Pod, {"metadata": {"namespace": "ns", "name": uid, "uid": uid}, "spec": {"resourceClaims": entries}}
+        KubeletPod, {"metadata": {"namespace": "ns", "name": uid, "uid": uid}, "spec": {"resourceClaims": entries}}
     )
 
 
@@ -271,7 +273,7 @@ def test_group_reservations_count_for_members(tmp_path: Path) -> None:
         {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "gang", "uid": "g"}
     ]
     member = codec.decode(
-        Pod,
+        KubeletPod,
         {
             "metadata": {"namespace": "ns", "name": "p1", "uid": "p1"},
             "spec": {
@@ -290,8 +292,10 @@ def test_group_reservations_count_for_members(tmp_path: Path) -> None:
 def test_devices_follow_the_requests(tmp_path: Path) -> None:
     world = World(tmp_path)
     parts = {
-        "a": DriverState([DeviceState("p", "1", None, ["r"], []), DeviceState("p", "2", None, ["s"], [])]),
-        "b": DriverState([DeviceState("p", "3", None, [], [])]),
+        "a": DriverState(
+            [PreparedDeviceState("p", "1", None, ["r"], []), PreparedDeviceState("p", "2", None, ["s"], [])]
+        ),
+        "b": DriverState([PreparedDeviceState("p", "3", None, [], [])]),
         "c": DriverState(None),
     }
     world.states.claims["ns", "one"] = ClaimState("u", "one", "ns", {"p1": {}}, parts)

@@ -8,12 +8,12 @@ import pytest
 
 from dragoman.api import codec
 from dragoman.kubelet.containers import CannotStart, expand, fate, stop_seconds
-from dragoman.kubelet.pod import Pod
+from dragoman.kubelet.pod import KubeletPod
 
 
 def pod(
     *command: str, notes: dict[str, str] | None = None, job: bool = False, where: str = "containers", **container: Any
-) -> Pod:
+) -> KubeletPod:
     owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}] if job else []
     annotations = {f"dragoman.dev/{key}": value for key, value in (notes or {}).items()}
     made = {"name": "main", "image": "a", "command": list(command), **container}
@@ -21,15 +21,15 @@ def pod(
     spec = {"containers": [made if where == "containers" else other], "initContainers": []}
     if where == "initContainers":
         spec["initContainers"] = [made]
-    return codec.decode(Pod, {"metadata": {"annotations": annotations, "ownerReferences": owners}, "spec": spec})
+    return codec.decode(KubeletPod, {"metadata": {"annotations": annotations, "ownerReferences": owners}, "spec": spec})
 
 
-def of(made: Pod) -> tuple[float | None, int]:
+def of(made: KubeletPod) -> tuple[float | None, int]:
     container = next(c for c in (*made.spec.containers, *made.spec.init_containers) if c.name == "main")
     return fate(made, container)
 
 
-FATES: dict[str, tuple[Pod, tuple[float | None, int]]] = {
+FATES: dict[str, tuple[KubeletPod, tuple[float | None, int]]] = {
     "nothing said: for ever": (pod(), (None, 0)),
     "of a Job: a second": (pod(job=True), (1.0, 0)),
     "an init container: at once": (pod(where="initContainers"), (0.0, 0)),
@@ -64,7 +64,7 @@ FATES: dict[str, tuple[Pod, tuple[float | None, int]]] = {
 
 
 @pytest.mark.parametrize(("made", "expected"), FATES.values(), ids=FATES)
-def test_fate(made: Pod, expected: tuple[float | None, int]) -> None:
+def test_fate(made: KubeletPod, expected: tuple[float | None, int]) -> None:
     assert of(made) == expected
 
 

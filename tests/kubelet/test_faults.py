@@ -20,7 +20,7 @@ from dragoman.kubelet.faults import (
     SlowPrepare,
     Speed,
     Xid,
-    clock_wish_of,
+    clock_request_of,
     fault_of,
 )
 
@@ -79,11 +79,11 @@ def test_what_is_wrong_is_named(data: dict[str, str], said: str) -> None:
 
 
 def test_wishes_for_the_clock() -> None:
-    assert clock_wish_of({"advance": "1h30m"}) == Advance(5400.0)
-    assert clock_wish_of({"speed": "0.5"}) == Speed(0.5)
+    assert clock_request_of({"advance": "1h30m"}) == Advance(5400.0)
+    assert clock_request_of({"speed": "0.5"}) == Speed(0.5)
     for data in ({}, {"advance": "1m", "speed": "2"}, {"speed": "nan"}, {"speed": "fast"}, {"advance": "-1"}):
         with pytest.raises(Invalid):
-            clock_wish_of(data)
+            clock_request_of(data)
 
 
 def test_the_reference_knows_every_fault() -> None:

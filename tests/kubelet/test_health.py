@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.health import Health
-from dragoman.kubelet.state import ClaimState, ClaimStates, DeviceState, DriverState
+from dragoman.kubelet.state import ClaimState, ClaimStates, DriverState, PreparedDeviceState
 from dragoman.node.driver import DeviceHealth
 from dragoman.runtime.clock import Clock
 from dragoman.testing.loop import run
@@ -25,14 +25,14 @@ class Scene:
         self.folder = folder
         self.clock = clock
         states = ClaimStates(folder / "state", durable=False)
-        parts = {"d": DriverState([DeviceState("p", "a", None, ["r"], ["v/c=a"])])}
+        parts = {"d": DriverState([PreparedDeviceState("p", "a", None, ["r"], ["v/c=a"])])}
         states.claims["ns", "one"] = ClaimState("u", "one", "ns", {"p1": {}}, parts)
         self.claims = Claims(None, states, lambda driver: None)  # type: ignore[arg-type]
-        self.told: list[set[str]] = []
+        self.reported: list[set[str]] = []
         self.health = self.process()
 
     def process(self) -> Health:
-        made = Health(self.folder / "health", self.clock, self.claims, self.told.append, node_name="n1")
+        made = Health(self.folder / "health", self.clock, self.claims, self.reported.append, node_name="n1")
         made.load()
         return made
 
@@ -44,16 +44,16 @@ def healthy(device: str = "a", health: Any = "Healthy", message: str = "", timeo
     return DeviceHealth("p", device, health, message, timeout_s)
 
 
-async def news_is_told_once(scene: Scene) -> None:
+async def news_is_reported_once(scene: Scene) -> None:
     scene.say(healthy())
     scene.say(healthy())
-    assert scene.told == [{"p1"}]
+    assert scene.reported == [{"p1"}]
     scene.say(healthy(message="warm"))
     scene.say(healthy(message="warm", timeout_s=60))
     scene.say(healthy(health="Unhealthy", timeout_s=60))
-    assert len(scene.told) == 4
+    assert len(scene.reported) == 4
     scene.say(healthy(health="Unhealthy", timeout_s=60), healthy("b"))
-    assert len(scene.told) == 4, "nobody holds b"
+    assert len(scene.reported) == 4, "nobody holds b"
 
 
 async def silence_is_unknown(scene: Scene) -> None:
@@ -62,7 +62,7 @@ async def silence_is_unknown(scene: Scene) -> None:
     assert scene.health.health("d", "p", "a") == ("Unknown", "")
     assert scene.health.health("d", "p", "b") == ("Healthy", "")
     scene.say(healthy("b"))
-    assert len(scene.told) == 2, "a later message shows that it is no longer listed"
+    assert len(scene.reported) == 2, "a later message shows that it is no longer listed"
     await scene.clock.sleep(20)
     assert scene.health.health("d", "p", "b") == ("Healthy", "")
     await scene.clock.sleep(11)
@@ -81,11 +81,11 @@ async def a_lost_stream_clears(scene: Scene) -> None:
     scene.say(healthy())
     scene.health._clear("d")
     assert scene.health.health("d", "p", "a") == ("Unknown", "")
-    assert scene.told == [{"p1"}, {"p1"}]
+    assert scene.reported == [{"p1"}, {"p1"}]
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "news is told once, to the pods that hold the device": news_is_told_once,
+    "news is told once, to the pods that hold the device": news_is_reported_once,
     "a device that is silent for its timeout is Unknown": silence_is_unknown,
     "a new process knows what was said, unless it cannot be read": a_new_process_knows_it,
     "the end of the stream clears all": a_lost_stream_clears,

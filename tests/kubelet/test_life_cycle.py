@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dragoman.api.kinds import kind_of
-from dragoman.cluster.client import Object
+from dragoman.api.shape import Object
 from dragoman.kubelet.agent import NodeAgent
-from dragoman.kubelet.node_object import NodeFacts
+from dragoman.kubelet.node_object import NodeProperties
 from dragoman.node.plugin import Plugin
 from dragoman.runtime.clock import Clock
 from dragoman.testing.loop import run
@@ -478,7 +478,7 @@ async def reboot_starts_everything_anew(scene: Scene) -> None:
     await scene.stop(scene.plugin_)
     scene.lamps.lit.clear()
     scene.lamps.calls.clear()
-    again = await scene.agent(sockets=False, facts=NodeFacts(boot_id="boot-2"))
+    again = await scene.agent(sockets=False, facts=NodeProperties(boot_id="boot-2"))
     await scene.attached(again, scene.lamps, boot_id="boot-2")
 
     async def restarted() -> bool:

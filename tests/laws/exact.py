@@ -107,10 +107,12 @@ class Model:
 
     def counters(self) -> None:
         left: dict[Any, int] = {}
-        for piece in self.oracle.snapshot.slices.values():
-            for group in piece.spec.shared_counters:
+        for resource_slice in self.oracle.snapshot.slices.values():
+            for group in resource_slice.spec.shared_counters:
                 for name, counter in group.counters.items():
-                    left[piece.spec.driver, piece.spec.pool.name, group.name, name] = counter.value.nanos // NANO
+                    left[resource_slice.spec.driver, resource_slice.spec.pool.name, group.name, name] = (
+                        counter.value.nanos // NANO
+                    )
         drawing: dict[Any, list[tuple[int, Any]]] = defaultdict(list)
         for dev in self.oracle.every:
             for key, amount in self.draws(dev):

@@ -207,7 +207,7 @@ def hard(seed: int) -> tuple[str, list[tuple[str, Any]], list[ResourceClaim]]:
     objects: list[tuple[str, Any]] = [
         ("Node", decode(Node, {"metadata": {"name": "node-0"}})),
         ("DeviceClass", decode(DeviceClass, every)),
-        *(("ResourceSlice", decode(ResourceSlice, piece)) for piece in slices),
+        *(("ResourceSlice", decode(ResourceSlice, resource_slice)) for resource_slice in slices),
     ]
     claims = [
         decode(ResourceClaim, {"metadata": {"name": f"claim-{i}", "namespace": "default"}, "spec": {"devices": body}})

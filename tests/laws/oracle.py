@@ -28,7 +28,7 @@ class Dev:
     driver: str
     pool: str
     device: Device
-    piece: ResourceSlice
+    resource_slice: ResourceSlice
 
     @property
     def id(self) -> tuple[str, str, str]:
@@ -38,17 +38,17 @@ class Dev:
 def devices_on(snapshot: Snapshot, node: Node) -> tuple[list[Dev], list[Dev], bool]:
     """Devices of good pools in order, all devices of these pools wherever they are, and whether a pool is bad."""
     pools: dict[tuple[str, str], list[ResourceSlice]] = {}
-    for piece in snapshot.slices.values():
-        spec = piece.spec
+    for resource_slice in snapshot.slices.values():
+        spec = resource_slice.spec
         here = spec.node_name == node.metadata.name if spec.node_name else bool(spec.all_nodes)
         if here:
-            pools.setdefault((spec.driver, spec.pool.name), []).append(piece)
+            pools.setdefault((spec.driver, spec.pool.name), []).append(resource_slice)
     bad = False
     ordered = []
     every: list[Dev] = []
-    for (driver, pool), pieces in sorted(pools.items()):
-        newest = max(p.spec.pool.generation for p in pieces)
-        mine = sorted((p for p in pieces if p.spec.pool.generation == newest), key=lambda p: p.metadata.name)
+    for (driver, pool), resource_slices in sorted(pools.items()):
+        newest = max(p.spec.pool.generation for p in resource_slices)
+        mine = sorted((p for p in resource_slices if p.spec.pool.generation == newest), key=lambda p: p.metadata.name)
         if len(mine) != mine[0].spec.pool.resource_slice_count:
             bad = True
             continue

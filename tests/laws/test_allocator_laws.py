@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from oracle import Fatal, Oracle, TooLong
 from worlds import SHARE, snapshot_of, world
 
-from dragoman.allocate.allocator import Allocation, Ask, Options, allocate
+from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
 from dragoman.allocate.refusal import (
-    AllConstraint,
+    AllModeConstraintUnsatisfied,
     PoolIncomplete,
     PoolInvalid,
     Refusals,
@@ -23,7 +23,7 @@ from dragoman.allocate.verify import verify
 from dragoman.api.gates import gates_with
 
 GATES = gates_with({"DRAListTypeAttributes": True})[0]
-OPTIONS = Options(gates=GATES)
+OPTIONS = AllocatorOptions(gates=GATES)
 SEEDS = st.integers(0, 2**40)
 
 
@@ -49,13 +49,13 @@ def test_same_devices_as_the_plain_search(seed: int) -> None:
         return
     except Fatal:
         # Upstream's error. Ours may know a no without reaching it, or skip a branch that cannot succeed.
-        fatal = (SelectorError, AllConstraint, PoolIncomplete, PoolInvalid, TooManyDevices)
+        fatal = (SelectorError, AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid, TooManyDevices)
         if isinstance(answer, Refusals) and not any(isinstance(reason, fatal) for reason in answer.reasons):
-            assert not answer.gave_up
+            assert not answer.undecided
         return
     if expected is None:
         assert isinstance(answer, Refusals), picks(answer)
-        assert not answer.gave_up
+        assert not answer.undecided
     else:
         assert isinstance(answer, Allocation), answer
         assert picks(answer) == expected

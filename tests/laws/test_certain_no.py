@@ -10,15 +10,15 @@ from hard import hard
 from oracle import Fatal, Oracle
 from worlds import MIDDLE, SHARE, snapshot_of, world
 
-from dragoman.allocate.allocator import Allocation, Ask, Options, allocate
-from dragoman.allocate.refusal import AllConstraint, PoolIncomplete, PoolInvalid, Refusals, SelectorError
+from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
+from dragoman.allocate.refusal import AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid, Refusals, SelectorError
 from dragoman.api.gates import gates_with
 
 pytest.importorskip("ortools", reason="the exact solver ortools is not installed")
 from exact import Model
 
-OPTIONS = Options(gates=gates_with({"DRAListTypeAttributes": True})[0])
-ERRORS = (SelectorError, AllConstraint, PoolIncomplete, PoolInvalid)
+OPTIONS = AllocatorOptions(gates=gates_with({"DRAListTypeAttributes": True})[0])
+ERRORS = (SelectorError, AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid)
 BATCH = 40
 
 
@@ -37,7 +37,7 @@ def test_a_no_is_confirmed(first: int) -> None:
             continue
         snapshot = snapshot_of(objects)
         answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
-        if isinstance(answer, Refusals) and (answer.gave_up or any(isinstance(r, ERRORS) for r in answer.reasons)):
+        if isinstance(answer, Refusals) and (answer.undecided or any(isinstance(r, ERRORS) for r in answer.reasons)):
             continue
         try:
             feasible = Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible()
@@ -64,7 +64,7 @@ def test_claims_made_to_be_hard(first: int) -> None:
         answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
         if isinstance(answer, Allocation):
             continue
-        if answer.gave_up:
+        if answer.undecided:
             undecided.append((family, seed))
             continue
         assert Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible() is not True, (family, seed)

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import snapshot_of, world
 
-from dragoman.allocate.guide import Guide
+from dragoman.allocate.candidates import DeviceFilter
+from dragoman.allocate.device_state import device_states_of
+from dragoman.allocate.fragmentation import Demand
+from dragoman.allocate.guided_search import GuidedSearch
 from dragoman.allocate.ledger import Ledger
 from dragoman.allocate.match import Matcher
-from dragoman.allocate.offers import offers_of
-from dragoman.allocate.rank import FIRST_FIT
-from dragoman.allocate.search import Found, Halted, OutOfSteps, Request, Search
+from dragoman.allocate.policy import FIRST_FIT
+from dragoman.allocate.search import Found, Halted, OutOfSteps, Search, SearchRequest
 from dragoman.allocate.slots import ClaimPlan, plan_claim, rules_of
-from dragoman.allocate.wants import Judge
-from dragoman.allocate.worth import Demand
 from dragoman.api.gates import gates_with
 from dragoman.snapshot.pools import pools_for
 
@@ -25,17 +25,19 @@ RULES = rules_of(gates_with({"DRAListTypeAttributes": True})[0])
 BOOKS = ("taken", "used", "left", "present", "states")
 
 
-def requests_of(seed: int) -> list[Request]:
+def requests_of(seed: int) -> list[SearchRequest]:
     objects, claims = world(seed)
     snapshot = snapshot_of(objects)
     pools = pools_for(snapshot, snapshot.nodes["node-0"])
-    offers = offers_of(snapshot.nodes["node-0"], pools, snapshot.holders, RULES)
-    judge = Judge(RULES, Matcher(), FIRST_FIT, Demand())
+    device_states = device_states_of(snapshot.nodes["node-0"], pools, snapshot.holders, RULES)
+    judge = DeviceFilter(RULES, Matcher(), FIRST_FIT, Demand())
     requests = []
     for number, claim in enumerate(claims):
         plan = plan_claim(claim, snapshot, RULES)
         assert isinstance(plan, ClaimPlan)
-        requests += [Request(0, number, [judge.view(plan, w, offers) for w in wants]) for wants in plan.requests]
+        requests += [
+            SearchRequest(0, number, [judge.view(plan, w, device_states) for w in wants]) for wants in plan.requests
+        ]
     return requests
 
 
@@ -65,32 +67,32 @@ def test_counters_and_capacities_conserve(seed: int) -> None:
     charged = set()
     used: dict[object, list[int]] = {}
     for pick in outcome.picks:
-        offer = pick.candidate.offer
+        device_state = pick.candidate.device_state
         if pick.view.want.admin:
             continue
-        if offer.multi:
-            sums = used.setdefault(offer.id, [0] * len(offer.left))
+        if device_state.multi:
+            sums = used.setdefault(device_state.id, [0] * len(device_state.left))
             for i, amount in enumerate(pick.candidate.amounts):
                 sums[i] += amount
-        if offer.id in charged or (offer.multi and offer.shares):
+        if device_state.id in charged or (device_state.multi and device_state.shares):
             continue
-        charged.add(offer.id)
-        for use in offer.uses:
+        charged.add(device_state.id)
+        for use in device_state.uses:
             for counter, amount in use.amounts:
                 drawn[use.key, counter] += amount
-    offers = {pick.candidate.offer.id: pick.candidate.offer for pick in outcome.picks}
-    for offer in offers.values():
-        for use in offer.uses:
+    device_states = {pick.candidate.device_state.id: pick.candidate.device_state for pick in outcome.picks}
+    for device_state in device_states.values():
+        for use in device_state.uses:
             for counter, _ in use.amounts:
-                assert offer.book is not None
+                assert device_state.book is not None
                 key = (use.key, counter)
                 assert (
-                    ledger.counter_left(offer, use.key, counter) == offer.book.left[key] - drawn[key] >= 0
+                    ledger.counter_left(device_state, use.key, counter) == device_state.book.left[key] - drawn[key] >= 0
                     or not drawn[key]
                 )
     assert {device: list(total) for device, (_, total) in ledger.used.items()} == used
     for device, total in used.items():
-        assert all(a <= b for a, b in zip(total, offers[device].left.values(), strict=True))  # type: ignore[index]
+        assert all(a <= b for a, b in zip(total, device_states[device].left.values(), strict=True))  # type: ignore[index]
 
 
 @settings(max_examples=150, deadline=None)
@@ -99,12 +101,12 @@ def test_the_guided_search_takes_what_the_plain_one_takes(seed: int) -> None:
     requests = requests_of(seed)
     plain = Search(requests, Ledger(lists=True), steps_max=20_000).run()
     ledger = Ledger(lists=True)
-    guided = Guide(requests, ledger, steps=0, steps_max=200_000).run()
+    guided = GuidedSearch(requests, ledger, steps=0, steps_max=200_000).run()
     if isinstance(plain, OutOfSteps | Halted) or isinstance(guided, OutOfSteps):
         return  # the guide may not come to the device on which a selector fails
     if isinstance(plain, Found):
         assert isinstance(guided, Found)
-        assert [p.candidate.offer.id for p in guided.picks] == [p.candidate.offer.id for p in plain.picks]
+        assert [p.candidate.device_state.id for p in guided.picks] == [p.candidate.device_state.id for p in plain.picks]
     else:
         assert not isinstance(guided, Found)
         assert ledger.trail == []

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import SHARE, cluster, snapshot_of
 
-from dragoman.allocate.allocator import Allocation, Ask, Memory, Options, Survey, allocate, survey
+from dragoman.allocate.allocator import Allocation, AllocationCache, AllocatorOptions, Ask, Survey, allocate, survey
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.codec import decode
 from dragoman.api.core import Node
@@ -18,7 +18,7 @@ from dragoman.api.gates import gates_with
 from dragoman.api.resource import DeviceTaintRule, ResourceClaim
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply
 
-OPTIONS = Options(gates=gates_with({"DRAListTypeAttributes": True})[0])
+OPTIONS = AllocatorOptions(gates=gates_with({"DRAListTypeAttributes": True})[0])
 
 
 NUMBERS = itertools.count(10**10)
@@ -32,7 +32,7 @@ def devices(answer: Allocation) -> list[list[tuple[str, str, str, str]]]:
     return [[(r.request, r.driver, r.pool, r.device) for r in a.devices.results] for a in answer.results[0]]
 
 
-def agrees(snapshot: Snapshot, claims: list[ResourceClaim], memory: Memory) -> list[tuple[str, Allocation]]:
+def agrees(snapshot: Snapshot, claims: list[ResourceClaim], memory: AllocationCache) -> list[tuple[str, Allocation]]:
     """Compares the survey with one question a node; returns the possible allocations."""
     found = survey(snapshot, claims, OPTIONS, memory=memory)
     alone = {name: allocate(snapshot, [Ask(tuple(claims), name)], OPTIONS, share_id=ids()) for name in snapshot.nodes}
@@ -96,7 +96,7 @@ def _with_results(claim: ResourceClaim, allocation: Allocation) -> ResourceClaim
 def test_a_survey_agrees_with_single_questions_while_things_change(seed: int) -> None:
     objects, claims = cluster(seed)
     snapshot = snapshot_of(objects)
-    memory = Memory()
+    memory = AllocationCache()
     draw = Random(seed)
     for number in range(8):
         possible = agrees(snapshot, claims, memory)

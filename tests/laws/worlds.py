@@ -41,8 +41,8 @@ def world(
         for p in range(draw.randint(1, 2)):
             driver = draw.choice(["a.example", "a.example", "b.example"])
             count = draw.choice(size["devices"])
-            pieces, holding = _pool(draw, features, driver, f"pool-{node}-{p}", f"node-{node}", count)
-            objects += pieces
+            resource_slices, holding = _pool(draw, features, driver, f"pool-{node}-{p}", f"node-{node}", count)
+            objects += resource_slices
             held += holding
     for i, result in enumerate(held):
         claim = {
@@ -85,7 +85,7 @@ def _pool(
                 result["shareID"] = SHARE.format(draw.randint(0, 10**9))
                 result["consumedCapacity"] = dict.fromkeys(device["capacity"], "1")
             held.append(result)
-    return [("ResourceSlice", decode(ResourceSlice, piece)) for piece in slices], held
+    return [("ResourceSlice", decode(ResourceSlice, resource_slice)) for resource_slice in slices], held
 
 
 def _device(draw: Random, features: set[str], name: str) -> dict[str, Any]:
@@ -197,8 +197,8 @@ def cluster(seed: int) -> tuple[list[tuple[str, Any]], list[ResourceClaim]]:
     objects: dict[tuple[str, str], tuple[str, Any]] = {}
     claims: list[ResourceClaim] = []
     for i in range(4):
-        mould, claims = world(seed + draw.randint(0, 1))
-        for kind, value in mould:
+        template_spec, claims = world(seed + draw.randint(0, 1))
+        for kind, value in template_spec:
             body = json.dumps(to_json(value)).replace("node-0", f"node-{i}").replace("pool-0-", f"pool-{i}-")
             made = decode(type(value), body)
             name = made.metadata.name

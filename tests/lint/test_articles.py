@@ -10,7 +10,7 @@ import pytest
 from dragoman.api import files
 from dragoman.lint.finding import Finding
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 
 NV = "gpu.nvidia.com"
 HEAD = "apiVersion: resource.k8s.io/{version}\nkind: {kind}\nmetadata: {{name: {name}}}\nspec:\n"
@@ -149,7 +149,7 @@ FAULTS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
 
 
 def run(text: str) -> list[Finding]:
-    return lint(files.scan([("f.yaml", text)]), Target())
+    return lint(files.scan([("f.yaml", text)]), LintTarget())
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from dragoman.api import files
 from dragoman.drivers.nvidia.config import decode, validate
-from dragoman.drivers.nvidia.gates import Gates
+from dragoman.drivers.nvidia.gates import DriverGates
 from dragoman.errors import Invalid
 from dragoman.lint.finding import Finding
 from dragoman.lint.fix import fixed
 from dragoman.lint.linter import lint
 
 NV = "resource.nvidia.com/v1beta1"
-ALL_ON = Gates(frozenset({"TimeSlicingSettings", "MPSSupport", "PassthroughSupport"}))
+ALL_ON = DriverGates(frozenset({"TimeSlicingSettings", "MPSSupport", "PassthroughSupport"}))
 
 
 def text_of(

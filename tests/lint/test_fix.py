@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.api import convert, files
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 
 
 def run(text: str) -> tuple[str, list[str]]:
@@ -135,7 +135,7 @@ def test_what_nobody_can_fix_alone_stays() -> None:
     assert run(text) == (text, [])
 
 
-wish = st.fixed_dictionaries(
+exact_request = st.fixed_dictionaries(
     {"deviceClassName": st.sampled_from(["a", "b.c"])},
     optional={
         "count": st.integers(1, 4),
@@ -149,12 +149,14 @@ wish = st.fixed_dictionaries(
 @pytest.mark.slow
 @given(
     st.lists(
-        st.one_of(wish, st.builds(lambda w: {"firstAvailable": [{"name": "s", **w}]}, wish)), min_size=1, max_size=3
+        st.one_of(exact_request, st.builds(lambda w: {"firstAvailable": [{"name": "s", **w}]}, exact_request)),
+        min_size=1,
+        max_size=3,
     ),
     st.booleans(),
 )
-def test_a_fixed_claim_is_what_the_server_would_convert_it_to(wishes: list[dict[str, Any]], flow: bool) -> None:
-    requests = [{"name": f"r{index}", **w} for index, w in enumerate(wishes)]
+def test_a_fixed_claim_is_what_the_server_would_convert_it_to(exact_requests: list[dict[str, Any]], flow: bool) -> None:
+    requests = [{"name": f"r{index}", **w} for index, w in enumerate(exact_requests)]
     old = {
         "apiVersion": "resource.k8s.io/v1beta1",
         "kind": "ResourceClaim",
@@ -196,8 +198,8 @@ def test_for_servers_without_v1_old_shapes_are_put_right_in_their_own_version() 
         '      selectors:\n      - cel:\n          expression: |-\n            device.driver == "gpu.example.com" &&\n              true\n',
         "",
     )
-    findings = lint(files.scan([("f.yaml", text)]), Target(minor=32))
+    findings = lint(files.scan([("f.yaml", text)]), LintTarget(minor=32))
     assert [finding.code for finding in findings] == ["NestedRequest"]
     after, _ = fixed(text, findings)
-    assert lint(files.scan([("f.yaml", after)]), Target(minor=32)) == []
+    assert lint(files.scan([("f.yaml", after)]), LintTarget(minor=32)) == []
     assert yaml.safe_load(after)["apiVersion"] == "resource.k8s.io/v1beta1"

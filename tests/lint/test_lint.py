@@ -7,7 +7,7 @@ import pytest
 from dragoman.api import files
 from dragoman.api.gates import gates_with
 from dragoman.lint.finding import CODES, Finding, as_json
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 
 G = "apiVersion: resource.k8s.io"
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n"
@@ -438,7 +438,7 @@ CASES |= {
 
 
 def run(text: str, **target: Any) -> list[Finding]:
-    return lint(files.scan([("f.yaml", text)]), Target(**target))
+    return lint(files.scan([("f.yaml", text)]), LintTarget(**target))
 
 
 @pytest.mark.parametrize(("code", "text", "line", "field", "message"), CASES.values(), ids=CASES)

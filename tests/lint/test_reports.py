@@ -25,8 +25,8 @@ Change = Callable[[Docs, random.Random], list[str]]
 
 
 def fewer_devices(docs: Docs, rng: random.Random) -> list[str]:
-    (piece,) = [doc for doc in docs if doc["kind"] == "ResourceSlice"]
-    left = piece["spec"]["devices"] = piece["spec"]["devices"][: rng.randint(2, 4)]
+    (resource_slice,) = [doc for doc in docs if doc["kind"] == "ResourceSlice"]
+    left = resource_slice["spec"]["devices"] = resource_slice["spec"]["devices"][: rng.randint(2, 4)]
     return [f"its {len(left)} devices are ignored"]
 
 

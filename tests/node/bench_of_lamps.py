@@ -10,7 +10,7 @@ from typing import Any
 from dragoman.api import codec
 from dragoman.api.resource import ResourceClaim
 from dragoman.node import cdi
-from dragoman.node.checkpoint import Checkpoint, Contents, Record
+from dragoman.node.checkpoint import Checkpoint, ClaimRecord, Contents
 from dragoman.node.driver import ClaimRef, ClaimToPrepare, DeviceSetup, Pool, PreparedClaim, Setup
 from dragoman.node.prepare import Preparer
 
@@ -78,7 +78,7 @@ class FusedCheckpoint(Checkpoint):
 class FusedPreparer(Preparer):
     fuse: Fuse
 
-    def _write_cdi(self, record: Record) -> None:
+    def _write_cdi(self, record: ClaimRecord) -> None:
         self.fuse.step()
         super()._write_cdi(record)
         self.fuse.step()

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dragoman.errors import Invalid
-from dragoman.node.checkpoint import GONE_KEPT, Checkpoint, Record, State
+from dragoman.node.checkpoint import GONE_KEPT, Checkpoint, ClaimRecord, PrepareState
 from dragoman.node.driver import HeldDevice
 
 
@@ -19,19 +19,19 @@ def opened(path: Path, boot_id: str = "b1") -> Checkpoint:
     return checkpoint
 
 
-def record(uid: str, state: State = State.READY) -> Record:
-    return Record("ns", f"claim-{uid}", uid, state, (HeldDevice("p", f"d-{uid}"),), ("pod",), {"instance": uid})
+def record(uid: str, state: PrepareState = PrepareState.READY) -> ClaimRecord:
+    return ClaimRecord("ns", f"claim-{uid}", uid, state, (HeldDevice("p", f"d-{uid}"),), ("pod",), {"instance": uid})
 
 
 def test_it_gives_back_what_it_was_given(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     first = opened(path)
     first.put(record("1"))
-    first.put(record("2", State.STARTED))
+    first.put(record("2", PrepareState.STARTED))
     first.put(record("3"))
     first.drop("3", remember=True)
     again = opened(path)
-    assert again.claims == {"1": record("1"), "2": record("2", State.STARTED)}
+    assert again.claims == {"1": record("1"), "2": record("2", PrepareState.STARTED)}
     assert again.gone == {"3": ("pod",)}
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 

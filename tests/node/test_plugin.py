@@ -19,7 +19,7 @@ from dragoman.node.cdi import read
 from dragoman.node.driver import (
     ClaimRef,
     ClaimToPrepare,
-    DeviceFacts,
+    DeviceMetadata,
     DeviceSetup,
     DeviceStatus,
     Pool,
@@ -236,7 +236,7 @@ def test_metadata_files_live_as_long_as_the_claim() -> None:
             }
         ]
         inode = inode_of(host)
-        later = DeviceFacts("left", "n1", "port-0", {"speed": DeviceAttribute(int_=400)})
+        later = DeviceMetadata("left", "n1", "port-0", {"speed": DeviceAttribute(int_=400)})
         await plugin.update_metadata(claim, "left", [later])
         found = contents(host)
         assert (found["metadata"]["generation"], found["podClaimName"]) == (2, "ports")

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from dragoman.errors import Invalid, Retry, Stale
 from dragoman.node import cdi
-from dragoman.node.checkpoint import State
+from dragoman.node.checkpoint import PrepareState
 from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Setup
-from dragoman.node.prepare import STEPS, Step
+from dragoman.node.prepare import STEPS, PrepareStep
 from tests.node.bench_of_lamps import Bench, Crash, Lamps, claim, ref
 
 
@@ -41,7 +41,7 @@ async def crash_everywhere(folder: Path, operation: str) -> int:
         bench.fuse.arm(0)
         await bench.restart()
         states = {record.state for record in bench.preparer.checkpoint.claims.values()}
-        assert states <= {State.READY}, "recovery leaves nothing in between"
+        assert states <= {PrepareState.READY}, "recovery leaves nothing in between"
         prepared = set(bench.preparer.checkpoint.claims)
         assert set(bench.lamps.lit.values()) == prepared, "what is on is what is known"
         assert bench.specs() == prepared
@@ -109,7 +109,7 @@ def test_no_order_of_calls_and_crashes_lights_a_lamp_twice(
                 await bench.restart()
             assert not bench.lamps.double
             for record in bench.preparer.checkpoint.claims.values():
-                assert record.state is State.READY
+                assert record.state is PrepareState.READY
                 assert all(bench.lamps.lit[held.device] == record.uid for held in record.held)
             assert set(bench.lamps.lit.values()) == set(bench.preparer.checkpoint.claims)
             assert bench.specs() == set(bench.preparer.checkpoint.claims)
@@ -143,11 +143,11 @@ def test_a_lost_cdi_file_is_written_again(bench: Bench) -> None:
         await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
         assert path.read_bytes() == before
         path.unlink()
-        stray = cdi.claim_path(bench.folder / "cdi", Lamps.name, "uid-x")
-        stray.write_bytes(before)
+        orphan = cdi.claim_path(bench.folder / "cdi", Lamps.name, "uid-x")
+        orphan.write_bytes(before)
         await bench.restart()
         assert path.read_bytes() == before
-        assert not stray.exists()
+        assert not orphan.exists()
 
     asyncio.run(main())
 
@@ -289,7 +289,7 @@ def test_a_roll_back_that_fails_keeps_the_device_held(bench: Bench) -> None:
             await bench.preparer.prepare(ref("b"), claim("b", "lamp-0"))
         bench.lamps.prepare, bench.lamps.unprepare = healthy  # type: ignore[method-assign]
         (left,) = bench.preparer.unfinished()
-        assert left.state is State.ROLLBACK
+        assert left.state is PrepareState.ROLLBACK
         await bench.preparer.finish(left)
         assert await bench.preparer.prepare(ref("b"), claim("b", "lamp-0"))
         # A roll back is no unprepare: the claim itself may come again.
@@ -337,7 +337,7 @@ def test_plain_functions_are_drivers_too(bench: Bench) -> None:
 
 
 def test_every_state_has_a_way_out() -> None:
-    for state in State:
+    for state in PrepareState:
         assert any(source is state for source, _ in STEPS)
         assert any(target is state for target in STEPS.values())
-    assert {target for (_, step), target in STEPS.items() if step is Step.UNDONE} == {None}
+    assert {target for (_, step), target in STEPS.items() if step is PrepareStep.UNDONE} == {None}

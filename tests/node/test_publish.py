@@ -11,10 +11,10 @@ import pytest
 
 from dragoman.api.kinds import kind_of
 from dragoman.api.resource import DeviceTaint
+from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
-from dragoman.cluster.client import Object
 from dragoman.cluster.watch import Informer
 from dragoman.errors import DragomanError, Retry
 from dragoman.node.driver import Pool, device

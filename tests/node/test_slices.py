@@ -21,10 +21,10 @@ from dragoman.api.resource import (
 )
 from dragoman.errors import Invalid
 from dragoman.node.driver import Pool, device
-from dragoman.node.slices import Scope, Writes, difference, dropped, layout
+from dragoman.node.slices import PublisherScope, Writes, difference, dropped, layout
 from dragoman.values.quantity import Quantity
 
-SCOPE = Scope("d.example.com", "n1", OwnerReference("v1", "Node", "n1", "u1", True))
+SCOPE = PublisherScope("d.example.com", "n1", OwnerReference("v1", "Node", "n1", "u1", True))
 TAINT = DeviceTaint("k", "v", "NoSchedule")
 
 
@@ -136,7 +136,7 @@ def test_what_no_allocator_would_take_is_refused(pool: Pool, words: str) -> None
 
 
 def test_pools_beyond_the_node() -> None:
-    cluster = Scope("d.example.com")
+    cluster = PublisherScope("d.example.com")
     (spec,) = layout(cluster, "p", Pool(devices(1), all_nodes=True))
     assert (spec.node_name, spec.all_nodes) == (None, True)
     (spec,) = layout(cluster, "p", Pool((device("a", node_name="n1"), device("b", all_nodes=True))))
@@ -182,9 +182,9 @@ def test_slices_of_an_older_generation_are_obsolete() -> None:
     store = Store()
     store.publish(Pool(devices(1)))
     (old,) = store.slices.values()
-    stray = msgspec.structs.replace(old, metadata=ObjectMeta(name="00000-stray"))
+    orphan = msgspec.structs.replace(old, metadata=ObjectMeta(name="00000-stray"))
     newer = msgspec.structs.replace(old.spec, pool=msgspec.structs.replace(old.spec.pool, generation=5))
-    store.slices = {"00000-stray": stray, "00000-new": ResourceSlice(ObjectMeta(name="00000-new"), newer)}
+    store.slices = {"00000-stray": orphan, "00000-new": ResourceSlice(ObjectMeta(name="00000-new"), newer)}
     store.publish(Pool(devices(1)))
     assert set(store.slices) == {"00000-new"}
 

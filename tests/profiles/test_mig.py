@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.profiles import Catalog
 from dragoman.profiles.mig import (
-    Placed,
-    Shape,
+    InstanceProfile,
+    PlacedInstance,
     by_preference,
     is_maximal,
     layouts,
@@ -22,7 +22,7 @@ from dragoman.profiles.mig import (
 CATALOG = Catalog.packaged()
 
 
-def shapes(model: str) -> tuple[Shape, ...]:
+def shapes(model: str) -> tuple[InstanceProfile, ...]:
     return CATALOG.mig_shapes(CATALOG.gpus[model])
 
 
@@ -121,9 +121,9 @@ def test_instances_fit_or_say_why_not(case: str) -> None:
 
 def test_all_media_engines_exclude_every_other_instance_with_media() -> None:
     rtx = {shape.name: shape for shape in shapes("NVIDIA RTX PRO 6000 Blackwell Server Edition")}
-    every = Placed(rtx["1g.24gb+me.all"], 0)
-    assert misfit([every, Placed(rtx["1g.24gb"], 1)])
-    assert not misfit([every, Placed(rtx["1g.24gb-me"], 1), Placed(rtx["2g.48gb-me"], 2)])
+    every = PlacedInstance(rtx["1g.24gb+me.all"], 0)
+    assert misfit([every, PlacedInstance(rtx["1g.24gb"], 1)])
+    assert not misfit([every, PlacedInstance(rtx["1g.24gb-me"], 1), PlacedInstance(rtx["2g.48gb-me"], 2)])
 
 
 PREFERRED = {
@@ -142,7 +142,7 @@ def test_starts_that_leave_most_room_come_first(model: str) -> None:
 
 def first_fit(wanted: list[str]) -> list[str]:
     """What somebody gets who takes the first placement that is free, one after the other."""
-    layout: list[Placed] = []
+    layout: list[PlacedInstance] = []
     for name in wanted:
         ranked = [placed for placed in by_preference(shapes("NVIDIA H100 80GB HBM3")) if placed.shape.name == name]
         layout += next(([placed] for placed in ranked if not misfit([*layout, placed])), [])

@@ -16,7 +16,7 @@ from dragoman.cluster.watch import as_typed
 from dragoman.effects import Bind, Create, Delete, Effect, Emit, Patch
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
-from dragoman.reconcile.step import Step, World
+from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.snapshot import change as changes
 from dragoman.snapshot.change import HELD, Change, Gone, Put, Snapshot
 
@@ -56,9 +56,9 @@ class Cluster:
         meta = obj["metadata"]
         kind = obj["kind"]
         self.objects[kind, meta.get("namespace", ""), meta["name"]] = obj
-        self._tell(Put(kind, as_typed(kind, obj)))
+        self._report(Put(kind, as_typed(kind, obj)))
 
-    def _tell(self, change: Change) -> None:
+    def _report(self, change: Change) -> None:
         if change.kind in HELD:
             self.snapshot = changes.apply(self.snapshot, change)
         self.ownership = ownerships.apply_all(self.ownership, [change])
@@ -85,7 +85,7 @@ class Cluster:
     def remove(self, kind: str, name: str, namespace: str = "default") -> None:
         key = (kind, namespace if kind_of(kind).namespaced else "", name)
         del self.objects[key]
-        self._tell(Gone(*key))
+        self._report(Gone(*key))
 
     def delete(self, kind: str, name: str, namespace: str = "default", propagation: str = "") -> None:
         from datetime import UTC, datetime
@@ -110,8 +110,8 @@ class Cluster:
     # ---- controllers
 
     @property
-    def world(self) -> World:
-        return World(self.snapshot, self.ownership, self.seconds)
+    def world(self) -> ReconcileInput:
+        return ReconcileInput(self.snapshot, self.ownership, self.seconds)
 
     def carry_out(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
@@ -151,7 +151,7 @@ class Cluster:
     def _check(self, ref: Ref) -> None:
         assert ref.uid in ("", self.get(ref.kind, ref.name, ref.namespace)["metadata"]["uid"])
 
-    def settle(self, *syncs: Callable[[World], Step]) -> Step:
+    def settle(self, *syncs: Callable[[ReconcileInput], ReconcileResult]) -> ReconcileResult:
         """Run controllers until none has anything to write; the last one's last answer."""
         for _ in range(200):
             steps = []

@@ -62,21 +62,21 @@ class Faulty:
         return write
 
 
-async def story(fault: Callable[[int], str], *, http: bool = False) -> tuple[Object, int]:
+async def diagnosis(fault: Callable[[int], str], *, http: bool = False) -> tuple[Object, int]:
     """A Deployment rolls, a Job completes, a pod with a claim comes and goes; the end state without chance."""
     clock, entropy = Clock(), Entropy(5)
     if not http:
         registry = in_memory(clock, entropy)
-        return await told(InProcessClient(registry), InProcessClient(registry), clock, entropy, fault)
+        return await reported(InProcessClient(registry), InProcessClient(registry), clock, entropy, fault)
     async with serving(ServerConfig(), clock, entropy) as server:
         client = HttpClient(server.access, clock, entropy)
         try:
-            return await told(InProcessClient(server.registry), client, clock, entropy, fault)
+            return await reported(InProcessClient(server.registry), client, clock, entropy, fault)
         finally:
             await client.close()
 
 
-async def told(
+async def reported(
     user: InProcessClient, inner: Client, clock: Clock, entropy: Entropy, fault: Callable[[int], str]
 ) -> tuple[Object, int]:
     """The story with the controllers on one client and the user (and kubelet) on another."""
@@ -197,17 +197,17 @@ EXPECTED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["conflict", "lost request", "lost answer", "crash before", "crash after"])
 def test_each_write_in_turn_may_fail(fault: str) -> None:
-    end, writes = asyncio.run(story(lambda number: ""))
+    end, writes = asyncio.run(diagnosis(lambda number: ""))
     assert end == EXPECTED
     assert writes > 20
     for failing in range(1, writes + 1, 3):
-        end, _ = asyncio.run(story(lambda number, failing=failing: fault if number == failing else ""))
+        end, _ = asyncio.run(diagnosis(lambda number, failing=failing: fault if number == failing else ""))
         assert end == EXPECTED, f"write {failing}: {fault}"
 
 
 @pytest.mark.slow
 def test_the_same_over_http_and_tls() -> None:
-    end, _ = asyncio.run(story(lambda number: "lost answer" if number % 10 == 0 else "", http=True))
+    end, _ = asyncio.run(diagnosis(lambda number: "lost answer" if number % 10 == 0 else "", http=True))
     assert end == EXPECTED
 
 
@@ -216,5 +216,5 @@ def test_the_same_over_http_and_tls() -> None:
 def test_many_writes_may_fail(seed: int) -> None:
     chance = Entropy(seed)
     faults = ["conflict", "lost request", "lost answer", "crash before", "crash after"]
-    end, _ = asyncio.run(story(lambda number: chance.pick(faults) if number < 150 and chance.chance(0.2) else ""))
+    end, _ = asyncio.run(diagnosis(lambda number: chance.pick(faults) if number < 150 and chance.chance(0.2) else ""))
     assert end == EXPECTED

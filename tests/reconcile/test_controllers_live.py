@@ -11,7 +11,7 @@ import pytest
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.daemon.controllers import Controllers, Settings, chosen
+from dragoman.daemon.controllers import Controllers, ControllerSettings, chosen
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -31,7 +31,7 @@ class Live:
         self.registry = in_memory(self.clock, self.entropy)
         self.client = InProcessClient(self.registry)
         self.controllers = Controllers(
-            self.client, self.clock, self.entropy, Settings(root_ca="PEM"), metrics=self.metrics
+            self.client, self.clock, self.entropy, ControllerSettings(root_ca="PEM"), metrics=self.metrics
         )
 
     async def create(self, kind: str, name: str, namespace: str = "default", **fields: Any) -> Object:
@@ -250,10 +250,10 @@ def test_a_refused_pod_is_told_on_its_replica_set() -> None:
         except DragomanError as error:
             pytest.skip(f"refused earlier: {error}")
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return any(e["reason"] == "FailedCreate" for e in await t.all("Event"))
 
-        await t.until(told)
+        await t.until(reported)
         conditions = (await t.get("ReplicaSet", "rs"))["status"]["conditions"]
         assert [c["type"] for c in conditions] == ["ReplicaFailure"]
 
@@ -306,9 +306,9 @@ def test_a_jump_of_the_clock_costs_no_node() -> None:
 
 
 def test_controllers_are_chosen_by_name() -> None:
-    assert [c.name for c in chosen(Settings(("claims",)))] == ["claims"]
-    left = {c.name for c in chosen(Settings(("*", "-garbage")))}
+    assert [c.name for c in chosen(ControllerSettings(("claims",)))] == ["claims"]
+    left = {c.name for c in chosen(ControllerSettings(("*", "-garbage")))}
     assert "claims" in left
     assert "garbage" not in left
     with pytest.raises(Invalid, match=r"there is no nonsense, only .*claims"):
-        chosen(Settings(("nonsense",)))
+        chosen(ControllerSettings(("nonsense",)))

@@ -41,7 +41,7 @@ def sync_rs(name: str = "rs") -> Any:
 def all_sets(cluster: Any) -> Any:
     def sync(world: Any) -> Any:
         steps = [replicaset.sync(world, ("default", rs["metadata"]["name"])) for rs in cluster.all("ReplicaSet")]
-        return replicaset.Step(tuple(e for s in steps for e in s.effects))
+        return replicaset.ReconcileResult(tuple(e for s in steps for e in s.effects))
 
     return sync
 
@@ -197,14 +197,14 @@ def test_people_are_told_and_a_failure_is_a_condition(cluster: Any) -> None:
     replica_set(cluster, 1)
     effects = replicaset.sync(cluster.world, ("default", "rs")).effects
     create = next(e for e in effects if isinstance(e, Create))
-    cluster.carry_out(replicaset.told(cluster.world, ("default", "rs"), create, None, "quota is used up"))
+    cluster.carry_out(replicaset.write_events(cluster.world, ("default", "rs"), create, None, "quota is used up"))
     event = cluster.events[-1]
     assert (event.reason, event.message) == ("FailedCreate", "Error creating: quota is used up")
     assert cluster.get("ReplicaSet", "rs")["status"]["conditions"][0]["reason"] == "FailedCreate"
     cluster.settle(sync_rs())
     assert not cluster.get("ReplicaSet", "rs")["status"].get("conditions")
     made = cluster.all("Pod")[0]
-    cluster.carry_out(replicaset.told(cluster.world, ("default", "rs"), create, made, ""))
+    cluster.carry_out(replicaset.write_events(cluster.world, ("default", "rs"), create, made, ""))
     assert cluster.events[-1].message == f"Created pod: {made['metadata']['name']}"
 
 
@@ -402,7 +402,7 @@ def test_no_step_breaks_the_bounds(
         }
         return codec.decode(Workload, body)
 
-    sizes = rollout.Sizes(owner, rs("new", new), [rs(f"old-{i}", pair) for i, pair in enumerate(old)])
+    sizes = rollout.RolloutSizes(owner, rs("new", new), [rs(f"old-{i}", pair) for i, pair in enumerate(old)])
     up = rollout.rolled_up(sizes)
     grown = sizes.total + sum(up.values()) - (new[0] if up else 0)
     assert grown <= max(sizes.total, wanted + sizes.surge)

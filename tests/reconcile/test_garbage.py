@@ -200,9 +200,9 @@ def test_a_deleted_namespace_empties_itself_then_loses_its_finalizer(cluster: An
     cluster.delete("Pod", "a", "team")
     cluster.delete("Pod", "b", "team")
     step = namespaces.sync(cluster.world, "team")
-    [told] = step.effects
-    assert isinstance(told, Patch)
-    messages = [c["message"] for c in told.patch["status"]["conditions"]]
+    [reported] = step.effects
+    assert isinstance(reported, Patch)
+    messages = [c["message"] for c in reported.patch["status"]["conditions"]]
     assert messages == [
         "Some resources are remaining: pods has 1 resource instances",
         "Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances",

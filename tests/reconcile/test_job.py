@@ -289,11 +289,11 @@ def test_pods_of_a_vanished_job_are_let_go_after_asking(cluster: Any) -> None:
     cluster.remove("Job", "j")
     from dragoman.snapshot.change import Gone
 
-    [key] = jobs.stray_keys(Gone("Job", "default", "j"), before, cluster.world)
+    [key] = jobs.orphan_keys(Gone("Job", "default", "j"), before, cluster.world)
     assert key == ("default", pod["metadata"]["name"])
-    step = jobs.sync_stray(cluster.world, key)
+    step = jobs.sync_orphan(cluster.world, key)
     assert [ref.kind for ref in step.asks] == ["Job"]
-    cluster.settle(lambda world: jobs.sync_stray(world, key))
+    cluster.settle(lambda world: jobs.sync_orphan(world, key))
     assert "finalizers" not in cluster.get("Pod", key[1])["metadata"]
 
 

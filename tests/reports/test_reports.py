@@ -36,13 +36,13 @@ class Case:
     def __init__(
         self,
         places: dict[str, tuple[str, list[str]] | None] | None = None,
-        told: dict[str, list[str]] | None = None,
+        reported: dict[str, list[str]] | None = None,
         flags: tuple[str, ...] = (),
         refused: tuple[str, ...] = (),
         change: Callable[[Docs, random.Random], dict[str, list[str]]] | None = None,
     ) -> None:
         self.places = places or {}
-        self.told = told or {}
+        self.reported = reported or {}
         self.flags = flags
         self.refused = refused
         self.change = change
@@ -214,7 +214,7 @@ CASES: dict[str, Case] = {
     ),
     "25-completed-pod-frees-devices": Case({}),
     "26-zombie-claim-finalizer": Case(
-        told={
+        reported={
             "claim/zombie": [
                 "resource.kubernetes.io/delete-protection",
                 "still reserved for pod trainer-0 (uid u-gone)",
@@ -401,16 +401,16 @@ def test_report(name: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixt
     for key, place in case.places.items():
         pod = pods[names.text(key)]
         assert (pod["node"], placed(pod)) == expected(place, names), key
-    for key, facts in {**case.told}.items():
+    for key, facts in {**case.reported}.items():
         wanted = [names.text(fact) for fact in (*facts, *more.get(key, []))]
         kind, _, word = key.partition("/")
         about = f"{kind}/{names.text(word)}"
         text = ran(capsys, "explain", about, "-f", str(file), *case.flags)
-        told = json.dumps(json.loads(ran(capsys, "explain", about, "-f", str(file), "-o", "json", *case.flags)))
+        reported = json.dumps(json.loads(ran(capsys, "explain", about, "-f", str(file), "-o", "json", *case.flags)))
         for fact in wanted:
             assert fact in text, f"{about}: {fact!r} is not in:\n{text}"
         for word in (word for fact in wanted for word in WORDS.findall(fact) if word in names.stems.values()):
-            assert word in told, f"{about}: {word!r} is not in the JSON"
+            assert word in reported, f"{about}: {word!r} is not in the JSON"
 
 
 def expected(place: tuple[str, list[str]] | None, names: Names) -> tuple[str | None, list[str]]:

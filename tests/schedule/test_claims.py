@@ -26,7 +26,7 @@ def made(entry: str, name: str | None) -> dict[str, Any]:
 
 FROM_TEMPLATE = pod("p", templates=["t"], status=made("t", "p-t-abc"))
 REFUSED: dict[str, tuple[list[dict[str, Any]], object]] = {
-    "a claim that is not there": ([pod("p", "c")], refusal.ClaimMissing("c", "c")),
+    "a claim that is not there": ([pod("p", "c")], refusal.ClaimNotFound("c", "c")),
     "a template's claim not made yet": (
         [pod("p", templates=["t"]), template("t")],
         refusal.ClaimNotCreated("t", "t", True),

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.allocate.allocator import Options
-from dragoman.allocate.refusal import TooFew
+from dragoman.allocate.allocator import AllocatorOptions
+from dragoman.allocate.refusal import InsufficientDevices
 from dragoman.api.gates import gates_with
 from dragoman.effects import Bind, Create, Delete, Patch
 from dragoman.schedule import refusal
-from dragoman.schedule.cycle import Context, Unit, decide, unit_of
+from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, unit_of
 from dragoman.schedule.decision import Decision, undo
 from dragoman.snapshot.change import Put, Snapshot, apply_all
 from dragoman.testing.build import (
@@ -35,17 +35,17 @@ NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GPU = device_class()
 
 
-def context(**changes: Any) -> Context:
+def context(**changes: Any) -> SchedulingContext:
     numbers = count()
-    return Context(new_id=lambda: f"{next(numbers):08d}-0000-4000-8000-000000000000", **changes)
+    return SchedulingContext(new_id=lambda: f"{next(numbers):08d}-0000-4000-8000-000000000000", **changes)
 
 
-def decided(snapshot: Snapshot, name: str = "p", using: Context | None = None) -> Decision:
+def decided(snapshot: Snapshot, name: str = "p", using: SchedulingContext | None = None) -> Decision:
     using = using or context()
     return decide(snapshot, unit_of(snapshot, snapshot.pods["default", name], using.gates), NOW, using)
 
 
-def follow(snapshot: Snapshot, decision: Decision, using: Context) -> Snapshot:
+def follow(snapshot: Snapshot, decision: Decision, using: SchedulingContext) -> Snapshot:
     return apply_all(snapshot, decision.assumed)
 
 
@@ -113,7 +113,7 @@ def test_node_checks_and_devices_must_hold_on_the_same_node() -> None:
     )
     (refused,) = decided(snapshot).refused
     found = {some.nodes: [type(r).__name__ for r in some.reasons] for some in refused.nodes}
-    assert found == {("devices",): ["TooLittle"], ("room",): ["TooFew"]}
+    assert found == {("devices",): ["InsufficientResource"], ("room",): ["InsufficientDevices"]}
 
 
 def test_the_first_alternative_attracts() -> None:
@@ -166,7 +166,7 @@ def test_too_few_devices_are_told_with_numbers_and_waited_for() -> None:
     assert decision.effects == ()
     (some,) = decision.refused[0].nodes
     (reason,) = some.reasons
-    assert isinstance(reason, TooFew)
+    assert isinstance(reason, InsufficientDevices)
     assert (reason.wanted, reason.dropped.matched, reason.dropped.held) == (4, 3, 0)
     assert {("devices",), ("freed",), ("nodes",)} <= decision.topics
 
@@ -175,12 +175,12 @@ def test_a_pod_that_is_bound_finished_or_gone_needs_nothing() -> None:
     snapshot = snapshot_of(node("a"), pod("p", nodeName="a"), pod("d", status={"phase": "Failed"}))
     for name in ("p", "d"):
         assert decided(snapshot, name).effects == ()
-    assert decide(snapshot, Unit(("Pod", "default", "x"), (("default", "x"),)), NOW, context()).effects == ()
+    assert decide(snapshot, SchedulingUnit(("Pod", "default", "x"), (("default", "x"),)), NOW, context()).effects == ()
 
 
 def test_gates_hold_a_pod_back() -> None:
     snapshot = snapshot_of(node("a"), pod("p", schedulingGates=[{"name": "quota"}]))
-    assert decided(snapshot).refused[0].reasons == (refusal.Gated(("quota",)),)
+    assert decided(snapshot).refused[0].reasons == (refusal.SchedulingGated(("quota",)),)
 
 
 def test_a_cluster_without_nodes_says_so() -> None:
@@ -238,7 +238,7 @@ def test_a_claim_that_others_use_is_never_given_up() -> None:
     decision = decided(snapshot)
     assert decision.effects == ()
     found = {some.nodes: some.reasons[0] for some in decision.refused[0].nodes}
-    assert found["b",] == refusal.ClaimElsewhere("c")
+    assert found["b",] == refusal.ClaimNotAvailableOnNode("c")
 
 
 # ---- extended resources
@@ -284,7 +284,7 @@ def test_a_node_with_a_device_plugin_serves_the_resource_itself() -> None:
     )
     assert after.pods["default", "p"].spec.node_name == "legacy"
     (some,) = decided(more).refused[0].nodes
-    assert isinstance(some.reasons[0], refusal.TooLittle)
+    assert isinstance(some.reasons[0], refusal.InsufficientResource)
 
 
 def test_a_special_claim_of_an_unfinished_attempt_is_removed_first() -> None:
@@ -308,7 +308,7 @@ def test_a_special_claim_of_an_unfinished_attempt_is_removed_first() -> None:
 
 # ---- gangs
 
-GANGS = Options(gates=gates_with({"GangScheduling": True, "GenericWorkload": True})[0])
+GANGS = AllocatorOptions(gates=gates_with({"GangScheduling": True, "GenericWorkload": True})[0])
 
 
 def gang(minimum: int, *pods: dict[str, Any]) -> list[dict[str, Any]]:
@@ -342,14 +342,14 @@ def test_a_gang_that_does_not_fit_whole_writes_nothing() -> None:
     assert decision.effects == ()
     assert decision.placements == ()
     assert len(decision.refused) == 3
-    assert decision.refused[0].reasons[0] == refusal.GroupDoesNotFit("g", 2, 3, "p2")
+    assert decision.refused[0].reasons[0] == refusal.PodGroupDoesNotFit("g", 2, 3, "p2")
     assert ("freed",) in decision.topics
 
 
 def test_a_gang_waits_for_its_pods() -> None:
     snapshot = snapshot_of(node("a"), *gang(2, pod("p0")))
     decision = decided(snapshot, "p0", context(options=GANGS))
-    assert decision.refused[0].reasons == (refusal.GroupTooSmall("g", 1, 2),)
+    assert decision.refused[0].reasons == (refusal.PodGroupTooSmall("g", 1, 2),)
     assert ("PodGroup", "default", "g") in decision.topics
 
 
@@ -402,7 +402,7 @@ def test_a_pod_waits_for_binding_conditions_and_is_bound_when_they_hold() -> Non
     assert wait.node == "a"
     assert wait.deadline == NOW + timedelta(seconds=600)
     snapshot = follow(snapshot, decision, using)
-    unit = Unit(decision.unit, (), placed=((("default", "p"), "a"),))
+    unit = SchedulingUnit(decision.unit, (), placed=((("default", "p"), "a"),))
     assert decide(snapshot, unit, NOW, using).waits
     bound = decide(reported(snapshot, "up"), unit, NOW, using)
     assert [type(effect) for effect in bound.effects] == [Bind]
@@ -413,7 +413,7 @@ def test_failed_or_late_conditions_release_the_claim() -> None:
     using = context()
     decision = decided(snapshot, using=using)
     snapshot = follow(snapshot, decision, using)
-    unit = Unit(decision.unit, (), placed=((("default", "p"), "a"),))
+    unit = SchedulingUnit(decision.unit, (), placed=((("default", "p"), "a"),))
     for seen, now in ((reported(snapshot, "up", "broken"), NOW), (snapshot, NOW + timedelta(seconds=600))):
         failed = decide(seen, unit, now, using)
         assert failed.lost
@@ -505,9 +505,9 @@ def test_devices_of_a_gangs_earlier_pods_are_chosen_anew_if_that_lets_a_later_on
 
     counters = pool("c", [], node="a", sharedCounters=[{"name": "card", "counters": {"slots": {"value": "2"}}}])
     parts = pool("c", [part("whole", "2", 2), part("half-1", "1", 1), part("half-2", "1", 1)], node="a")
-    for piece, name in ((counters, "counters"), (parts, "parts")):
-        piece["metadata"]["name"] = name
-        piece["spec"]["pool"]["resourceSliceCount"] = 2
+    for resource_slice, name in ((counters, "counters"), (parts, "parts")):
+        resource_slice["metadata"]["name"] = name
+        resource_slice["spec"]["pool"]["resourceSliceCount"] = 2
     del counters["spec"]["devices"]
     sizes = [
         {
@@ -539,10 +539,10 @@ def test_pods_that_ask_for_nothing_are_spread_as_if_they_asked_for_a_little() ->
 
 
 CLAIM_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "a class that is not there": (claim("c", request("r", device_class="none")), "MissingClass"),
+    "a class that is not there": (claim("c", request("r", device_class="none")), "ClassNotFound"),
     "a class of an alternative that is not there": (
         claim("c", {"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "none"}]}),
-        "MissingClass",
+        "ClassNotFound",
     ),
     "a request of a newer API": (claim("c", {"name": "r"}), "UnsupportedRequest"),
     "a selector that is none": (claim("c", select="device.nonsense("), "SelectorInvalid"),

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.api.core import Node, Pod
 from dragoman.schedule import refusal
-from dragoman.schedule.filter import room_reasons, sight_of, static_reason
+from dragoman.schedule.filter import insufficient_resources, projection_of, static_reason
 from dragoman.schedule.needs import NANOS
 from dragoman.snapshot.usage import pod_requests
 from dragoman.testing.build import node, pod, typed
@@ -26,7 +26,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
 ZONE_A = node("n", labels={"zone": "a", "cores": "8"})
 STATIC: dict[str, tuple[dict[str, Any], dict[str, Any], object]] = {
     "a plain pod passes a plain node": (pod("p"), node("n"), None),
-    "a cordoned node refuses": (pod("p"), node("n", unschedulable=True), refusal.NodeCordoned()),
+    "a cordoned node refuses": (pod("p"), node("n", unschedulable=True), refusal.NodeUnschedulable()),
     "a tolerated cordon does not": (
         pod("p", tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]),
         node("n", unschedulable=True),
@@ -35,7 +35,7 @@ STATIC: dict[str, tuple[dict[str, Any], dict[str, Any], object]] = {
     "an untolerated taint refuses": (
         pod("p"),
         node("n", taints=["gpu=yes:NoSchedule"]),
-        refusal.TaintNotTolerated("gpu", "yes", "NoSchedule"),
+        refusal.UntoleratedTaint("gpu", "yes", "NoSchedule"),
     ),
     "a toleration of the same key and value helps": (
         pod("p", tolerations=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]),
@@ -45,7 +45,7 @@ STATIC: dict[str, tuple[dict[str, Any], dict[str, Any], object]] = {
     "a toleration of another value does not": (
         pod("p", tolerations=[{"key": "gpu", "value": "no"}]),
         node("n", taints=["gpu=yes:NoExecute"]),
-        refusal.TaintNotTolerated("gpu", "yes", "NoExecute"),
+        refusal.UntoleratedTaint("gpu", "yes", "NoExecute"),
     ),
     "Exists without key tolerates everything": (
         pod("p", tolerations=[{"operator": "Exists"}]),
@@ -57,7 +57,7 @@ STATIC: dict[str, tuple[dict[str, Any], dict[str, Any], object]] = {
     "a node selector that does not refuses": (
         pod("p", nodeSelector={"zone": "b"}),
         ZONE_A,
-        refusal.AffinityMismatch("zone=b"),
+        refusal.NodeAffinityMismatch("zone=b"),
     ),
     "affinity: one term of several is enough": (
         pod("p", affinity=required(expression("zone", "In", "b"), expression("zone", "In", "a", "c"))),
@@ -67,7 +67,7 @@ STATIC: dict[str, tuple[dict[str, Any], dict[str, Any], object]] = {
     "affinity: Gt compares numbers": (
         pod("p", affinity=required(expression("cores", "Gt", "10"))),
         ZONE_A,
-        refusal.AffinityMismatch("cores > 10"),
+        refusal.NodeAffinityMismatch("cores > 10"),
     ),
     "affinity: NotIn holds where the label is missing": (
         pod("p", affinity=required(expression("rack", "NotIn", "r1"))),
@@ -77,7 +77,7 @@ STATIC: dict[str, tuple[dict[str, Any], dict[str, Any], object]] = {
     "affinity by node name": (
         pod("p", affinity=required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]})),
         ZONE_A,
-        refusal.AffinityMismatch("metadata.name=m"),
+        refusal.NodeAffinityMismatch("metadata.name=m"),
     ),
 }
 
@@ -85,10 +85,10 @@ STATIC: dict[str, tuple[dict[str, Any], dict[str, Any], object]] = {
 @pytest.mark.parametrize("name", STATIC)
 def test_static_checks(name: str) -> None:
     wanting, offered, expected = STATIC[name]
-    wish, offer = typed(wanting), typed(offered)
-    assert isinstance(wish, Pod)
-    assert isinstance(offer, Node)
-    assert static_reason(wish.spec, offer) == expected
+    pod_info, device_state = typed(wanting), typed(offered)
+    assert isinstance(pod_info, Pod)
+    assert isinstance(device_state, Node)
+    assert static_reason(pod_info.spec, device_state) == expected
 
 
 def allocatable(**amounts: str) -> dict[str, Quantity]:
@@ -96,14 +96,14 @@ def allocatable(**amounts: str) -> dict[str, Quantity]:
 
 
 def room(wanting: dict[str, Any], used: dict[str, int] | None = None, **amounts: str) -> list[object]:
-    return list(room_reasons(pod_requests(typed(wanting)), allocatable(**amounts), used or {}))
+    return list(insufficient_resources(pod_requests(typed(wanting)), allocatable(**amounts), used or {}))
 
 
 def test_all_resources_that_do_not_suffice_are_told() -> None:
     found = room(pod("p", cpu="2", memory="2Gi"), {"cpu": NANOS}, cpu="2", memory="1Gi", pods="10")
     assert found == [
-        refusal.TooLittle("cpu", Quantity.parse("2"), Quantity.parse("1"), Quantity.parse("2")),
-        refusal.TooLittle("memory", Quantity.parse("2Gi"), Quantity.parse("1Gi"), Quantity.parse("1Gi")),
+        refusal.InsufficientResource("cpu", Quantity.parse("2"), Quantity.parse("1"), Quantity.parse("2")),
+        refusal.InsufficientResource("memory", Quantity.parse("2Gi"), Quantity.parse("1Gi"), Quantity.parse("1Gi")),
     ]
 
 
@@ -116,20 +116,20 @@ def test_a_node_full_of_pods_says_so() -> None:
 
 
 def test_without_allocatable_there_is_room_for_everything() -> None:
-    assert room_reasons(pod_requests(typed(pod("p", cpu="1000"))), None, {}) == []
+    assert insufficient_resources(pod_requests(typed(pod("p", cpu="1000"))), None, {}) == []
 
 
 def test_a_resource_the_node_does_not_have_is_zero_or_unknown() -> None:
     assert room(pod("p", cpu="1"), memory="1Gi") == [
-        refusal.TooLittle("cpu", Quantity.parse("1"), Quantity.parse("0"), Quantity.parse("0"))
+        refusal.InsufficientResource("cpu", Quantity.parse("1"), Quantity.parse("0"), Quantity.parse("0"))
     ]
-    assert room(pod("p", extended={"e.com/gpu": "1"}), cpu="1") == [refusal.ResourceUnknown("e.com/gpu")]
+    assert room(pod("p", extended={"e.com/gpu": "1"}), cpu="1") == [refusal.UnknownResource("e.com/gpu")]
 
 
 def test_a_pod_sees_of_a_node_only_the_labels_its_selectors_name() -> None:
-    wish = typed(pod("p", nodeSelector={"zone": "a"}, affinity=required(expression("rack", "Exists"))))
-    sight = sight_of(wish.spec)
-    assert sight.labels == ("rack", "zone")
-    one = sight.look(typed(node("n1", labels={"zone": "a", "rack": "1"})))
-    assert one == sight.look(typed(node("n2", labels={"zone": "a", "rack": "1", "other": "x"})))
-    assert one != sight.look(typed(node("n3", labels={"zone": "a", "rack": "2"})))
+    pod_info = typed(pod("p", nodeSelector={"zone": "a"}, affinity=required(expression("rack", "Exists"))))
+    projection = projection_of(pod_info.spec)
+    assert projection.labels == ("rack", "zone")
+    one = projection.look(typed(node("n1", labels={"zone": "a", "rack": "1"})))
+    assert one == projection.look(typed(node("n2", labels={"zone": "a", "rack": "1", "other": "x"})))
+    assert one != projection.look(typed(node("n3", labels={"zone": "a", "rack": "2"})))

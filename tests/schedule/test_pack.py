@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from dragoman.allocate.allocator import Demand, Kind, Move, Options, Policy, Recent
-from dragoman.allocate.recent import FIRST
-from dragoman.schedule.cycle import Context, decide, unit_of
+from dragoman.allocate.allocator import AllocatorOptions, Demand, NodeChange, Policy, TaskHistory, TaskType
+from dragoman.allocate.task_history import FIRST
+from dragoman.schedule.cycle import SchedulingContext, decide, unit_of
 from dragoman.schedule.decision import Decision
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.testing.build import claim, device_class, gpus, node, pod, snapshot_of
@@ -20,17 +20,17 @@ GPU = device_class()
 CORE, GIB = 10**9, 2**30 * 10**9
 
 
-def context(policy: str | Policy = "pack", **changes: Any) -> Context:
+def context(policy: str | Policy = "pack", **changes: Any) -> SchedulingContext:
     numbers = count()
-    options = Options(policy=policy, **changes)
-    return Context(new_id=lambda: f"{next(numbers):08d}-0000-4000-8000-000000000000", options=options)
+    options = AllocatorOptions(policy=policy, **changes)
+    return SchedulingContext(new_id=lambda: f"{next(numbers):08d}-0000-4000-8000-000000000000", options=options)
 
 
-def decided(snapshot: Snapshot, name: str, using: Context) -> Decision:
+def decided(snapshot: Snapshot, name: str, using: SchedulingContext) -> Decision:
     return decide(snapshot, unit_of(snapshot, snapshot.pods["default", name], using.gates), NOW, using)
 
 
-def places(snapshot: Snapshot, names: list[str], using: Context) -> list[str | None]:
+def places(snapshot: Snapshot, names: list[str], using: SchedulingContext) -> list[str | None]:
     found: list[str | None] = []
     for name in names:
         decision = decided(snapshot, name, using)
@@ -53,7 +53,7 @@ def test_pods_fill_one_node_where_upstream_spreads_them() -> None:
 
 def test_pods_without_claims_leave_devices_the_cpu_that_they_will_need() -> None:
     nodes = [node("plenty", cpu="32", memory="64Gi"), node("none", cpu="8", memory="64Gi")]
-    expected = Demand(((Kind(1, 1000, 4 * CORE, 16 * GIB), 3),))
+    expected = Demand(((TaskType(1, 1000, 4 * CORE, 16 * GIB), 3),))
     snapshot = snapshot_of(*nodes, gpus("none", 2), gpus("plenty", 2), GPU, pod("p", cpu="4", memory="1Gi"))
     assert places(snapshot, ["p"], context()) == ["none"], "nothing is expected: by name"
     assert places(snapshot, ["p"], context(demand=expected)) == ["plenty"]
@@ -92,7 +92,7 @@ def test_what_a_pod_prefers_comes_first() -> None:
 
 
 def test_a_rank_of_ones_own_chooses_the_node() -> None:
-    def emptiest(move: Move, demand: Demand) -> tuple[int, ...]:
+    def emptiest(move: NodeChange, demand: Demand) -> tuple[int, ...]:
         return (-move.after.total,)
 
     objects = [thing for i in range(3) for thing in (claim(f"c{i}"), pod(f"p{i}", f"c{i}"))]
@@ -102,10 +102,10 @@ def test_a_rank_of_ones_own_chooses_the_node() -> None:
 
 def test_what_was_placed_is_expected_again() -> None:
     snapshot = cluster(claim("c"), pod("p", "c", cpu="2", memory="1Gi"), pod("plain", cpu="1"))
-    using, recent = context(), Recent()
+    using, recent = context(), TaskHistory()
     placements = decided(snapshot, "p", using).placements
     assert [placement.kind for placement in placements] == [
-        Kind(1, 1000, 2 * CORE, GIB, frozenset({"gpu.example.com"}))
+        TaskType(1, 1000, 2 * CORE, GIB, frozenset({"gpu.example.com"}))
     ]
     assert [placement.kind for placement in decided(snapshot, "plain", using).placements] == [None]
     assert [placement.kind for placement in decided(snapshot, "p", context("first-fit")).placements] == [None]

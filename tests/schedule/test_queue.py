@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.schedule.queue import TABLE, Limits, Queue, State, Step
+from dragoman.schedule.queue import TABLE, Queue, QueueLimits, UnitEvent, UnitState
 
 
 def key(name: str) -> tuple[str, str, str]:
@@ -79,7 +79,7 @@ def test_only_units_that_wait_for_the_topic_are_woken_at_once_and_in_order_of_ar
 
 
 def test_an_unschedulable_unit_is_tried_again_in_the_end_without_any_change() -> None:
-    queue = Queue(Limits(unschedulable_max_s=300.0))
+    queue = Queue(QueueLimits(unschedulable_max_s=300.0))
     queue.add(key("a"), 0, 0.0)
     queue.take(0.0)
     queue.refused(key("a"), [], 0.0)
@@ -121,8 +121,8 @@ def test_removed_units_never_come_back() -> None:
 
 
 def test_every_state_can_be_left_and_every_step_is_used() -> None:
-    assert {state for state, _ in TABLE} == set(State)
-    assert {step for _, step in TABLE} == set(Step)
+    assert {state for state, _ in TABLE} == set(UnitState)
+    assert {step for _, step in TABLE} == set(UnitEvent)
 
 
 def test_a_step_outside_the_table_is_a_bug_and_not_silent() -> None:
@@ -147,11 +147,11 @@ def test_no_unit_is_lost_whatever_happens(steps: list[tuple[str, int, int]]) -> 
         elif step == 1:
             queue.remove(key(name))
             alive.discard(name)
-        elif step == 2 and state is State.DECIDING:
+        elif step == 2 and state is UnitState.DECIDING:
             queue.refused(key(name), [("t", str(priority))], now)
-        elif step == 3 and state is State.DECIDING:
+        elif step == 3 and state is UnitState.DECIDING:
             queue.failed(key(name), now)
-        elif step == 4 and state is State.DECIDING:
+        elif step == 4 and state is UnitState.DECIDING:
             queue.waits(key(name), [("t", str(priority))], now + 5, now)
         elif step == 5:
             queue.wake([("t", str(priority))], now)
@@ -160,6 +160,6 @@ def test_no_unit_is_lost_whatever_happens(steps: list[tuple[str, int, int]]) -> 
     for name in alive:
         entry = queue.get(key(name))
         assert entry is not None
-        if entry.state is State.DECIDING:
+        if entry.state is UnitState.DECIDING:
             queue.refused(key(name), [], now)
     assert set(taken(queue, now + 10_000)) == alive

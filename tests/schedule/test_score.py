@@ -54,6 +54,6 @@ def test_preferred_affinity_and_soft_taints() -> None:
         {"weight": 30, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}},
         {"weight": 5, "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}},
     ]
-    wish = typed(pod("p", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": prefer}}))
-    offer = typed(node("n", labels={"zone": "a"}, taints=["slow=1:PreferNoSchedule", "x=1:NoSchedule"]))
-    assert static_scores(wish.spec, offer) == (30, 1)
+    pod_info = typed(pod("p", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": prefer}}))
+    device_state = typed(node("n", labels={"zone": "a"}, taints=["slow=1:PreferNoSchedule", "x=1:NoSchedule"]))
+    assert static_scores(pod_info.spec, device_state) == (30, 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.allocate.refusal import Dropped, MissingClass, TooFew
+from dragoman.allocate.refusal import ClassNotFound, Dropped, InsufficientDevices
 from dragoman.schedule import refusal
 from dragoman.schedule.wakeup import topics, topics_of
 from dragoman.snapshot.change import Change, Gone, Put
@@ -85,7 +85,9 @@ def test_topics_of_a_change(name: str) -> None:
     assert set(topics(snapshot_of(*objects), change)) == expected
 
 
-SHORT = TooFew(claim="default/c", request="gpu", class_name="k", wanted=1, dropped=Dropped(seen=1, held=1), node="n")
+SHORT = InsufficientDevices(
+    claim="default/c", request="gpu", class_name="k", wanted=1, dropped=Dropped(seen=1, held=1), node="n"
+)
 ONE = Quantity.parse("1")
 # Reason, a change that may remove it, a change that cannot.
 HELPS: dict[str, tuple[object, str, str]] = {
@@ -93,33 +95,33 @@ HELPS: dict[str, tuple[object, str, str]] = {
     "too few devices: devices published": (SHORT, "devices published", "more of one resource"),
     "too few devices: a node's labels": (SHORT, "labels of a node", "only a pod's condition"),
     "too little cpu: a running pod gone": (
-        refusal.TooLittle("cpu", ONE, ONE, ONE),
+        refusal.InsufficientResource("cpu", ONE, ONE, ONE),
         "a running pod gone",
         "a claim deallocated",
     ),
     "too little memory: not by more cpu": (
-        refusal.TooLittle("memory", ONE, ONE, ONE),
+        refusal.InsufficientResource("memory", ONE, ONE, ONE),
         "a new node",
         "more of one resource",
     ),
-    "a taint": (refusal.TaintNotTolerated("a", "b", "NoSchedule"), "a taint removed", "devices published"),
-    "a cordon": (refusal.NodeCordoned(), "a cordon lifted", "a claim allocated"),
-    "affinity": (refusal.AffinityMismatch("a=b"), "labels of a node", "a cordon lifted"),
-    "a missing class": (MissingClass(claim="default/c", request="r", class_name="k"), "a class", "devices published"),
+    "a taint": (refusal.UntoleratedTaint("a", "b", "NoSchedule"), "a taint removed", "devices published"),
+    "a cordon": (refusal.NodeUnschedulable(), "a cordon lifted", "a claim allocated"),
+    "affinity": (refusal.NodeAffinityMismatch("a=b"), "labels of a node", "a cordon lifted"),
+    "a missing class": (ClassNotFound(claim="default/c", request="r", class_name="k"), "a class", "devices published"),
     "a missing template": (refusal.ClaimNotCreated("t", "t", False), "a template", "a class"),
     "a claim not made": (refusal.ClaimNotCreated("t", "t", True), "a pod's claim made", "devices published"),
-    "a claim elsewhere": (refusal.ClaimElsewhere("c"), "a claim deallocated", "devices published"),
+    "a claim elsewhere": (refusal.ClaimNotAvailableOnNode("c"), "a claim deallocated", "devices published"),
 }
 
 
 @pytest.mark.parametrize("name", HELPS)
 def test_a_reason_waits_for_what_may_remove_it_and_for_nothing_else(name: str) -> None:
     reason, helps, does_not = HELPS[name]
-    waiting = topics_of(typed(pod("p")), ["c"] if isinstance(reason, refusal.ClaimElsewhere) else [], [reason])
+    waiting = topics_of(typed(pod("p")), ["c"] if isinstance(reason, refusal.ClaimNotAvailableOnNode) else [], [reason])
 
-    def told(case: str) -> set[tuple[str, ...]]:
+    def reported(case: str) -> set[tuple[str, ...]]:
         objects, change, _ = CASES[case]
         return set(topics(snapshot_of(*objects), change))
 
-    assert waiting & told(helps)
-    assert not waiting & told(does_not)
+    assert waiting & reported(helps)
+    assert not waiting & reported(does_not)

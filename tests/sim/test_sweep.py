@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from dragoman.api.kinds import Kind
-from dragoman.cluster.client import Object
+from dragoman.api.shape import Object
 from dragoman.errors import Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.testing.build import claim, manifest, pod, template
 from dragoman.testing.faults import FaultyClient, Rates
 from dragoman.testing.loop import run
-from dragoman.testing.world import World
+from dragoman.testing.world import SimulatedCluster
 
 pytestmark = pytest.mark.slow
 CALM = Rates(refuse=0, lose=0, conflict=0, drop=0, expire=0, die=0, delay_s=0.01)
@@ -64,7 +64,7 @@ class SchedulerClient(FaultyClient):
         return await self._swept(lambda: self._inner.patch(kind, name, patch, namespace, **options), kind)
 
 
-class Swept(World):
+class Swept(SimulatedCluster):
     """A world whose scheduler has one failing write."""
 
     plan: NthWrite

@@ -15,7 +15,7 @@ from dragoman.runtime.entropy import Entropy
 from dragoman.testing.build import claim, manifest, pod, template
 from dragoman.testing.faults import Rates
 from dragoman.testing.loop import run
-from dragoman.testing.world import World
+from dragoman.testing.world import SimulatedCluster
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 class Life:
     """What users do, drawn from the seed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self.world = world
         self.entropy = Entropy(world.seed + 1_000_000)
         self.made = 0
@@ -91,9 +91,9 @@ class Life:
 
     async def job(self) -> None:
         spec = {**pod("x", templates=["one"])["spec"], "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
-        mould = {"metadata": {"annotations": {"dragoman.dev/run-seconds": "3"}}, "spec": spec}
+        template_spec = {"metadata": {"annotations": {"dragoman.dev/run-seconds": "3"}}, "spec": spec}
         await self.world.apply(
-            manifest("Job", self.name("job"), spec={"completions": 2, "parallelism": 2, "template": mould})
+            manifest("Job", self.name("job"), spec={"completions": 2, "parallelism": 2, "template": template_spec})
         )
 
     async def trouble(self) -> None:
@@ -104,8 +104,8 @@ class Life:
             world.crash(self.entropy.pick(sorted(world.parts)))
 
 
-async def lives(clock: Clock, seed: int, steps: int) -> World:
-    async with World(clock, seed) as world:
+async def lives(clock: Clock, seed: int, steps: int) -> SimulatedCluster:
+    async with SimulatedCluster(clock, seed) as world:
         life = Life(world)
         await life.begin()
         for _ in range(steps):
@@ -117,7 +117,7 @@ async def lives(clock: Clock, seed: int, steps: int) -> World:
         return world
 
 
-async def empty(world: World) -> None:
+async def empty(world: SimulatedCluster) -> None:
     """Everything is deleted: what was held is free again."""
     for kind in ("Deployment", "Job"):
         for made in await world.objects(kind):
@@ -146,9 +146,9 @@ def test_longer_lives(seed: int) -> None:
 
 
 def test_without_faults_nothing_is_ever_retried_in_vain() -> None:
-    async def calm(clock: Clock) -> World:
+    async def calm(clock: Clock) -> SimulatedCluster:
         rates = Rates(refuse=0, lose=0, conflict=0, drop=0, expire=0, die=0, delay_s=0.01)
-        async with World(clock, 7, rates=rates) as world:
+        async with SimulatedCluster(clock, 7, rates=rates) as world:
             await world.apply(
                 template("one"), *[pod(f"p{i}", templates=["one"]) for i in range(8)], pod("late", templates=["one"])
             )

@@ -42,7 +42,7 @@ def claim(name: str, *results: dict[str, Any], owner: str = "") -> Put:
     return Put("ResourceClaim", decode(ResourceClaim, {"metadata": meta, "status": status}))
 
 
-def piece(name: str, *devices: str, on: str | None = "n1", pool: str = "n1", **attrs: str) -> Put:
+def resource_slice(name: str, *devices: str, on: str | None = "n1", pool: str = "n1", **attrs: str) -> Put:
     made = [{"name": d, "attributes": {k: {"string": v} for k, v in attrs.items()}} for d in devices]
     where = {"nodeName": on} if on else {"allNodes": True}
     spec = {"driver": DRIVER, "pool": {"name": pool, "resourceSliceCount": 1}, "devices": made, **where}
@@ -108,7 +108,7 @@ def test_claims_are_found_by_owner() -> None:
 
 
 def test_slices_are_found_by_pool_and_node() -> None:
-    snapshot = grown(piece("s1", "a"), piece("s2", "b", on=None, pool="net"))
+    snapshot = grown(resource_slice("s1", "a"), resource_slice("s2", "b", on=None, pool="net"))
     assert keys_of(snapshot.slices_by_pool, (DRIVER, "net")) == ("s2",)
     assert keys_of(snapshot.slices_by_node, "n1") == ("s1",)
     assert keys_of(snapshot.slices_by_node, "") == ("s2",)
@@ -118,19 +118,19 @@ def test_slices_are_found_by_pool_and_node() -> None:
 # ---- what can be told apart
 
 
-def alike(*changes: Any) -> bool:
+def equivalent(*changes: Any) -> bool:
     snapshot = grown(node("n1"), node("n2"), *changes)
     return snapshot.views["n1"].base is snapshot.views["n2"].base
 
 
 def two(name: str = "gpu-0", **attrs: tuple[str, str]) -> list[Put]:
     first, second = ({k: v[i] for k, v in attrs.items()} for i in (0, 1))
-    return [piece("s1", name, **first), piece("s2", name, on="n2", pool="n2", **second)]
+    return [resource_slice("s1", name, **first), resource_slice("s2", name, on="n2", pool="n2", **second)]
 
 
 def test_nodes_with_alike_slices_are_alike() -> None:
-    assert alike(*two(model=("x", "x")))
-    assert not alike(*two(model=("x", "y")))
+    assert equivalent(*two(model=("x", "x")))
+    assert not equivalent(*two(model=("x", "y")))
 
 
 def test_identifiers_are_kept_apart_from_what_nodes_have_in_common() -> None:
@@ -146,15 +146,15 @@ def test_identifiers_are_kept_apart_from_what_nodes_have_in_common() -> None:
 
 def test_a_held_device_makes_a_difference_and_its_release_takes_it_away() -> None:
     held = claim("a", {"device": "gpu-0"})
-    assert not alike(*two(), held)
-    assert alike(*two(), held, claim("a"))
+    assert not equivalent(*two(), held)
+    assert equivalent(*two(), held, claim("a"))
 
 
 def test_a_taint_rule_makes_a_difference() -> None:
     spec = {"deviceSelector": {"pool": "n1"}, "taint": {"key": "k", "effect": "NoSchedule"}}
     rule = Put("DeviceTaintRule", decode(DeviceTaintRule, {"metadata": {"name": "t"}, "spec": spec}))
-    assert not alike(*two(), rule)
-    assert alike(*two(), rule, Gone("DeviceTaintRule", "", "t"))
+    assert not equivalent(*two(), rule)
+    assert equivalent(*two(), rule, Gone("DeviceTaintRule", "", "t"))
 
 
 def test_a_change_names_the_nodes_it_touches() -> None:

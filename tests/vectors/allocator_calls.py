@@ -10,7 +10,7 @@ import itertools
 import json
 from typing import Any
 
-from dragoman.allocate.allocator import Allocation, Ask, Limits, Options, allocate
+from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, SearchLimits, allocate
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.codec import decode
 from dragoman.api.core import Node
@@ -35,25 +35,25 @@ GATES = {
 }
 SHARE = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 CAUSES = {  # a part of upstream's text -> the code of the reason
-    "admin access is requested, but the feature is disabled": "FeatureOff",
+    "admin access is requested, but the feature is disabled": "FeatureGateDisabled",
     "is currently being updated": "PoolIncomplete",
     "is currently invalid": "PoolInvalid",
-    "has capacity requests, but": "FeatureOff",
-    "has subrequests, but": "FeatureOff",
-    "request with derived attributes, the feature is disabled": "FeatureOff",
+    "has capacity requests, but": "FeatureGateDisabled",
+    "has subrequests, but": "FeatureGateDisabled",
+    "request with derived attributes, the feature is disabled": "FeatureGateDisabled",
     "invalid resource pools were encountered": "PoolInvalid",
     "CEL compile error": "SelectorInvalid",
     "CEL runtime error": "SelectorError",
     "evaluate derived attribute": "SelectorError",
     "compile derived attribute": "SelectorInvalid",
-    "could not retrieve device class": "MissingClass",
-    "missing device class name": "NoClass",
+    "could not retrieve device class": "ClassNotFound",
+    "missing device class name": "ClassNotSpecified",
     "exceeds the claim limit": "TooManyDevices",
     "unsupported count mode": "UnsupportedMode",
     "empty constraint": "EmptyConstraint",
     "CEL expression empty": "UnsupportedSelector",
-    "because a claim constraint would not be satisfied": "AllConstraint",
-    "unsupported ResourceSlice.NodeSelector": "SelectorTerms",
+    "because a claim constraint would not be satisfied": "AllModeConstraintUnsatisfied",
+    "unsupported ResourceSlice.NodeSelector": "MultipleSelectorTerms",
 }
 
 
@@ -77,15 +77,15 @@ def held_claims(case: Case) -> list[dict[str, Any]]:
         results.append({"request": "r", "driver": driver, "pool": pool, "device": device, "shareID": SHARE})
         results[-1]["consumedCapacity"] = amounts.get("consumed", {})
     groups = {}
-    for piece in case["slices"]:
-        for device in piece["spec"].get("devices") or ():
+    for resource_slice in case["slices"]:
+        for device in resource_slice["spec"].get("devices") or ():
             found = {
                 use["counterSet"]: use["compatibilityGroups"]
                 for use in device.get("consumesCounters") or ()
                 if use.get("compatibilityGroups")
             }
             if found:
-                groups[piece["spec"]["driver"], piece["spec"]["pool"]["name"], device["name"]] = found
+                groups[resource_slice["spec"]["driver"], resource_slice["spec"]["pool"]["name"], device["name"]] = found
     for result in results:
         known = groups.get((result["driver"], result["pool"], result["device"]))
         if known:
@@ -118,7 +118,7 @@ def run(case: Case, *, steps: int = 20_000) -> Allocation | Refusals:
     claims = tuple(decode(ResourceClaim, claim) for claim in case["claims"])
     ask = Ask(claims, case["node"]["metadata"]["name"])
     numbers = itertools.count()
-    options = Options(gates=gates_with(gate_changes(case))[0], limits=Limits(steps))
+    options = AllocatorOptions(gates=gates_with(gate_changes(case))[0], limits=SearchLimits(steps))
     return allocate(Snapshot.from_objects(objects_of(case)), [ask], options, share_id=lambda: f"share-{next(numbers)}")
 
 

@@ -33,7 +33,7 @@ def test_case(path: Path) -> None:
     if not case["results"]:
         if case["claims"]:
             assert isinstance(answer, Refusals), answer
-            assert not answer.gave_up
+            assert not answer.undecided
         else:
             assert answer == Allocation(results=((),), steps=answer.steps)
         return

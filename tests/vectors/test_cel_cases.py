@@ -20,7 +20,7 @@ from dragoman.api.selectors import (
     STORED,
     DeviceView,
     Mode,
-    SelectorInvalid,
+    SelectorCompileError,
     compile_selector,
     device_view,
     environment,
@@ -28,7 +28,7 @@ from dragoman.api.selectors import (
 from dragoman.cel import types as t
 from dragoman.cel.environment import Environment
 from dragoman.cel.expression import checked, compile_expression, compile_unchecked
-from dragoman.cel.faults import EvalError, Refused
+from dragoman.cel.faults import CompileError, EvalError
 from dragoman.cel.meter import Meter, Plan
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.values import Duration, Timestamp, Uint, equal, map_key
@@ -83,10 +83,10 @@ def test_a_selector_answers_as_upstream_does(case: dict[str, Any]) -> None:
     selector = compile_selector(case["expression"], _mode(case))
     message = (case["messageContains"] or "").replace("%d", "48")
     if case["expected"] == "compile error":
-        assert isinstance(selector, SelectorInvalid)
+        assert isinstance(selector, SelectorCompileError)
         assert message in selector.message
         return
-    assert not isinstance(selector, SelectorInvalid)
+    assert not isinstance(selector, SelectorCompileError)
     if case["cost"] is not None:
         assert selector.max_cost == case["cost"]
     view = device_view(_device(case), case["driver"])
@@ -197,6 +197,6 @@ def test_the_language_conforms(case: dict[str, Any]) -> None:
         else:
             found = expression.program(*values)
             conforms = expected[0] == "value" and _same(found, _value(expected[1]))
-    except (Refused, EvalError):
+    except (CompileError, EvalError):
         conforms = expected[0] == "error"
     assert conforms is (_name(case) not in ELSEWHERE), ELSEWHERE.get(_name(case), "does not conform")

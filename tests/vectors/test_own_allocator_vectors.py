@@ -22,7 +22,7 @@ from dragoman.snapshot.change import Snapshot
 VECTORS = sorted(Path(__file__).parent.glob("allocator/*.in.yaml"))
 
 
-def told(result: AllocationResult, *, with_selector: bool) -> list[str]:
+def reported(result: AllocationResult, *, with_selector: bool) -> list[str]:
     lines = []
     for entry in result.devices.results:
         amounts = [f"{name}={amount}" for name, amount in (entry.consumed_capacity or {}).items()]
@@ -48,7 +48,7 @@ def test_vector(path: Path) -> None:
         assert {"refused": [reason.code for reason in answer.reasons]} == expected
     else:
         selectors = [any(line.startswith("on ") for line in lines) for lines in expected]
-        assert [told(r, with_selector=w) for r, w in zip(answer.results[0], selectors, strict=True)] == expected
+        assert [reported(r, with_selector=w) for r, w in zip(answer.results[0], selectors, strict=True)] == expected
 
 
 def test_there_are_vectors() -> None:

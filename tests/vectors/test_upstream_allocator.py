@@ -32,7 +32,7 @@ BATCH = 300
 CASES = int(os.environ.get("DRAGOMAN_UPSTREAM_CASES", "300"))
 FIRST = int(os.environ.get("DRAGOMAN_UPSTREAM_SEED", "0"))
 STEPS = 2_000_000
-SEVERE = {"SelectorError", "AllConstraint", "SelectorTerms"}
+SEVERE = {"SelectorError", "AllModeConstraintUnsatisfied", "MultipleSelectorTerms"}
 RECORDED = sorted((Path(__file__).parent / "upstream_differs").glob("*.json"))
 
 
@@ -53,8 +53,8 @@ def requests_of(case: Case) -> Iterator[dict[str, Any]]:
 
 
 def devices_of(case: Case) -> Iterator[dict[str, Any]]:
-    for piece in case["slices"]:
-        yield from piece["spec"].get("devices") or ()
+    for resource_slice in case["slices"]:
+        yield from resource_slice["spec"].get("devices") or ()
 
 
 def admin(case: Case, theirs: str, ours: str) -> bool:
@@ -69,15 +69,15 @@ def elsewhere(case: Case, theirs: str, ours: str) -> bool:
     """Upstream evaluates a selector on a device that targets another node, and it fails there."""
     node = Node(ObjectMeta(name=NODE, labels=case["node"]["metadata"]["labels"]))
     return theirs == "error SelectorError" and any(
-        not device_targets(piece, device, node)
-        for piece in (decode(ResourceSlice, piece) for piece in case["slices"])
-        for device in piece.spec.devices
+        not device_targets(resource_slice, device, node)
+        for resource_slice in (decode(ResourceSlice, resource_slice) for resource_slice in case["slices"])
+        for device in resource_slice.spec.devices
     )
 
 
 def pruned(case: Case, theirs: str, ours: str) -> bool:
     """Upstream runs into an error on a branch that cannot succeed, which is not entered here."""
-    return theirs in ("error SelectorError", "error AllConstraint") and ours == "no"
+    return theirs in ("error SelectorError", "error AllModeConstraintUnsatisfied") and ours == "no"
 
 
 def mixed_groups(case: Case, theirs: str, ours: str) -> bool:
@@ -85,16 +85,16 @@ def mixed_groups(case: Case, theirs: str, ours: str) -> bool:
     held = {tuple(d[key] for key in ("driver", "pool", "device")) for d in case["allocatedDevices"]}
     held |= {tuple(d[key] for key in ("driver", "pool", "device")) for d in case["allocatedShares"]}
     kinds: dict[tuple[str, str, str], set[bool]] = {}
-    for piece in case["slices"]:
-        driver, pool = piece["spec"]["driver"], piece["spec"]["pool"]["name"]
-        for device in piece["spec"].get("devices") or ():
+    for resource_slice in case["slices"]:
+        driver, pool = resource_slice["spec"]["driver"], resource_slice["spec"]["pool"]["name"]
+        for device in resource_slice["spec"].get("devices") or ():
             for use in device.get("consumesCounters") or ():
                 if (driver, pool, device["name"]) in held:
                     kinds.setdefault((driver, pool, use["counterSet"]), set()).add(bool(use.get("compatibilityGroups")))
     return any(len(found) > 1 for found in kinds.values())
 
 
-def told_first(case: Case, theirs: str, ours: str) -> bool:
+def reported_first(case: Case, theirs: str, ours: str) -> bool:
     """Several things are wrong with the claims, and another one is told first."""
     return theirs.startswith("error ") and ours == "pod"
 
@@ -123,7 +123,7 @@ KNOWN: dict[str, Callable[[Case, str, str], bool]] = {
     "an error on a device of another node": elsewhere,
     "an error on a branch that cannot succeed": pruned,
     "held devices with and without groups": mixed_groups,
-    "of several errors in claims another first": told_first,
+    "of several errors in claims another first": reported_first,
     "a selector that does not compile": does_not_compile,
     "a request for all leaves out devices with too little left": all_in_use,
 }
@@ -144,7 +144,7 @@ def our_outcome(answer: Allocation | Refusals, theirs: str) -> str:
     """fits, no, pod (something in the claims), error CODE (upstream's where we name it, too), or gave up."""
     if isinstance(answer, Allocation):
         return "fits"
-    if answer.gave_up:
+    if answer.undecided:
         return "gave up"
     codes = [reason.code for reason in answer.reasons]
     if theirs.removeprefix("error ") in codes:
@@ -169,17 +169,17 @@ def difference(case: Case, theirs: dict[str, Any], counts: Counter[str]) -> str:
         return ""
     answer = run(case, steps=STEPS)
     ours = our_outcome(answer, outcome)
-    told = f"{case['name']}: upstream {outcome}, here {ours}"
+    reported = f"{case['name']}: upstream {outcome}, here {ours}"
     if ours == outcome:
         if not isinstance(answer, Allocation) or same_devices(answer, theirs):
             counts[outcome.split()[0]] += 1
             return ""
-        told = f"{case['name']}: other devices"
+        reported = f"{case['name']}: other devices"
     for name, is_known in KNOWN.items():
         if is_known(case, outcome, ours):
             counts[name] += 1
             return ""
-    return told
+    return reported
 
 
 @needs_peer

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from dragoman.schedule.cycle import Context
+from dragoman.schedule.cycle import SchedulingContext
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import claim, device_class, gpus, manifest, node, pod, snapshot_of, template
 from dragoman.whatif.changes import RemoveNode, apply, node_like
@@ -22,12 +22,12 @@ def at_rest(snapshot: Snapshot) -> Cluster:
     return settled(bring(snapshot, NOW))
 
 
-def context() -> Context:
+def context() -> SchedulingContext:
     numbers = count()
-    return Context(new_id=lambda: f"{next(numbers):08d}")
+    return SchedulingContext(new_id=lambda: f"{next(numbers):08d}")
 
 
-def told(snapshot: Snapshot, *order: tuple[str, str]) -> list[Verdict]:
+def reported(snapshot: Snapshot, *order: tuple[str, str]) -> list[Verdict]:
     steps = run(at_rest(snapshot), [(kind, "default", name) for kind, name in order], context())
     return [verdict for step in steps for verdict in step.verdicts]
 
@@ -44,36 +44,36 @@ def workload(kind: str, name: str, spec: dict[str, Any], **fields: Any) -> dict[
 
 def test_pods_are_decided_in_the_given_order_on_what_the_ones_before_left() -> None:
     objects = [node("a"), gpus("a", 1), GPU, claim("c"), claim("d"), pod("p", "c"), pod("q", "d")]
-    assert places(told(snapshot_of(*objects), ("Pod", "p"), ("Pod", "q"))) == [("p", "a"), ("q", None)]
-    assert places(told(snapshot_of(*objects), ("Pod", "q"), ("Pod", "p"))) == [("q", "a"), ("p", None)]
+    assert places(reported(snapshot_of(*objects), ("Pod", "p"), ("Pod", "q"))) == [("p", "a"), ("q", None)]
+    assert places(reported(snapshot_of(*objects), ("Pod", "q"), ("Pod", "p"))) == [("q", "a"), ("p", None)]
 
 
 def test_the_order_of_other_objects_is_irrelevant() -> None:
     objects = [node("b"), node("a"), gpus("a", 1), gpus("b", 2), GPU, template("t", count=2), pod("p", templates=["t"])]
-    one = told(snapshot_of(*objects), ("Pod", "p"))
-    other = told(snapshot_of(*reversed(objects)), ("Pod", "p"))
+    one = reported(snapshot_of(*objects), ("Pod", "p"))
+    other = reported(snapshot_of(*reversed(objects)), ("Pod", "p"))
     assert one == other
     assert places(one) == [("p", "b")]
 
 
 def test_claims_are_made_from_templates_with_names_that_depend_on_names_only() -> None:
     objects = [node("a"), gpus("a", 2), GPU, template("t"), pod("p", templates=["t"])]
-    (verdict,) = told(snapshot_of(*objects), ("Pod", "p"))
+    (verdict,) = reported(snapshot_of(*objects), ("Pod", "p"))
     (made,) = verdict.claims
     assert (made.pod_claim, made.template, made.new) == ("t", "t", True)
     assert made.name.startswith("p-t-")
     assert len(made.name) == len("p-t-") + 5
-    (again,) = told(snapshot_of(*objects, node("b")), ("Pod", "p"))
+    (again,) = reported(snapshot_of(*objects, node("b")), ("Pod", "p"))
     assert again.claims[0].name == made.name
 
 
 def test_nodes_that_cannot_take_the_pod_are_listed_although_another_can() -> None:
     objects = [node("a"), node("b", unschedulable=True), node("c"), gpus("c", 1), GPU, claim("c"), pod("p", "c")]
-    (verdict,) = told(snapshot_of(*objects), ("Pod", "p"))
+    (verdict,) = reported(snapshot_of(*objects), ("Pod", "p"))
     assert verdict.node == "c"
     assert {some.nodes: type(some.reasons[0]).__name__ for some in verdict.nodes} == {
-        ("a",): "TooFew",
-        ("b",): "NodeCordoned",
+        ("a",): "InsufficientDevices",
+        ("b",): "NodeUnschedulable",
     }
 
 
@@ -85,7 +85,7 @@ def test_what_finished_pods_reserved_is_free() -> None:
     }
     finished = pod("done", "c", nodeName="a", status={"phase": "Succeeded"})
     objects = [node("a"), gpus("a", 1), GPU, claim("c", status=status), finished, claim("d"), pod("p", "d")]
-    assert places(told(snapshot_of(*objects), ("Pod", "p"))) == [("p", "a")]
+    assert places(reported(snapshot_of(*objects), ("Pod", "p"))) == [("p", "a")]
 
 
 def test_a_generated_claim_of_a_finished_pod_is_gone() -> None:
@@ -109,7 +109,7 @@ def test_workloads_become_their_pods() -> None:
         workload("Job", "batch", spec, parallelism=3, completions=2),
         workload("StatefulSet", "db", spec),
     ]  # fmt: skip
-    verdicts = told(snapshot_of(*objects), ("StatefulSet", "db"), ("Deployment", "web"), ("Job", "batch"))
+    verdicts = reported(snapshot_of(*objects), ("StatefulSet", "db"), ("Deployment", "web"), ("Job", "batch"))
     assert places(verdicts) == [("db-0", "a"), ("web-0", "a"), ("web-1", "a"), ("batch-0", "b"), ("batch-1", "b")]
 
 
@@ -132,14 +132,19 @@ def test_pods_that_a_workload_has_already_are_not_made_again() -> None:
 
 def test_a_daemon_set_has_a_pod_for_each_node_that_it_tolerates() -> None:
     objects = [node("a"), node("b", taints=["x=y:NoSchedule"]), workload("DaemonSet", "agent", pod("x")["spec"])]
-    assert places(told(snapshot_of(*objects), ("DaemonSet", "agent"))) == [("agent-0", "a")]
+    assert places(reported(snapshot_of(*objects), ("DaemonSet", "agent"))) == [("agent-0", "a")]
 
 
 def test_a_label_makes_a_gang_in_files() -> None:
     members = [pod(f"w{i}", f"c{i}", metadata={"labels": {"gang": "w"}}) for i in range(3)]
     objects = [node("a"), gpus("a", 2), GPU, *[claim(f"c{i}") for i in range(4)], *members, pod("single", "c3")]
     order = [("Pod", "w0"), ("Pod", "single"), ("Pod", "w1"), ("Pod", "w2")]
-    assert places(told(snapshot_of(*objects), *order)) == [("w0", None), ("w1", None), ("w2", None), ("single", "a")]
+    assert places(reported(snapshot_of(*objects), *order)) == [
+        ("w0", None),
+        ("w1", None),
+        ("w2", None),
+        ("single", "a"),
+    ]
 
 
 def test_an_idle_claim_is_given_up_and_the_pod_placed_in_one_go() -> None:
@@ -147,7 +152,7 @@ def test_an_idle_claim_is_given_up_and_the_pod_placed_in_one_go() -> None:
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
     idle = claim("c", status={"allocation": {"devices": {"results": [result]}, "nodeSelector": selector}})
     objects = [node("a", unschedulable=True), node("b"), gpus("a", 1), gpus("b", 1), GPU, idle, pod("p", "c")]
-    (verdict,) = told(snapshot_of(*objects), ("Pod", "p"))
+    (verdict,) = reported(snapshot_of(*objects), ("Pod", "p"))
     assert verdict.node == "b"
     assert verdict.claims[0].new
 
@@ -160,7 +165,7 @@ def test_pods_of_a_group_with_an_equal_claim_entry_share_the_groups_claim() -> N
     group = manifest("PodGroup", "g", spec={"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": [entry]})
     members = [pod(f"w{i}", schedulingGroup={"podGroupName": "g"}, resourceClaims=[entry]) for i in range(2)]
     objects = [node("a"), gpus("a", 2), GPU, template("t"), group, *members]
-    verdicts = told(snapshot_of(*objects), ("Pod", "w0"), ("Pod", "w1"))
+    verdicts = reported(snapshot_of(*objects), ("Pod", "w0"), ("Pod", "w1"))
     assert places(verdicts) == [("w0", "a"), ("w1", "a")]
     assert len({verdict.claims[0].name for verdict in verdicts}) == 1
     assert verdicts[0].claims[0].name.startswith("g-gpu-")

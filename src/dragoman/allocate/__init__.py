@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.allocate.allocator import (
         Allocation,
+        AllocationCache,
+        AllocatorOptions,
         Ask,
-        Limits,
-        Memory,
         NodeClass,
-        Options,
         Policy,
+        SearchLimits,
         Survey,
         allocate,
-        look,
-        story,
+        diagnose,
+        inspect_claims,
         survey,
     )
     from dragoman.allocate.refusal import Refusal, Refusals
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocation",
+    "AllocationCache",
+    "AllocatorOptions",
     "Ask",
-    "Limits",
-    "Memory",
     "NodeClass",
-    "Options",
     "Policy",
     "Refusal",
     "Refusals",
+    "SearchLimits",
     "Snapshot",
     "Survey",
     "allocate",
-    "look",
-    "story",
+    "diagnose",
+    "inspect_claims",
     "survey",
 ]
 

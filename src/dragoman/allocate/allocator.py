@@ -19,19 +19,26 @@ from typing import NamedTuple
 import msgspec
 
 from dragoman.allocate.assemble import allocation_of
-from dragoman.allocate.classes import Group, Memory, Outcome, Partition, Shape, shape_of
-from dragoman.allocate.decide import Answer, Decider, Planned, Unit, chosen_of, settled, unit_of
-from dragoman.allocate.left import Pick, Taken, taken
+from dragoman.allocate.candidates import DeviceFilter
+from dragoman.allocate.decide import AllocationUnit, Decider, Planned, Solution, chosen_of, settled, unit_of
+from dragoman.allocate.device_state import DeviceState
+from dragoman.allocate.equivalence import (
+    AllocationCache,
+    ClaimSignature,
+    ClassOutcome,
+    NodeClassGroup,
+    NodePartition,
+    shape_of,
+)
+from dragoman.allocate.fragmentation import Demand, FreeResources, TaskType
 from dragoman.allocate.match import Matcher
-from dragoman.allocate.offers import Offer
-from dragoman.allocate.rank import Move, Policy, Weight, policy_of
-from dragoman.allocate.recent import Recent
+from dragoman.allocate.policy import NodeChange, Policy, Weight, policy_of
 from dragoman.allocate.refusal import Refusals, renamed_in
-from dragoman.allocate.slots import ClaimPlan, Want, key_of, plan_claims, rules_of
-from dragoman.allocate.values import Allocation, Ask, Chosen
+from dragoman.allocate.remaining import ConsumedDevice, Taken, taken
+from dragoman.allocate.slots import ClaimPlan, RequestPlan, key_of, plan_claims, rules_of
+from dragoman.allocate.task_history import TaskHistory
+from dragoman.allocate.values import Allocation, Ask, ChosenAlternative
 from dragoman.allocate.verify import verify
-from dragoman.allocate.wants import Judge
-from dragoman.allocate.worth import Demand, Kind, Room
 from dragoman.api.codec import to_bytes
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.resource import Device, ResourceClaim
@@ -42,47 +49,47 @@ from dragoman.snapshot.usage import DeviceId
 __all__ = [
     "OPTIONS",
     "Allocation",
+    "AllocationCache",
+    "AllocatorOptions",
     "Ask",
-    "Chosen",
+    "ChosenAlternative",
     "Demand",
-    "Kind",
-    "Limits",
-    "Look",
-    "Looked",
-    "Memory",
-    "Move",
+    "DeviceInspection",
+    "FreeResources",
+    "NodeChange",
     "NodeClass",
-    "Options",
     "Policy",
-    "Recent",
-    "Room",
+    "RequestInspection",
+    "SearchLimits",
     "Supply",
     "Survey",
+    "TaskHistory",
+    "TaskType",
     "Weight",
     "allocate",
-    "look",
+    "diagnose",
+    "inspect_claims",
     "policy_of",
-    "story",
     "survey",
 ]
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """search_steps: steps of one search before GaveUp; retry with ten times as many, up to 2,000,000."""
+class SearchLimits(msgspec.Struct, frozen=True):
+    """search_steps: steps of one search before SearchLimitReached; retry with ten times as many, up to 2,000,000."""
 
     search_steps: int = 20_000
 
 
-class Options(msgspec.Struct, frozen=True):
+class AllocatorOptions(msgspec.Struct, frozen=True):
     """How to decide. policy: "first-fit" (upstream's choice device by device), "pack", or one of your own (rank.py)."""
 
     gates: Gates = DEFAULTS
     policy: str | Policy = "first-fit"
-    limits: Limits = Limits()
+    limits: SearchLimits = SearchLimits()
     demand: Demand = Demand()
 
 
-OPTIONS = Options()
+OPTIONS = AllocatorOptions()
 
 
 class Supply(NamedTuple):
@@ -100,7 +107,7 @@ class NodeClass:
 
     __slots__ = ("_outcome", "_shape", "_surveyor", "fits", "nodes")
 
-    def __init__(self, nodes: Sequence[str], surveyor: _Surveyor, shape: Shape, outcome: Outcome) -> None:
+    def __init__(self, nodes: Sequence[str], surveyor: _Surveyor, shape: ClaimSignature, outcome: ClassOutcome) -> None:
         self.nodes = nodes
         self.fits = outcome.refusals is None
         self._surveyor = surveyor
@@ -115,17 +122,17 @@ class NodeClass:
         rank, found = self._surveyor.policy.rank, self._outcome.taken
         if rank is None or found is None:
             return ()
-        before = Room(found.before, cpu and cpu.free, memory and memory.free)
-        after = Room(found.after, cpu and cpu.free - cpu.asked, memory and memory.free - memory.asked)
-        return rank(Move(before, after), self._surveyor.options.demand)
+        before = FreeResources(found.before, cpu and cpu.free, memory and memory.free)
+        after = FreeResources(found.after, cpu and cpu.free - cpu.asked, memory and memory.free - memory.asked)
+        return rank(NodeChange(before, after), self._surveyor.options.demand)
 
-    def kind(self, cpu: int, memory: int) -> Kind | None:
+    def kind(self, cpu: int, memory: int) -> TaskType | None:
         """The pod as a kind of task to expect again, asking so much of the node; None if the policy does not learn."""
         found = self._outcome.taken
         return None if found is None else msgspec.structs.replace(found.kind, cpu=cpu, memory=memory)
 
     @property
-    def chosen(self) -> tuple[Chosen, ...]:
+    def chosen(self) -> tuple[ChosenAlternative, ...]:
         """The alternatives of firstAvailable requests that were chosen."""
         return self._surveyor.chosen(self._shape, self._outcome)
 
@@ -146,7 +153,7 @@ class Survey(msgspec.Struct, frozen=True, eq=False):
 
 
 def allocate(
-    snapshot: Snapshot, asks: Sequence[Ask], options: Options = OPTIONS, *, share_id: Callable[[], str]
+    snapshot: Snapshot, asks: Sequence[Ask], options: AllocatorOptions = OPTIONS, *, share_id: Callable[[], str]
 ) -> Allocation | Refusals:
     """Devices for all asks together, or why not; one ledger spans all of them (a gang is several asks).
 
@@ -168,21 +175,25 @@ def allocate(
 def survey(
     snapshot: Snapshot,
     claims: Sequence[ResourceClaim],
-    options: Options = OPTIONS,
+    options: AllocatorOptions = OPTIONS,
     *,
     nodes: Iterable[str] | None = None,
-    memory: Memory | None = None,
+    memory: AllocationCache | None = None,
 ) -> Survey | Refusals:
     """The same question for many nodes (None: all), one search a class of alike nodes.
 
     Refusals: no node can help. Pick a node of a class with `fits`, then `node_class.allocation_on(node, share_id)`.
     Give the same Memory for each snapshot of a line, then a question costs what changed since the last one.
     """
-    return _Surveyor(snapshot, tuple(claims), options, memory if memory is not None else Memory()).survey(nodes)
+    return _Surveyor(snapshot, tuple(claims), options, memory if memory is not None else AllocationCache()).survey(
+        nodes
+    )
 
 
 class _Surveyor:
-    def __init__(self, snapshot: Snapshot, claims: tuple[ResourceClaim, ...], options: Options, memory: Memory) -> None:
+    def __init__(
+        self, snapshot: Snapshot, claims: tuple[ResourceClaim, ...], options: AllocatorOptions, memory: AllocationCache
+    ) -> None:
         self.snapshot = snapshot
         self.claims = claims
         self.options = options
@@ -213,22 +224,24 @@ class _Surveyor:
             classes.append(NodeClass(names, self, shape, outcome))
         return Survey(tuple(sorted(classes, key=lambda found: found.nodes[0])))
 
-    def _unit(self, shape: Shape, node: str) -> Unit:
+    def _unit(self, shape: ClaimSignature, node: str) -> AllocationUnit:
         found = self.snapshot.nodes[node]
         planned = tuple(Planned(plan, 0, found, ()) for plan in shape.plans)
-        return Unit((Ask(self.claims, node),), planned, (tuple(range(len(planned))),))
+        return AllocationUnit((Ask(self.claims, node),), planned, (tuple(range(len(planned))),))
 
-    def _find(self, shape: Shape, node: str) -> Outcome:
+    def _find(self, shape: ClaimSignature, node: str) -> ClassOutcome:
         """Decides for one node of a class."""
         unit = self._unit(shape, node)
         answer = self.decider.decide(unit)
         wide = self.snapshot.wide_state
         if isinstance(answer, Refusals):
-            return Outcome(node, (), (), (), (), answer, answer.steps, None, wide)
-        return Outcome(
+            return ClassOutcome(node, (), (), (), (), answer, answer.steps, None, wide)
+        return ClassOutcome(
             node,
             tuple(tuple(wants) for wants in answer.chosen),
-            tuple(tuple((want, candidate.offer.position) for want, candidate in picks) for picks in answer.picks),
+            tuple(
+                tuple((want, candidate.device_state.position) for want, candidate in picks) for picks in answer.picks
+            ),
             chosen_of(unit, answer),
             answer.warnings,
             None,
@@ -237,41 +250,43 @@ class _Surveyor:
             wide,
         )
 
-    def _taken(self, node: str, answer: Answer) -> Taken | None:
+    def _taken(self, node: str, answer: Solution) -> Taken | None:
         if self.policy.rank is None:
             return None
         picks = [
-            Pick(candidate.offer, candidate.amounts)
+            ConsumedDevice(candidate.device_state, candidate.amounts)
             for picks in answer.picks
             for want, candidate in picks
             if not want.admin
         ]
-        return taken(self.decider.terrain(self.snapshot.nodes[node]).offers, picks)
+        return taken(self.decider.node_devices(self.snapshot.nodes[node]).device_states, picks)
 
-    def names(self, shape: Shape) -> dict[str, str]:
+    def names(self, shape: ClaimSignature) -> dict[str, str]:
         """The claims of the shape's plans (old) and those asked for (new), where they differ."""
         pairs = ((plan.key, key_of(claim)) for plan, claim in zip(shape.plans, self.claims, strict=True))
         return {old: new for old, new in pairs if old != new}
 
-    def refusals(self, shape: Shape, outcome: Outcome) -> Refusals | None:
+    def refusals(self, shape: ClaimSignature, outcome: ClassOutcome) -> Refusals | None:
         """The outcome's refusals for the claims asked for."""
         return None if outcome.refusals is None else renamed_in(outcome.refusals, self.names(shape))
 
-    def chosen(self, shape: Shape, outcome: Outcome) -> tuple[Chosen, ...]:
+    def chosen(self, shape: ClaimSignature, outcome: ClassOutcome) -> tuple[ChosenAlternative, ...]:
         """The outcome's alternatives for the claims asked for."""
         if not outcome.alternatives:
             return ()
         keys = self.names(shape)
         return tuple(msgspec.structs.replace(c, claim=keys.get(c.claim, c.claim)) for c in outcome.alternatives)
 
-    def allocation(self, shape: Shape, outcome: Outcome, node: str, share_id: Callable[[], str]) -> Allocation:
+    def allocation(
+        self, shape: ClaimSignature, outcome: ClassOutcome, node: str, share_id: Callable[[], str]
+    ) -> Allocation:
         """The outcome of the class in terms of one of its nodes."""
         if outcome.refusals is not None:
             raise Bug(f"claims were refused on node {node}: there is no allocation to ask for")
-        offers = self.decider.terrain(self.snapshot.nodes[node]).offers
+        device_states = self.decider.node_devices(self.snapshot.nodes[node]).device_states
         results = []
         for plan, wants, picks in zip(shape.plans, outcome.chosen, outcome.picks, strict=True):
-            picked = [(want, self.decider.judge.candidate(want, offers[position])) for want, position in picks]
+            picked = [(want, self.decider.judge.candidate(want, device_states[position])) for want, position in picks]
             results.append(allocation_of(plan, wants, picked, node, self.rules, share_id))
         warnings = renamed_in(Refusals(outcome.warnings), self.names(shape)).reasons
         allocation = Allocation((tuple(results),), self.chosen(shape, outcome), warnings, outcome.steps)
@@ -279,12 +294,12 @@ class _Surveyor:
         return allocation
 
 
-def _groups(partition: Partition, nodes: Iterable[str] | None) -> Iterable[tuple[Group, Sequence[str]]]:
+def _groups(partition: NodePartition, nodes: Iterable[str] | None) -> Iterable[tuple[NodeClassGroup, Sequence[str]]]:
     if nodes is None:
         for group in partition.groups.values():
             yield group, group.names
         return
-    some: dict[Group, list[str]] = {}
+    some: dict[NodeClassGroup, list[str]] = {}
     for name in nodes:
         found = partition.of.get(name)
         if found is not None:
@@ -293,18 +308,18 @@ def _groups(partition: Partition, nodes: Iterable[str] | None) -> Iterable[tuple
         yield group, sorted(names)
 
 
-def _judge(options: Options, matcher: Matcher) -> Judge:
-    return Judge(rules_of(options.gates), matcher, policy_of(options.policy), options.demand)
+def _judge(options: AllocatorOptions, matcher: Matcher) -> DeviceFilter:
+    return DeviceFilter(rules_of(options.gates), matcher, policy_of(options.policy), options.demand)
 
 
-def _check(snapshot: Snapshot, asks: Sequence[Ask], allocation: Allocation, options: Options) -> None:
+def _check(snapshot: Snapshot, asks: Sequence[Ask], allocation: Allocation, options: AllocatorOptions) -> None:
     wrong = verify(snapshot, asks, allocation, options.gates)
     if wrong:
         first = wrong[0]
         raise Bug(f"the allocator's choice is wrong: {first.rule}, claim {first.claim}: {first.detail}")
 
 
-class Looked(msgspec.Struct, frozen=True, eq=False):
+class DeviceInspection(msgspec.Struct, frozen=True, eq=False):
     """A device in the light of a request. step: which step drops it (as in `Dropped`), "" if it is usable.
 
     values: of the attributes that the request's constraints name, as text; None where the device has none.
@@ -318,7 +333,7 @@ class Looked(msgspec.Struct, frozen=True, eq=False):
     counters: tuple[tuple[str, str, int, int, int], ...]
 
 
-class Look(msgspec.Struct, frozen=True, eq=False):
+class RequestInspection(msgspec.Struct, frozen=True, eq=False):
     """A request (or alternative) on a node with all devices there. wanted 0: all that match."""
 
     claim: str
@@ -327,15 +342,17 @@ class Look(msgspec.Struct, frozen=True, eq=False):
     class_name: str
     wanted: int
     constraints: tuple[int, ...]
-    devices: tuple[Looked, ...]
+    devices: tuple[DeviceInspection, ...]
 
     @property
-    def usable(self) -> tuple[Looked, ...]:
+    def usable(self) -> tuple[DeviceInspection, ...]:
         """Devices that nothing but constraints and the other requests keeps away."""
         return tuple(device for device in self.devices if not device.step)
 
 
-def look(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> tuple[Look, ...] | Refusals:
+def inspect_claims(
+    snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS
+) -> tuple[RequestInspection, ...] | Refusals:
     """Every request of an ask with every device of its node, for counting; Refusals: the claims cannot be read."""
     judge = _judge(options, Matcher())
     unit = unit_of(snapshot, [ask], judge.rules)
@@ -343,14 +360,17 @@ def look(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> tuple[Look
         return unit
     decider = Decider(snapshot, judge, options.limits.search_steps)
     return tuple(
-        Look(
+        RequestInspection(
             planned.plan.key,
             want.request,
             want.parent,
             want.device_class.metadata.name,
             want.count,
             want.constraints,
-            tuple(_looked(judge, planned.plan, want, offer) for offer in decider.terrain(planned.node).offers),
+            tuple(
+                _looked(judge, planned.plan, want, device_state)
+                for device_state in decider.node_devices(planned.node).device_states
+            ),
         )
         for planned in unit.claims
         for wants in planned.plan.requests
@@ -358,28 +378,30 @@ def look(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> tuple[Look
     )
 
 
-def _looked(judge: Judge, plan: ClaimPlan, want: Want, offer: Offer) -> Looked:
+def _looked(judge: DeviceFilter, plan: ClaimPlan, want: RequestPlan, device_state: DeviceState) -> DeviceInspection:
     values: dict[str, str | None] = {}
     for index in want.constraints:
         attribute = plan.constraints[index].attribute
-        token = judge.token(want, offer, attribute)
+        token = judge.token(want, device_state, attribute)
         known = token if isinstance(token, frozenset) else None
         values[attribute] = None if known is None else ", ".join(str(value) for _, value in sorted(known, key=str))
-    book = offer.book
+    book = device_state.book
     counters = tuple(
         (use.key[2], name, amount, book.left[use.key, name], book.published[use.key, name])
-        for use in offer.uses
+        for use in device_state.uses
         if book is not None
         for name, amount in use.amounts
     )
-    return Looked(offer.id, offer.seen.device, judge.told(want, offer), values, counters)
+    return DeviceInspection(
+        device_state.id, device_state.seen.device, judge.reported(want, device_state), values, counters
+    )
 
 
-def story(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> Refusals:
+def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) -> Refusals:
     """All facts about why an ask is refused on its node: every request, every device that matches or nearly does.
 
     Slower than `allocate`, for when somebody asks. The decisive reasons come first, then for every request how many
-    devices each step drops (TooFew, also where there are enough) and why each device is dropped. Empty reasons: the
+    devices each step drops (InsufficientDevices, also where there are enough) and why each device is dropped. Empty reasons: the
     ask is not refused.
     """
     judge = _judge(options, Matcher())
@@ -390,5 +412,5 @@ def story(snapshot: Snapshot, ask: Ask, options: Options = OPTIONS) -> Refusals:
     answer = decider.decide(unit)
     if not isinstance(answer, Refusals):
         return Refusals(())
-    more = [fact for fact in decider.story(unit) if fact not in answer.reasons]
+    more = [fact for fact in decider.diagnosis(unit) if fact not in answer.reasons]
     return msgspec.structs.replace(answer, reasons=(*answer.reasons, *more))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dragoman.allocate.slots import ClaimPlan, Rules, Want
-from dragoman.allocate.wants import Candidate
+from dragoman.allocate.candidates import Candidate
+from dragoman.allocate.slots import ClaimPlan, RequestPlan, Rules
 from dragoman.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dragoman.api.resource import (
     AllocationResult,
@@ -25,8 +25,8 @@ FROM_CLAIM = "FromClaim"
 
 def allocation_of(
     plan: ClaimPlan,
-    chosen: Sequence[Want],
-    picks: Iterable[tuple[Want, Candidate]],
+    chosen: Sequence[RequestPlan],
+    picks: Iterable[tuple[RequestPlan, Candidate]],
     node: str,
     rules: Rules,
     share_id: Callable[[], str],
@@ -38,33 +38,35 @@ def allocation_of(
             results=tuple(_result(want, candidate, rules, share_id) for want, candidate in picked),
             config=_config(plan, chosen),
         ),
-        node_selector=node_selector_of([candidate.offer.seen for _, candidate in picked], node, rules),
+        node_selector=node_selector_of([candidate.device_state.seen for _, candidate in picked], node, rules),
     )
 
 
 def _result(
-    want: Want, candidate: Candidate, rules: Rules, share_id: Callable[[], str]
+    want: RequestPlan, candidate: Candidate, rules: Rules, share_id: Callable[[], str]
 ) -> DeviceRequestAllocationResult:
-    offer = candidate.offer
-    device = offer.seen.device
-    groups = {use.key[2]: use.groups for use in offer.uses if use.groups} if rules.groups else {}
+    device_state = candidate.device_state
+    device = device_state.seen.device
+    groups = {use.key[2]: use.groups for use in device_state.uses if use.groups} if rules.groups else {}
     return DeviceRequestAllocationResult(
         request=want.request,
-        driver=offer.id.driver,
-        pool=offer.id.pool,
-        device=offer.id.device,
+        driver=device_state.id.driver,
+        pool=device_state.id.pool,
+        device=device_state.id.device,
         admin_access=True if want.admin else None,
         tolerations=want.tolerations,
         binding_conditions=device.binding_conditions if rules.binding else (),
         binding_failure_conditions=device.binding_failure_conditions if rules.binding else (),
-        share_id=share_id() if offer.multi else None,
-        consumed_capacity=(candidate.consumed or None) if offer.multi else None,
-        skip_node_operations=offer.seen.piece.spec.skip_node_operations if rules.skip_operations else (),
+        share_id=share_id() if device_state.multi else None,
+        consumed_capacity=(candidate.consumed or None) if device_state.multi else None,
+        skip_node_operations=device_state.seen.resource_slice.spec.skip_node_operations
+        if rules.skip_operations
+        else (),
         compatibility_groups=groups or None,
     )
 
 
-def _config(plan: ClaimPlan, chosen: Sequence[Want]) -> tuple[DeviceAllocationConfiguration, ...]:
+def _config(plan: ClaimPlan, chosen: Sequence[RequestPlan]) -> tuple[DeviceAllocationConfiguration, ...]:
     entries: list[DeviceAllocationConfiguration] = []
     references: dict[str, list[str]] = {}
     classes: dict[str, DeviceClass] = {}
@@ -110,16 +112,16 @@ def node_selector_of(devices: Iterable[SeenDevice], node: str, rules: Rules) -> 
 
 def is_local(seen: SeenDevice, *, binding: bool) -> bool:
     """Whether the device, once allocated, can be used on its node only."""
-    if seen.piece.spec.node_name is not None or (binding and bool(seen.device.binds_to_node)):
+    if seen.resource_slice.spec.node_name is not None or (binding and bool(seen.device.binds_to_node)):
         return True
-    return bool(seen.piece.spec.per_device_node_selection) and seen.device.node_name is not None
+    return bool(seen.resource_slice.spec.per_device_node_selection) and seen.device.node_name is not None
 
 
 def selector_of(seen: SeenDevice) -> NodeSelector:
     """The node selector of the device or its slice; without terms where there is none."""
-    if seen.piece.spec.per_device_node_selection:
+    if seen.resource_slice.spec.per_device_node_selection:
         return seen.device.node_selector or NodeSelector()
-    return seen.piece.spec.node_selector or NodeSelector()
+    return seen.resource_slice.spec.node_selector or NodeSelector()
 
 
 def _merge(into: list[NodeSelectorRequirement], more: Iterable[NodeSelectorRequirement]) -> None:

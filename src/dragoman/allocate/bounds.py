@@ -15,14 +15,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dragoman.allocate import constraint
+from dragoman.allocate.candidates import Candidate, RequestCandidates
 from dragoman.allocate.constraint import ValueSet
+from dragoman.allocate.device_state import DeviceState
 from dragoman.allocate.ledger import Ledger
-from dragoman.allocate.offers import Offer
-from dragoman.allocate.wants import Candidate, View
 from dragoman.snapshot.usage import DeviceId
 
 if TYPE_CHECKING:
-    from dragoman.allocate.search import Request
+    from dragoman.allocate.search import SearchRequest
 
 PLENTY = 1 << 30
 SUMS_MAX = 4096
@@ -31,7 +31,7 @@ SUMS_MAX = 4096
 WHOLE = 1_000_000
 """A device, where fractions of it count."""
 
-Cells: TypeAlias = "Mapping[frozenset[int], tuple[int, int]]"
+RequestCells: TypeAlias = "Mapping[frozenset[int], tuple[int, int]]"
 """Requests that can use the devices -> how many of them there are for these (shares count each), and how many of them
 one request can use."""
 
@@ -47,7 +47,7 @@ class Scarce(NamedTuple):
     have: int
 
 
-class Unmet(NamedTuple):
+class UnsatisfiedConstraint(NamedTuple):
     """No value of a constraint's attribute will do. values: (value as text, usable devices that have it)."""
 
     claim: int
@@ -57,7 +57,7 @@ class Unmet(NamedTuple):
     values: tuple[tuple[str, int], ...]
 
 
-Cause: TypeAlias = Scarce | Unmet
+Infeasibility: TypeAlias = Scarce | UnsatisfiedConstraint
 
 
 class _Left(NamedTuple):
@@ -77,19 +77,19 @@ class _Left(NamedTuple):
 class Bounds:
     """Bounds for the requests of one search."""
 
-    def __init__(self, requests: Sequence[Request]) -> None:
+    def __init__(self, requests: Sequence[SearchRequest]) -> None:
         self.requests = requests
-        self.members: dict[int, list[Offer]] = {}
+        self.members: dict[int, list[DeviceState]] = {}
         self.sorts: dict[DeviceId, int] = {}
         for request in requests:
             for view in request.views:
                 for candidate in view.candidates:
-                    if candidate.offer.id not in self.sorts:
-                        self.sorts[candidate.offer.id] = candidate.alike
-                        self.members.setdefault(candidate.alike, []).append(candidate.offer)
+                    if candidate.device_state.id not in self.sorts:
+                        self.sorts[candidate.device_state.id] = candidate.equivalent
+                        self.members.setdefault(candidate.equivalent, []).append(candidate.device_state)
         self.groups: list[list[list[Candidate]]] = [[_one_a_group(v) for v in r.views] for r in requests]
 
-    def cause(self, index: int, ledger: Ledger) -> Cause | None:
+    def cause(self, index: int, ledger: Ledger) -> Infeasibility | None:
         """Why the requests from index on cannot be met in this state; None if that is not known."""
         left = self._left(index, ledger)
         if isinstance(left, Scarce):
@@ -98,7 +98,7 @@ class Bounds:
 
     def _left(self, index: int, ledger: Ledger) -> _Left | Scarce:
         touched = Counter(self.sorts[device] for device in (*ledger.taken, *ledger.used) if device in self.sorts)
-        free = {group: len(offers) - touched[group] for group, offers in self.members.items()}
+        free = {group: len(device_states) - touched[group] for group, device_states in self.members.items()}
         left = _Left({}, {}, set(), free, ledger)
         for number in range(index, len(self.requests)):
             request = self.requests[number]
@@ -108,15 +108,17 @@ class Bounds:
             elif request.views[0].every and len(request.views) == 1:
                 left.apart.add(number)
                 for candidate in request.views[0].candidates:
-                    if not candidate.offer.multi:
-                        free[candidate.alike] -= 1
-                        if free[candidate.alike] < 0:
+                    if not candidate.device_state.multi:
+                        free[candidate.equivalent] -= 1
+                        if free[candidate.equivalent] < 0:
                             return Scarce((number,), request.least, 0)
             alive = []
             for view, groups in zip(request.views, self.groups[number], strict=True):
                 apart = number in left.apart
-                usable = {c.alike: c for c in groups if self._fits(c, request.claim, left, apart=apart)}
-                some = sum(len(self.members[g]) if c.offer.multi or apart else free[g] for g, c in usable.items())
+                usable = {c.equivalent: c for c in groups if self._fits(c, request.claim, left, apart=apart)}
+                some = sum(
+                    len(self.members[g]) if c.device_state.multi or apart else free[g] for g, c in usable.items()
+                )
                 if some >= max(view.count, 1):
                     alive.append((view.count, usable))
             if not alive:
@@ -127,16 +129,16 @@ class Bounds:
 
     def _fits(self, candidate: Candidate, claim: int, left: _Left, *, apart: bool) -> bool:
         """Whether some device of the group can be taken now."""
-        ledger, offer = left.ledger, candidate.offer
+        ledger, device_state = left.ledger, candidate.device_state
         if candidate.failure is not None:
             return False
         for index, kind, token in candidate.joins:
             state = ledger.states.get((claim, index))
             if constraint.joined(kind, state, token, lists=ledger.lists) is None:
                 return False
-        if offer.multi or apart:
+        if device_state.multi or apart:
             return True
-        return left.free[candidate.alike] > 0 and ledger.counters_allow(offer)
+        return left.free[candidate.equivalent] > 0 and ledger.counters_allow(device_state)
 
     # ---- devices
 
@@ -151,10 +153,10 @@ class Bounds:
         pools: dict[Any, list[Candidate]] = defaultdict(list)
         have = 0
         for group, candidate in groups.items():
-            if candidate.offer.multi:
-                have += sum(_budget(left, offer) for offer in self.members[group])
+            if candidate.device_state.multi:
+                have += sum(_budget(left, device_state) for device_state in self.members[group])
             else:
-                pools[candidate.offer.id[:2]].append(candidate)
+                pools[candidate.device_state.id[:2]].append(candidate)
         have += sum(WHOLE * _fitting(left, candidates) for candidates in pools.values())
         wanted = sum(left.need[n] * min(_fraction(c) for c in left.usable[n].values()) for n in numbers)
         if wanted <= have:
@@ -173,7 +175,7 @@ class Bounds:
         rest = {number: count for number, count in need.items() if number not in left.apart}
         return _shortage(rest, self._cells(left, usable))
 
-    def _cells(self, left: _Left, usable: Mapping[int, Mapping[int, Candidate]]) -> Cells:
+    def _cells(self, left: _Left, usable: Mapping[int, Mapping[int, Candidate]]) -> RequestCells:
         """Devices by the requests that can use them, counters and capacities limiting how many of them."""
         users: dict[int, list[int]] = defaultdict(list)
         for number, groups in usable.items():
@@ -185,12 +187,12 @@ class Bounds:
         for group, numbers in users.items():
             key = frozenset(numbers)
             candidate = usable[numbers[0]][group]
-            offer = candidate.offer
-            devices[key] += len(self.members[group]) if offer.multi else left.free[group]
-            if offer.multi:
+            device_state = candidate.device_state
+            devices[key] += len(self.members[group]) if device_state.multi else left.free[group]
+            if device_state.multi:
                 cells[key] += self._shares(left, group, [usable[n][group] for n in numbers])
-            elif offer.uses:
-                drawing[key, tuple(use.key for use in offer.uses)].append(candidate)
+            elif device_state.uses:
+                drawing[key, tuple(use.key for use in device_state.uses)].append(candidate)
             else:
                 cells[key] += left.free[group]
         for (key, _), candidates in drawing.items():
@@ -203,19 +205,19 @@ class Bounds:
         if not any(least):
             return PLENTY
         total = 0
-        for offer in self.members[group]:
-            used = left.ledger.used.get(offer.id)
+        for device_state in self.members[group]:
+            used = left.ledger.used.get(device_state.id)
             gone = used[1] if used is not None else (0,) * len(least)
             total += min(
                 max(have - taken, 0) // amount
-                for have, taken, amount in zip(offer.left.values(), gone, least, strict=True)
+                for have, taken, amount in zip(device_state.left.values(), gone, least, strict=True)
                 if amount
             )
         return total
 
     # ---- constraints
 
-    def _constraints(self, left: _Left) -> Cause | None:
+    def _constraints(self, left: _Left) -> Infeasibility | None:
         spans: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number in left.need:
             views = self.requests[number].views
@@ -226,7 +228,7 @@ class Bounds:
         for (claim, index), numbers in spans.items():
             values = _values(left, numbers, index)
             kind = next((kind for kind, _ in values.values()), "")
-            found: Cause | None = (
+            found: Infeasibility | None = (
                 self._distinct(left, claim, index, numbers)
                 if kind == "distinct"
                 else self._match(left, claim, index, numbers)
@@ -234,16 +236,16 @@ class Bounds:
             if found is not None:
                 return found
             if kind == "match":
-                sort = tuple(sorted((left.need[n], _sort_of(left, n, index)) for n in numbers))
+                sort = tuple(sorted((left.need[n], _choice_key(left, n, index)) for n in numbers))
                 state = left.ledger.states.get((claim, index))
                 sets[sort, state].append(((claim, index), numbers))
-        for alike in sets.values():
-            found = self._alike_sets(left, _disjoint(alike))
+        for equivalent in sets.values():
+            found = self._equivalent_sets(left, _disjoint(equivalent))
             if found is not None:
                 return found
         return None
 
-    def _distinct(self, left: _Left, claim: int, index: int, numbers: list[int]) -> Unmet | None:
+    def _distinct(self, left: _Left, claim: int, index: int, numbers: list[int]) -> UnsatisfiedConstraint | None:
         """Each device needs a value of its own."""
         users: dict[ValueSet, set[int]] = defaultdict(set)
         devices: Counter[ValueSet] = Counter()
@@ -252,15 +254,15 @@ class Bounds:
                 token = _token(candidate, index)
                 if number not in users[token]:
                     users[token].add(number)
-                devices[token] += left.free[group] if not candidate.offer.multi else len(self.members[group])
+                devices[token] += left.free[group] if not candidate.device_state.multi else len(self.members[group])
         values: Counter[frozenset[int]] = Counter(frozenset(found) for found in users.values())
         cells = {key: (room, room) for key, room in values.items()}
         need = {number: left.need[number] for number in numbers}
         if _shortage(need, cells) is None:
             return None
-        return Unmet(claim, index, tuple(numbers), sum(need.values()), _told(devices))
+        return UnsatisfiedConstraint(claim, index, tuple(numbers), sum(need.values()), _reported(devices))
 
-    def _match(self, left: _Left, claim: int, index: int, numbers: list[int]) -> Unmet | None:
+    def _match(self, left: _Left, claim: int, index: int, numbers: list[int]) -> UnsatisfiedConstraint | None:
         """Some value must serve all requests that the constraint spans."""
         by_value = self._by_value(left, numbers, index)
         need = {number: left.need[number] for number in numbers}
@@ -270,10 +272,12 @@ class Bounds:
             if self._short(left, need, usable) is None:
                 return None
             devices = {g: c for groups in usable.values() for g, c in groups.items()}
-            counts[frozenset((value,))] = sum(left.free[g] if not c.offer.multi else 1 for g, c in devices.items())
+            counts[frozenset((value,))] = sum(
+                left.free[g] if not c.device_state.multi else 1 for g, c in devices.items()
+            )
         if wanted == 1 and any(not _token(c, index) for n in numbers for c in left.usable[n].values()):
             return None
-        return Unmet(claim, index, tuple(numbers), wanted, _told(counts))
+        return UnsatisfiedConstraint(claim, index, tuple(numbers), wanted, _reported(counts))
 
     def _by_value(
         self, left: _Left, numbers: Iterable[int], index: int
@@ -292,28 +296,28 @@ class Bounds:
             if len(usable) == len(numbers) and (state is None or value in state)
         }
 
-    def _alike_sets(self, left: _Left, alike: list[tuple[tuple[int, int], list[int]]]) -> Scarce | None:
+    def _equivalent_sets(self, left: _Left, equivalent: list[tuple[tuple[int, int], list[int]]]) -> Scarce | None:
         """Alike sets of requests, each within one value: how many can each value serve?"""
-        if len(alike) < 2 or not left.apart.isdisjoint(alike[0][1]):
+        if len(equivalent) < 2 or not left.apart.isdisjoint(equivalent[0][1]):
             return None
-        (_, index), numbers = alike[0]
+        (_, index), numbers = equivalent[0]
         size = sum(left.need[number] for number in numbers)
         room = 0
         for usable in self._by_value(left, numbers, index).values():
             cells = self._cells(left, usable)
             times = 0
-            while times < len(alike) - room:
+            while times < len(equivalent) - room:
                 need = {number: left.need[number] * (times + 1) for number in numbers}
                 if _shortage(need, cells) is not None:
                     break
                 times += 1
             room += times
-            if room >= len(alike):
+            if room >= len(equivalent):
                 return None
         if size == 1 and any(not _token(c, index) for n in numbers for c in left.usable[n].values()):
             return None
-        requests = tuple(number for _, numbers in alike for number in numbers)
-        return Scarce(requests, size * len(alike), size * room)
+        requests = tuple(number for _, numbers in equivalent for number in numbers)
+        return Scarce(requests, size * len(equivalent), size * room)
 
     # ---- sums
 
@@ -346,21 +350,21 @@ class Bounds:
 
     def _draws(self, left: _Left, group: int, candidate: Candidate, have: dict[Any, dict[Any, int]]) -> dict[Any, int]:
         """What a device of the group draws, by name; notes what is left of it."""
-        offer, ledger = candidate.offer, left.ledger
+        device_state, ledger = candidate.device_state, left.ledger
         draws: dict[Any, int] = {}
-        if offer.multi:
-            for position, (name, amount) in enumerate(zip(offer.left, candidate.amounts, strict=True)):
-                draws["capacity", offer.driver, name] = amount
+        if device_state.multi:
+            for position, (name, amount) in enumerate(zip(device_state.left, candidate.amounts, strict=True)):
+                draws["capacity", device_state.driver, name] = amount
                 for member in self.members[group]:
                     used = ledger.used.get(member.id)
                     gone = used[1][position] if used is not None else 0
-                    have["capacity", offer.driver, name][member.id] = max(member.left[name] - gone, 0)
+                    have["capacity", device_state.driver, name][member.id] = max(member.left[name] - gone, 0)
             return draws
-        for use in offer.uses:
+        for use in device_state.uses:
             for name, amount in use.amounts:
-                key = ("counter", offer.driver, name)
+                key = ("counter", device_state.driver, name)
                 draws[key] = draws.get(key, 0) + amount
-                have[key][use.key] = max(ledger.counter_left(offer, use.key, name), 0)
+                have[key][use.key] = max(ledger.counter_left(device_state, use.key, name), 0)
         return draws
 
 
@@ -372,9 +376,9 @@ def _parts(left: _Left) -> dict[Any, list[set[int]]]:
             continue
         amounts: dict[Any, set[int]] = defaultdict(set)
         for candidate in usable.values():
-            if candidate.offer.multi:
-                for name, amount in zip(candidate.offer.left, candidate.amounts, strict=True):
-                    amounts["capacity", candidate.offer.driver, name].add(amount)
+            if candidate.device_state.multi:
+                for name, amount in zip(candidate.device_state.left, candidate.amounts, strict=True):
+                    amounts["capacity", candidate.device_state.driver, name].add(amount)
         for key, some in amounts.items():
             parts[key].append(some)
     return parts
@@ -399,10 +403,10 @@ def _filled(rooms: Iterable[int], parts: list[set[int]] | None) -> int:
     return sum(((sums & ((1 << (room // unit + 1)) - 1)).bit_length() - 1) * unit for room in rooms)
 
 
-def _one_a_group(view: View) -> list[Candidate]:
+def _one_a_group(view: RequestCandidates) -> list[Candidate]:
     found: dict[int, Candidate] = {}
     for candidate in view.candidates:
-        found.setdefault(candidate.alike, candidate)
+        found.setdefault(candidate.equivalent, candidate)
     return list(found.values())
 
 
@@ -431,12 +435,12 @@ def _values(left: _Left, numbers: Iterable[int], index: int) -> dict[int, tuple[
     return {}
 
 
-def _sort_of(left: _Left, number: int, index: int) -> tuple[Any, ...]:
+def _choice_key(left: _Left, number: int, index: int) -> tuple[Any, ...]:
     """What distinguishes a request's choice under a constraint."""
     return tuple(sorted((group, str(sorted(_token(c, index)))) for group, c in left.usable[number].items()))
 
 
-def _told(counts: Mapping[ValueSet, int]) -> tuple[tuple[str, int], ...]:
+def _reported(counts: Mapping[ValueSet, int]) -> tuple[tuple[str, int], ...]:
     return tuple(
         sorted(
             (
@@ -451,32 +455,36 @@ def _told(counts: Mapping[ValueSet, int]) -> tuple[tuple[str, int], ...]:
 
 def _fraction(candidate: Candidate) -> int:
     """What a candidate takes of its device, as mean over the capacities, rounded down."""
-    offer = candidate.offer
-    if not offer.multi:
+    device_state = candidate.device_state
+    if not device_state.multi:
         return WHOLE
     shares = [
-        WHOLE * amount // have for have, amount in zip(offer.left.values(), candidate.amounts, strict=True) if have
+        WHOLE * amount // have
+        for have, amount in zip(device_state.left.values(), candidate.amounts, strict=True)
+        if have
     ]
     return sum(shares) // len(shares) if shares else 0
 
 
-def _budget(left: _Left, offer: Offer) -> int:
+def _budget(left: _Left, device_state: DeviceState) -> int:
     """What is left of a shared device, as mean over the capacities, rounded up."""
-    used = left.ledger.used.get(offer.id)
-    gone = used[1] if used is not None else (0,) * len(offer.left)
-    shares = [-(-WHOLE * (have - taken) // have) for have, taken in zip(offer.left.values(), gone, strict=True) if have]
+    used = left.ledger.used.get(device_state.id)
+    gone = used[1] if used is not None else (0,) * len(device_state.left)
+    shares = [
+        -(-WHOLE * (have - taken) // have) for have, taken in zip(device_state.left.values(), gone, strict=True) if have
+    ]
     return -(-sum(shares) // len(shares)) if shares else 0
 
 
 def _fitting(left: _Left, candidates: list[Candidate]) -> int:
     """How many devices of one pool fit into what is left of each counter, smallest first."""
-    most = sum(left.free[candidate.alike] for candidate in candidates)
-    first = candidates[0].offer
+    most = sum(left.free[candidate.equivalent] for candidate in candidates)
+    first = candidates[0].device_state
     amounts: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     for candidate in candidates:
-        for use in candidate.offer.uses:
+        for use in candidate.device_state.uses:
             for name, amount in use.amounts:
-                amounts[use.key, name].append((amount, left.free[candidate.alike]))
+                amounts[use.key, name].append((amount, left.free[candidate.equivalent]))
     every = most
     for (key, name), draws in amounts.items():
         room = left.ledger.counter_left(first, key, name)
@@ -491,7 +499,7 @@ def _fitting(left: _Left, candidates: list[Candidate]) -> int:
     return most
 
 
-def _shortage(need: Mapping[int, int], cells: Cells) -> Shortage | None:
+def _shortage(need: Mapping[int, int], cells: RequestCells) -> Shortage | None:
     """Requests that together need more than their cells hold, with both numbers; None if a flow meets all needs."""
     flows: Counter[tuple[int, frozenset[int]]] = Counter()
     room = {cell: total for cell, (total, _) in cells.items()}
@@ -519,7 +527,7 @@ def _path(
     room: dict[frozenset[int], int],
     of: dict[int, list[frozenset[int]]],
     flows: Counter[tuple[int, frozenset[int]]],
-    cells: Cells,
+    cells: RequestCells,
 ) -> tuple[set[int], list[tuple[int, frozenset[int], int]] | None]:
     """An augmenting path as (request, cell, width so far), ended by an entry that repeats the width; or what is
     reachable without finding room."""
@@ -543,6 +551,6 @@ def _path(
     return reached, None
 
 
-def _held(cut: Iterable[int], of: Mapping[int, list[frozenset[int]]], cells: Cells, at_most: int) -> int:
+def _held(cut: Iterable[int], of: Mapping[int, list[frozenset[int]]], cells: RequestCells, at_most: int) -> int:
     """How many devices there are for these requests together."""
     return min(sum(cells[cell][0] for cell in {cell for number in cut for cell in of[number]}), at_most)

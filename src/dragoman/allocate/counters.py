@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from immutables import Map
 
 from dragoman.api.resource import Device
-from dragoman.snapshot.pools import Pool
+from dragoman.snapshot.pools import VisiblePool
 from dragoman.snapshot.usage import DeviceId, Holder
 
 SetKey: TypeAlias = tuple[str, str, str]
@@ -57,7 +57,7 @@ def uses_of(device: Device, driver: str, pool: str) -> tuple[Use, ...]:
     )
 
 
-def book_of(pool: Pool, holders: Map[DeviceId, tuple[Holder, ...]]) -> Book:
+def book_of(pool: VisiblePool, holders: Map[DeviceId, tuple[Holder, ...]]) -> Book:
     """The counters of a pool with what held devices draw taken off."""
     driver, name = pool.driver, pool.name
     published = {
@@ -68,8 +68,8 @@ def book_of(pool: Pool, holders: Map[DeviceId, tuple[Holder, ...]]) -> Book:
     left = dict(published)
     present: dict[SetKey, frozenset[str]] = {}
     recorded: set[SetKey] = set()
-    for piece in pool.pieces:
-        for device in piece.spec.devices:
+    for resource_slice in pool.resource_slices:
+        for device in resource_slice.spec.devices:
             if not device.consumes_counters:
                 continue
             held = holders.get(DeviceId(driver, name, device.name))

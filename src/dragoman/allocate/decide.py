@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dragoman.allocate.assemble import allocation_of, is_local, selector_of
-from dragoman.allocate.guide import find
+from dragoman.allocate.candidates import Candidate, DeviceFilter
+from dragoman.allocate.device_state import device_states_of
+from dragoman.allocate.diagnosis import Diagnoser, NodeDevices, bad_pool_for_all
+from dragoman.allocate.guided_search import find
 from dragoman.allocate.ledger import Ledger
-from dragoman.allocate.offers import offers_of
-from dragoman.allocate.reasons import Teller, Terrain, bad_pool_for_all
-from dragoman.allocate.refusal import Refusal, Refusals, SelectorTerms, TooManyDevices, UnknownNode
-from dragoman.allocate.search import Found, Request
-from dragoman.allocate.slots import MAX_RESULTS, ClaimPlan, Rules, Want, plan_claim
-from dragoman.allocate.values import Allocation, Ask, Chosen
-from dragoman.allocate.wants import Candidate, Judge
+from dragoman.allocate.refusal import MultipleSelectorTerms, NodeNotFound, Refusal, Refusals, TooManyDevices
+from dragoman.allocate.search import Found, SearchRequest
+from dragoman.allocate.slots import MAX_RESULTS, ClaimPlan, RequestPlan, Rules, plan_claim
+from dragoman.allocate.values import Allocation, Ask, ChosenAlternative
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
 from dragoman.snapshot.change import Snapshot
@@ -36,7 +36,7 @@ class Planned(NamedTuple):
     others: tuple[Node, ...]
 
 
-class Unit(NamedTuple):
+class AllocationUnit(NamedTuple):
     """The asks with their claims in plain terms. places[i][j]: index into claims of asks[i].claims[j]."""
 
     asks: Sequence[Ask]
@@ -44,7 +44,7 @@ class Unit(NamedTuple):
     places: tuple[tuple[int, ...], ...]
 
 
-def unit_of(snapshot: Snapshot, asks: Sequence[Ask], rules: Rules) -> Unit | Refusals:
+def unit_of(snapshot: Snapshot, asks: Sequence[Ask], rules: Rules) -> AllocationUnit | Refusals:
     """Reads the asks, or refuses for what is wrong in a claim or with a node's name."""
     claims: list[Planned] = []
     places: list[tuple[int, ...]] = []
@@ -52,7 +52,7 @@ def unit_of(snapshot: Snapshot, asks: Sequence[Ask], rules: Rules) -> Unit | Ref
     for index, ask in enumerate(asks):
         node = snapshot.nodes.get(ask.node)
         if node is None:
-            return Refusals((UnknownNode(node=ask.node),))
+            return Refusals((NodeNotFound(node=ask.node),))
         row = []
         for claim in ask.claims:
             key = (claim.metadata.namespace, claim.metadata.name)
@@ -68,14 +68,14 @@ def unit_of(snapshot: Snapshot, asks: Sequence[Ask], rules: Rules) -> Unit | Ref
                 claims[known] = planned._replace(others=(*planned.others, node))
             row.append(known)
         places.append(tuple(row))
-    return Unit(asks, tuple(claims), tuple(places))
+    return AllocationUnit(asks, tuple(claims), tuple(places))
 
 
-class Answer(NamedTuple):
+class Solution(NamedTuple):
     """A yes: for each claim of the unit the wants chosen and the picks."""
 
-    chosen: list[list[Want]]
-    picks: list[list[tuple[Want, Candidate]]]
+    chosen: list[list[RequestPlan]]
+    picks: list[list[tuple[RequestPlan, Candidate]]]
     warnings: tuple[Refusal, ...]
     steps: int
 
@@ -83,53 +83,59 @@ class Answer(NamedTuple):
 class Decider:
     """Decides units on one snapshot."""
 
-    def __init__(self, snapshot: Snapshot, judge: Judge, steps_max: int) -> None:
+    def __init__(self, snapshot: Snapshot, judge: DeviceFilter, steps_max: int) -> None:
         self.snapshot = snapshot
         self.rules = judge.rules
         self.judge = judge
         self.steps_max = steps_max
-        self.terrains: dict[str, Terrain] = {}
+        self.all_node_devices: dict[str, NodeDevices] = {}
 
-    def terrain(self, node: Node) -> Terrain:
+    def node_devices(self, node: Node) -> NodeDevices:
         """The node's pools and devices, gathered once."""
         name = node.metadata.name
-        found = self.terrains.get(name)
+        found = self.all_node_devices.get(name)
         if found is None:
             pools = pools_for(self.snapshot, node, partitionable=self.rules.counters)
-            found = Terrain(node, pools, offers_of(node, pools, self.snapshot.holders, self.rules))
-            self.terrains[name] = found
+            found = NodeDevices(node, pools, device_states_of(node, pools, self.snapshot.holders, self.rules))
+            self.all_node_devices[name] = found
         return found
 
-    def decide(self, unit: Unit) -> Answer | Refusals:
+    def decide(self, unit: AllocationUnit) -> Solution | Refusals:
         """Picks for all claims, or the decisive reasons."""
         for planned in unit.claims:
-            refusal = bad_pool_for_all(planned.plan, self.terrain(planned.node))
+            refusal = bad_pool_for_all(planned.plan, self.node_devices(planned.node))
             if refusal is not None:
                 return Refusals((refusal,))
         requests = self._requests(unit)
-        teller = Teller(self.judge, [(p.plan, self.terrain(p.node), p.others) for p in unit.claims], requests)
-        early = self._cannot(unit, requests, teller)
+        diagnoser = Diagnoser(
+            self.judge, [(p.plan, self.node_devices(p.node), p.others) for p in unit.claims], requests
+        )
+        early = self._cannot(unit, requests, diagnoser)
         if early is not None:
             return early
         outcome = find(requests, Ledger(lists=self.rules.lists), steps_max=self.steps_max)
         if isinstance(outcome, Found):
-            return self._answer(unit, requests, outcome, teller)
-        return teller.exhausted(outcome)
+            return self._answer(unit, requests, outcome, diagnoser)
+        return diagnoser.exhausted(outcome)
 
-    def story(self, unit: Unit) -> tuple[Refusal, ...]:
+    def diagnosis(self, unit: AllocationUnit) -> tuple[Refusal, ...]:
         """All facts about the devices of the unit's nodes, request by request."""
         requests = self._requests(unit)
-        return Teller(self.judge, [(p.plan, self.terrain(p.node), p.others) for p in unit.claims], requests).story()
+        return Diagnoser(
+            self.judge, [(p.plan, self.node_devices(p.node), p.others) for p in unit.claims], requests
+        ).diagnosis()
 
-    def _requests(self, unit: Unit) -> list[Request]:
+    def _requests(self, unit: AllocationUnit) -> list[SearchRequest]:
         requests = []
         for number, planned in enumerate(unit.claims):
-            offers = self.terrain(planned.node).offers
+            device_states = self.node_devices(planned.node).device_states
             if planned.others:
-                offers = [offer for offer in offers if self._reaches(offer.seen, planned.others)]
+                device_states = [
+                    device_state for device_state in device_states if self._reaches(device_state.seen, planned.others)
+                ]
             for wants in planned.plan.requests:
-                views = [self.judge.view(planned.plan, want, offers) for want in wants]
-                requests.append(Request(planned.ask, number, views))
+                views = [self.judge.view(planned.plan, want, device_states) for want in wants]
+                requests.append(SearchRequest(planned.ask, number, views))
         return requests
 
     def _reaches(self, seen: SeenDevice, nodes: Sequence[Node]) -> bool:
@@ -138,14 +144,14 @@ class Decider:
         selector = selector_of(seen)
         return not selector.node_selector_terms or all(selects(selector, node) for node in nodes)
 
-    def _cannot(self, unit: Unit, requests: list[Request], teller: Teller) -> Refusals | None:
+    def _cannot(self, unit: AllocationUnit, requests: list[SearchRequest], diagnoser: Diagnoser) -> Refusals | None:
         """What needs no search: too many devices for a claim, or too few for a request on its own."""
         totals: dict[int, int] = {}
         for request in requests:
             for view in request.views:
                 first = view.candidates[0] if view.every and view.candidates else None
                 if first is not None and first.failure is not None:
-                    return Refusals((teller.failure(request, view, first.failure),))
+                    return Refusals((diagnoser.failure(request, view, first.failure),))
             totals[request.claim] = totals.get(request.claim, 0) + request.least
         for claim, total in totals.items():
             if total > MAX_RESULTS:
@@ -156,12 +162,14 @@ class Decider:
                 return Refusals((fact,))
         for request in requests:
             if all(len(view.candidates) < max(view.count, 1) or view.blocked is not None for view in request.views):
-                return teller.too_few(request, 0)
+                return diagnoser.too_few(request, 0)
         return None
 
-    def _answer(self, unit: Unit, requests: list[Request], found: Found, teller: Teller) -> Answer | Refusals:
-        chosen: list[list[Want]] = [[] for _ in unit.claims]
-        picks: list[list[tuple[Want, Candidate]]] = [[] for _ in unit.claims]
+    def _answer(
+        self, unit: AllocationUnit, requests: list[SearchRequest], found: Found, diagnoser: Diagnoser
+    ) -> Solution | Refusals:
+        chosen: list[list[RequestPlan]] = [[] for _ in unit.claims]
+        picks: list[list[tuple[RequestPlan, Candidate]]] = [[] for _ in unit.claims]
         for request, view in zip(requests, found.views, strict=True):
             chosen[request.claim].append(view.want)
         for pick in found.picks:
@@ -170,34 +178,34 @@ class Decider:
         for number, picked in enumerate(picks):
             planned = unit.claims[number]
             for _, candidate in picked:
-                if is_local(candidate.offer.seen, binding=self.rules.binding):
+                if is_local(candidate.device_state.seen, binding=self.rules.binding):
                     break  # the selector names this node alone
-                terms = len(selector_of(candidate.offer.seen).node_selector_terms)
+                terms = len(selector_of(candidate.device_state.seen).node_selector_terms)
                 if terms > 1:
                     return Refusals(
                         (
-                            SelectorTerms(
+                            MultipleSelectorTerms(
                                 claim=planned.plan.key,
-                                device=candidate.offer.id,
+                                device=candidate.device_state.id,
                                 terms=terms,
                                 node=planned.node.metadata.name,
                             ),
                         )
                     )
-        return Answer(chosen, picks, teller.skipped(), found.steps)
+        return Solution(chosen, picks, diagnoser.skipped(), found.steps)
 
 
-def chosen_of(unit: Unit, answer: Answer) -> tuple[Chosen, ...]:
+def chosen_of(unit: AllocationUnit, answer: Solution) -> tuple[ChosenAlternative, ...]:
     """The alternatives that were chosen, for scoring."""
     return tuple(
-        Chosen(planned.plan.key, want.parent, want.option)
+        ChosenAlternative(planned.plan.key, want.parent, want.option)
         for planned, wants in zip(unit.claims, answer.chosen, strict=True)
         for want in wants
         if want.option >= 0
     )
 
 
-def settled(unit: Unit, answer: Answer, rules: Rules, share_id: Callable[[], str]) -> Allocation:
+def settled(unit: AllocationUnit, answer: Solution, rules: Rules, share_id: Callable[[], str]) -> Allocation:
     """The allocations to write; share ids are drawn in the order of the results."""
     results: list[AllocationResult] = []
     for planned, wants, picks in zip(unit.claims, answer.chosen, answer.picks, strict=True):

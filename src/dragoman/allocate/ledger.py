@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from dragoman.allocate import constraint, counters
 from dragoman.allocate.constraint import ValueSet
 from dragoman.allocate.counters import SetKey
-from dragoman.allocate.offers import Offer
+from dragoman.allocate.device_state import DeviceState
 from dragoman.snapshot.usage import DeviceId
 
 Mark: TypeAlias = int
@@ -57,81 +57,82 @@ class Ledger:
         """How a device was touched in this search; equal usages of alike devices are interchangeable."""
         return self.taken.get(device) or self.used.get(device)
 
-    def in_use(self, offer: Offer, claim: int, *, admin: bool) -> bool:
+    def in_use(self, device_state: DeviceState, claim: int, *, admin: bool) -> bool:
         """Whether a take of this search stands in the way of another one of the same device.
 
         An admin take bars the requests of its claim and normal ones of later claims, whichever is made first.
         """
-        for other, by_admin in self.taken.get(offer.id, ()):
+        for other, by_admin in self.taken.get(device_state.id, ()):
             if other == claim or not (admin or by_admin):
                 return True
             if (by_admin and not admin and other < claim) or (admin and not by_admin and claim < other):
                 return True
         return False
 
-    def available(self, offer: Offer, claim: int, amounts: tuple[int, ...], *, admin: bool) -> bool:
+    def available(self, device_state: DeviceState, claim: int, amounts: tuple[int, ...], *, admin: bool) -> bool:
         """Whether the device itself can be taken now: not in use, enough capacity and counters left."""
         if admin:
-            return not self.in_use(offer, claim, admin=True)
-        if offer.multi:
-            used = self.used.get(offer.id)
+            return not self.in_use(device_state, claim, admin=True)
+        if device_state.multi:
+            used = self.used.get(device_state.id)
             if used is not None:  # counters are charged once a device
                 return all(
-                    have - gone >= more for have, gone, more in zip(offer.left.values(), used[1], amounts, strict=True)
+                    have - gone >= more
+                    for have, gone, more in zip(device_state.left.values(), used[1], amounts, strict=True)
                 )
-            return offer.shares > 0 or self.counters_allow(offer)
-        if offer.id in self.taken and self.in_use(offer, claim, admin=False):
+            return device_state.shares > 0 or self.counters_allow(device_state)
+        if device_state.id in self.taken and self.in_use(device_state, claim, admin=False):
             return False
-        return self.counters_allow(offer)
+        return self.counters_allow(device_state)
 
-    def counters_allow(self, offer: Offer) -> bool:
+    def counters_allow(self, device_state: DeviceState) -> bool:
         """Whether the counters and compatibility groups allow one more device like this."""
-        for use in offer.uses:
+        for use in device_state.uses:
             for counter, amount in use.amounts:
-                if self.counter_left(offer, use.key, counter) < amount:
+                if self.counter_left(device_state, use.key, counter) < amount:
                     return False
-            if not counters.admits(self.groups_present(offer, use.key), use.groups):
+            if not counters.admits(self.groups_present(device_state, use.key), use.groups):
                 return False
         return True
 
-    def counter_left(self, offer: Offer, key: SetKey, counter: str) -> int:
+    def counter_left(self, device_state: DeviceState, key: SetKey, counter: str) -> int:
         """What is left of a counter now, in nano-units."""
         found = self.left.get((key, counter))
         if found is not None:
             return found
-        assert offer.book is not None
-        return offer.book.left[key, counter]
+        assert device_state.book is not None
+        return device_state.book.left[key, counter]
 
-    def groups_present(self, offer: Offer, key: SetKey) -> frozenset[str] | None:
+    def groups_present(self, device_state: DeviceState, key: SetKey) -> frozenset[str] | None:
         """The groups present in a counter set now."""
         if key in self.present:
             return self.present[key]
-        assert offer.book is not None
-        return offer.book.present.get(key)
+        assert device_state.book is not None
+        return device_state.book.present.get(key)
 
-    def take(self, offer: Offer, claim: int, amounts: tuple[int, ...], *, admin: bool) -> None:
+    def take(self, device_state: DeviceState, claim: int, amounts: tuple[int, ...], *, admin: bool) -> None:
         """Takes an available device. An admin take is remembered, but draws on nothing."""
-        if offer.multi:
+        if device_state.multi:
             if admin:
                 return
-            used = self.used.get(offer.id)
+            used = self.used.get(device_state.id)
             if used is None:
-                self._set(self.used, offer.id, (1, amounts))
-                if not offer.shares:
-                    self._charge(offer)
+                self._set(self.used, device_state.id, (1, amounts))
+                if not device_state.shares:
+                    self._charge(device_state)
             else:
                 total = tuple(gone + more for gone, more in zip(used[1], amounts, strict=True))
-                self._set(self.used, offer.id, (used[0] + 1, total))
+                self._set(self.used, device_state.id, (used[0] + 1, total))
             return
-        self._set(self.taken, offer.id, (*self.taken.get(offer.id, ()), (claim, admin)))
+        self._set(self.taken, device_state.id, (*self.taken.get(device_state.id, ()), (claim, admin)))
         if not admin:
-            self._charge(offer)
+            self._charge(device_state)
 
-    def _charge(self, offer: Offer) -> None:
-        for use in offer.uses:
+    def _charge(self, device_state: DeviceState) -> None:
+        for use in device_state.uses:
             for counter, amount in use.amounts:
-                self._set(self.left, (use.key, counter), self.counter_left(offer, use.key, counter) - amount)
-            self._set(self.present, use.key, counters.joined(self.groups_present(offer, use.key), use.groups))
+                self._set(self.left, (use.key, counter), self.counter_left(device_state, use.key, counter) - amount)
+            self._set(self.present, use.key, counters.joined(self.groups_present(device_state, use.key), use.groups))
 
     def join(self, key: ConstraintKey, kind: str, token: ValueSet) -> bool:
         """Adds a device's value to a constraint; False (and nothing changed) if the constraint forbids it."""

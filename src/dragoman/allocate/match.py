@@ -14,8 +14,8 @@ from dragoman.api.resource import Device
 from dragoman.api.selectors import (
     STORED,
     DeviceView,
+    SelectorCompileError,
     SelectorFailed,
-    SelectorInvalid,
     compile_selector,
     device_view,
     environment,
@@ -27,7 +27,7 @@ from dragoman.snapshot.pools import SeenDevice
 from dragoman.values.semver import Semver
 
 if TYPE_CHECKING:
-    from dragoman.allocate.slots import Derived, Selector
+    from dragoman.allocate.slots import Derived, RequestSelector
 
 MEMO_MAX = 200_000
 """Devices whose views a Matcher keeps before it starts anew."""
@@ -36,26 +36,26 @@ MEMO_MAX = 200_000
 class Failure(NamedTuple):
     """A selector (or derived attribute) that failed on a device. missing: the name that it lacks, if that is why."""
 
-    selector: Selector | None
+    selector: RequestSelector | None
     derived: Derived | None
     seen: SeenDevice
     error: str
     missing: str
 
 
-Verdict: TypeAlias = "bool | Selector | Failure"
+SelectorVerdict: TypeAlias = "bool | RequestSelector | Failure"
 
 
 def compile_text(text: str) -> Compiled | str:
     """A selector, or why it does not compile."""
     found = compile_selector(text)
-    return found.message if isinstance(found, SelectorInvalid) else found
+    return found.message if isinstance(found, SelectorCompileError) else found
 
 
 def compile_derived(text: str) -> Expression | str:
     """A derived attribute's expression, or why it does not compile or has no type that an attribute can have."""
     judged = selectors.compile_derived(text)
-    return judged.message if isinstance(judged, SelectorInvalid) else compile_expression(text, environment(STORED))
+    return judged.message if isinstance(judged, SelectorCompileError) else compile_expression(text, environment(STORED))
 
 
 class Matcher:
@@ -64,7 +64,7 @@ class Matcher:
     def __init__(self) -> None:
         self._views: dict[int, tuple[Device, DeviceView]] = {}
 
-    def passes(self, asked: tuple[Selector, ...], seen: SeenDevice) -> Verdict:
+    def passes(self, asked: tuple[RequestSelector, ...], seen: SeenDevice) -> SelectorVerdict:
         """True, or the first selector that is false, or how the first one fails."""
         view = self._view(seen)
         for selector in asked:

@@ -24,10 +24,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 # ---- the claim itself
 
 
-class FeatureOff(Fact, frozen=True, kw_only=True):
+class FeatureGateDisabled(Fact, frozen=True, kw_only=True):
     """The claim uses `field`, which needs a feature gate that is off."""
 
-    code = "FeatureOff"
+    code = "FeatureGateDisabled"
     claim: str
     request: str
     feature: str
@@ -51,18 +51,18 @@ class UnsupportedMode(Fact, frozen=True, kw_only=True):
     mode: str
 
 
-class NoClass(Fact, frozen=True, kw_only=True):
+class ClassNotSpecified(Fact, frozen=True, kw_only=True):
     """A request that names no class."""
 
-    code = "NoClass"
+    code = "ClassNotSpecified"
     claim: str
     request: str
 
 
-class MissingClass(Fact, frozen=True, kw_only=True):
+class ClassNotFound(Fact, frozen=True, kw_only=True):
     """A DeviceClass that does not exist; `near` names existing classes with similar names."""
 
-    code = "MissingClass"
+    code = "ClassNotFound"
     claim: str
     request: str
     class_name: str
@@ -162,10 +162,10 @@ class PoolInvalid(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class AllConstraint(Fact, frozen=True, kw_only=True):
+class AllModeConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
     """All mode: this device breaks a constraint of the claim, so that not all can be given."""
 
-    code = "AllConstraint"
+    code = "AllModeConstraintUnsatisfied"
     claim: str
     request: str
     device: DeviceId
@@ -200,10 +200,10 @@ class Dropped(msgspec.Struct, frozen=True):
         return self.seen - self.selector - self.lacking - self.gated
 
 
-class TooFew(Fact, frozen=True, kw_only=True):
+class InsufficientDevices(Fact, frozen=True, kw_only=True):
     """Fewer usable devices for one request than it wants; wanted 0 means all (and there is none)."""
 
-    code = "TooFew"
+    code = "InsufficientDevices"
     claim: str
     request: str
     class_name: str
@@ -226,10 +226,10 @@ class SelectorFalse(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class Held(Fact, frozen=True, kw_only=True):
+class DeviceInUse(Fact, frozen=True, kw_only=True):
     """A matching device that others hold."""
 
-    code = "Held"
+    code = "DeviceInUse"
     claim: str
     request: str
     device: DeviceId
@@ -237,10 +237,10 @@ class Held(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class Tainted(Fact, frozen=True, kw_only=True):
+class DeviceTainted(Fact, frozen=True, kw_only=True):
     """A matching device with a taint that the request does not tolerate."""
 
-    code = "Tainted"
+    code = "DeviceTainted"
     claim: str
     request: str
     device: DeviceId
@@ -251,10 +251,10 @@ class Tainted(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class CounterShort(Fact, frozen=True, kw_only=True):
+class InsufficientCounter(Fact, frozen=True, kw_only=True):
     """A device draws on a counter with too little left; frozen: the pool is overdrawn on this counter."""
 
-    code = "CounterShort"
+    code = "InsufficientCounter"
     claim: str
     request: str
     device: DeviceId
@@ -266,10 +266,10 @@ class CounterShort(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class GroupsDiffer(Fact, frozen=True, kw_only=True):
+class CompatibilityGroupConflict(Fact, frozen=True, kw_only=True):
     """A device's compatibility groups exclude it next to the present consumers of a counter set (KEP-5963)."""
 
-    code = "GroupsDiffer"
+    code = "CompatibilityGroupConflict"
     claim: str
     request: str
     device: DeviceId
@@ -279,10 +279,10 @@ class GroupsDiffer(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class CapacityShort(Fact, frozen=True, kw_only=True):
+class InsufficientCapacity(Fact, frozen=True, kw_only=True):
     """A device has too little of a capacity left. want: what `asked` comes to by the capacity's request policy."""
 
-    code = "CapacityShort"
+    code = "InsufficientCapacity"
     claim: str
     request: str
     device: DeviceId
@@ -294,10 +294,10 @@ class CapacityShort(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class CapacityUnfit(Fact, frozen=True, kw_only=True):
+class CapacityPolicyViolated(Fact, frozen=True, kw_only=True):
     """A capacity's request policy allows no such amount; total is what the device has."""
 
-    code = "CapacityUnfit"
+    code = "CapacityPolicyViolated"
     claim: str
     request: str
     device: DeviceId
@@ -309,10 +309,10 @@ class CapacityUnfit(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class CapacityMissing(Fact, frozen=True, kw_only=True):
+class CapacityNotFound(Fact, frozen=True, kw_only=True):
     """A device does not have a capacity of the name that was asked for."""
 
-    code = "CapacityMissing"
+    code = "CapacityNotFound"
     claim: str
     request: str
     device: DeviceId
@@ -320,10 +320,10 @@ class CapacityMissing(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class DeviceGated(Fact, frozen=True, kw_only=True):
+class DeviceFeatureGateDisabled(Fact, frozen=True, kw_only=True):
     """A device that cannot be used because a feature gate is off."""
 
-    code = "DeviceGated"
+    code = "DeviceFeatureGateDisabled"
     claim: str
     request: str
     device: DeviceId
@@ -331,11 +331,11 @@ class DeviceGated(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class ConstraintUnmet(Fact, frozen=True, kw_only=True):
+class ConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
     """No choice meets a constraint. kind: match or distinct. values: (value, how many usable devices have it);
     missing: usable devices without the attribute. wanted: devices that the constraint spans."""
 
-    code = "ConstraintUnmet"
+    code = "ConstraintUnsatisfied"
     claim: str
     index: int
     kind: str
@@ -347,10 +347,10 @@ class ConstraintUnmet(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class Contended(Fact, frozen=True, kw_only=True):
+class RequestsContended(Fact, frozen=True, kw_only=True):
     """Requests that fit alone but not together: they want `wanted` devices, of which only `have` can be given."""
 
-    code = "Contended"
+    code = "RequestsContended"
     requests: tuple[tuple[str, str], ...]
     wanted: int
     have: int
@@ -366,34 +366,34 @@ class NoCombination(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class GaveUp(Fact, frozen=True, kw_only=True):
+class SearchLimitReached(Fact, frozen=True, kw_only=True):
     """Not decided within the limit of search steps. This is not a no."""
 
-    code = "GaveUp"
+    code = "SearchLimitReached"
     claims: tuple[str, ...]
     steps: int
     node: str = ""
 
 
-class Elsewhere(Fact, frozen=True, kw_only=True):
+class AllocatedElsewhere(Fact, frozen=True, kw_only=True):
     """A claim of the unit is (or was just) allocated where this node cannot reach it."""
 
-    code = "Elsewhere"
+    code = "AllocatedElsewhere"
     claim: str
     node: str
 
 
-class UnknownNode(Fact, frozen=True, kw_only=True):
+class NodeNotFound(Fact, frozen=True, kw_only=True):
     """The node does not exist."""
 
-    code = "UnknownNode"
+    code = "NodeNotFound"
     node: str
 
 
-class SelectorTerms(Fact, frozen=True, kw_only=True):
+class MultipleSelectorTerms(Fact, frozen=True, kw_only=True):
     """A device's node selector has several terms, which an allocation cannot express."""
 
-    code = "SelectorTerms"
+    code = "MultipleSelectorTerms"
     claim: str
     device: DeviceId
     terms: int
@@ -401,11 +401,11 @@ class SelectorTerms(Fact, frozen=True, kw_only=True):
 
 
 PodWide: TypeAlias = (
-    FeatureOff
+    FeatureGateDisabled
     | UnsupportedRequest
     | UnsupportedMode
-    | NoClass
-    | MissingClass
+    | ClassNotSpecified
+    | ClassNotFound
     | UnsupportedSelector
     | SelectorInvalid
     | EmptyConstraint
@@ -415,25 +415,25 @@ NodeLocal: TypeAlias = (
     SelectorError
     | PoolIncomplete
     | PoolInvalid
-    | AllConstraint
+    | AllModeConstraintUnsatisfied
     | TooManyDevices
-    | TooFew
+    | InsufficientDevices
     | SelectorFalse
-    | Held
-    | Tainted
-    | CounterShort
-    | GroupsDiffer
-    | CapacityShort
-    | CapacityUnfit
-    | CapacityMissing
-    | DeviceGated
-    | ConstraintUnmet
-    | Contended
+    | DeviceInUse
+    | DeviceTainted
+    | InsufficientCounter
+    | CompatibilityGroupConflict
+    | InsufficientCapacity
+    | CapacityPolicyViolated
+    | CapacityNotFound
+    | DeviceFeatureGateDisabled
+    | ConstraintUnsatisfied
+    | RequestsContended
     | NoCombination
-    | GaveUp
-    | Elsewhere
-    | UnknownNode
-    | SelectorTerms
+    | SearchLimitReached
+    | AllocatedElsewhere
+    | NodeNotFound
+    | MultipleSelectorTerms
 )
 Refusal: TypeAlias = PodWide | NodeLocal
 
@@ -444,16 +444,16 @@ def is_pod_wide(reason: object) -> bool:
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """A "no" (or GaveUp): the reasons, the decisive one first. pod_wide: no node can help."""
+    """A "no" (or SearchLimitReached): the reasons, the decisive one first. pod_wide: no node can help."""
 
     reasons: tuple[Refusal, ...]
     pod_wide: bool = False
     steps: int = 0
 
     @property
-    def gave_up(self) -> bool:
+    def undecided(self) -> bool:
         """Not decided: try again with more steps; starts no preemption and no hint."""
-        return any(isinstance(reason, GaveUp) for reason in self.reasons)
+        return any(isinstance(reason, SearchLimitReached) for reason in self.reasons)
 
 
 def renamed_in(refusals: Refusals, names: dict[str, str]) -> Refusals:
@@ -464,10 +464,10 @@ def renamed_in(refusals: Refusals, names: dict[str, str]) -> Refusals:
 
 
 def _renamed(reason: Refusal, names: dict[str, str]) -> Refusal:
-    if isinstance(reason, Contended):
+    if isinstance(reason, RequestsContended):
         return msgspec.structs.replace(reason, requests=tuple((names.get(c, c), r) for c, r in reason.requests))
-    if isinstance(reason, NoCombination | GaveUp):
+    if isinstance(reason, NoCombination | SearchLimitReached):
         return msgspec.structs.replace(reason, claims=tuple(names.get(claim, claim) for claim in reason.claims))
-    if isinstance(reason, UnknownNode) or not reason.claim:
+    if isinstance(reason, NodeNotFound) or not reason.claim:
         return reason
     return msgspec.structs.replace(reason, claim=names.get(reason.claim, reason.claim))

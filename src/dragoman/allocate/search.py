@@ -1,4 +1,4 @@
-"""Which devices together? The first combination in upstream's order, or certainly none, or GaveUp.
+"""Which devices together? The first combination in upstream's order, or certainly none, or SearchLimitReached.
 
 Depth first over requests and devices. Branches that cannot succeed are cut, so that the first solution stays the
 one that a plain search would find: alike devices are tried once, groups that failed at a slot are left out of the
@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeAlias
 
-from dragoman.allocate.bounds import Bounds, Cause
+from dragoman.allocate.bounds import Bounds, Infeasibility
+from dragoman.allocate.candidates import Candidate, RequestCandidates
 from dragoman.allocate.ledger import Ledger, Mark
 from dragoman.allocate.slots import MAX_RESULTS
-from dragoman.allocate.wants import Candidate, View
 
 NO_COUNTS: Mapping[int, int] = {}
 
@@ -29,24 +29,24 @@ BOUND_STEPS = 8
 """What one round of counting arguments counts for, in steps."""
 
 
-class Request:
+class SearchRequest:
     """A request of the unit on its node: views of its alternatives. claim counts over the unit, ask too."""
 
     __slots__ = ("ask", "claim", "least", "views")
 
-    def __init__(self, ask: int, claim: int, views: list[View]) -> None:
+    def __init__(self, ask: int, claim: int, views: list[RequestCandidates]) -> None:
         self.ask = ask
         self.claim = claim
         self.views = views
         self.least = min(view.count for view in views)
 
 
-class Pick:
+class PickedDevice:
     """A device chosen for a request."""
 
     __slots__ = ("candidate", "request", "view")
 
-    def __init__(self, request: int, view: View, candidate: Candidate) -> None:
+    def __init__(self, request: int, view: RequestCandidates, candidate: Candidate) -> None:
         self.request = request
         self.view = view
         self.candidate = candidate
@@ -57,7 +57,7 @@ class Found:
 
     __slots__ = ("picks", "steps", "views")
 
-    def __init__(self, picks: list[Pick], views: list[View], steps: int) -> None:
+    def __init__(self, picks: list[PickedDevice], views: list[RequestCandidates], steps: int) -> None:
         self.picks = picks
         self.views = views
         self.steps = steps
@@ -68,7 +68,7 @@ class Exhausted:
 
     __slots__ = ("cause", "steps")
 
-    def __init__(self, steps: int, cause: Cause | None = None) -> None:
+    def __init__(self, steps: int, cause: Infeasibility | None = None) -> None:
         self.steps = steps
         self.cause = cause
 
@@ -84,7 +84,9 @@ class Halted(Exhausted):
 
     __slots__ = ("candidate", "constraint", "request", "view")
 
-    def __init__(self, steps: int, request: int, view: View, candidate: Candidate, constraint: int) -> None:
+    def __init__(
+        self, steps: int, request: int, view: RequestCandidates, candidate: Candidate, constraint: int
+    ) -> None:
         super().__init__(steps)
         self.request = request
         self.view = view
@@ -92,7 +94,7 @@ class Halted(Exhausted):
         self.constraint = constraint
 
 
-Outcome: TypeAlias = Found | Exhausted
+SearchResult: TypeAlias = Found | Exhausted
 
 
 class _Frame:
@@ -100,7 +102,9 @@ class _Frame:
 
     __slots__ = ("deep", "excluded", "k", "mark", "next", "picked", "request", "tried", "view")
 
-    def __init__(self, request: int, view: View | None, k: int, start: int, excluded: frozenset[Hashable]) -> None:
+    def __init__(
+        self, request: int, view: RequestCandidates | None, k: int, start: int, excluded: frozenset[Hashable]
+    ) -> None:
         self.request = request
         self.view = view
         self.k = k
@@ -117,7 +121,7 @@ class Search:
 
     def __init__(
         self,
-        requests: list[Request],
+        requests: list[SearchRequest],
         ledger: Ledger,
         *,
         steps_max: int,
@@ -136,8 +140,8 @@ class Search:
         self.numbered = numbered
         self.soft = soft
         self.steps = 0
-        self.picks: list[Pick] = []
-        self.chosen: list[View] = []
+        self.picks: list[PickedDevice] = []
+        self.chosen: list[RequestCandidates] = []
         self.failed: set[Hashable] = set()
         self.stack: list[_Frame] = []
         self.halt: Halted | None = None
@@ -146,7 +150,7 @@ class Search:
         self.admin = any(view.want.admin for request in requests for view in request.views)
         self.later = _later_least(requests)
 
-    def run(self) -> Outcome:
+    def run(self) -> SearchResult:
         """Searches until decided or out of steps. The ledger is left with the solution's takes, or as found."""
         start = self.ledger.mark()
         if self._straight():
@@ -154,7 +158,7 @@ class Search:
         if not self.numbered:
             number(self.requests)
         self.scope = _Scope(self.requests)
-        step: tuple[int, View | None, int, int, frozenset[Hashable]] | None = (0, None, 0, 0, frozenset())
+        step: tuple[int, RequestCandidates | None, int, int, frozenset[Hashable]] | None = (0, None, 0, 0, frozenset())
         while True:
             if step is not None and self._enter(*step):
                 return Found(self.picks, self.chosen, self.steps)
@@ -216,7 +220,7 @@ class Search:
                 return False  # what a constraint took note of is not undone here
         return not missing
 
-    def _root_cause(self) -> Cause | None:
+    def _root_cause(self) -> Infeasibility | None:
         """What counting shows before anything is taken."""
         if not self.whole:
             return None
@@ -224,7 +228,9 @@ class Search:
             self.bounds = Bounds(self.requests)
         return self.bounds.cause(0, Ledger(lists=self.ledger.lists))
 
-    def _enter(self, index: int, view: View | None, k: int, start: int, excluded: frozenset[Hashable]) -> bool:
+    def _enter(
+        self, index: int, view: RequestCandidates | None, k: int, start: int, excluded: frozenset[Hashable]
+    ) -> bool:
         """Goes on from here until something has to be chosen (a frame is pushed), fails, or everything is done."""
         while True:
             self.steps += 1
@@ -269,7 +275,7 @@ class Search:
                 return
             frame.deep = True
 
-    def _advance(self) -> tuple[int, View | None, int, int, frozenset[Hashable]] | None:
+    def _advance(self) -> tuple[int, RequestCandidates | None, int, int, frozenset[Hashable]] | None:
         """Undoes the last choice and makes the next one; None when there is none left anywhere."""
         while self.stack:
             frame = self.stack[-1]
@@ -303,7 +309,9 @@ class Search:
             del self.chosen[frame.request :]
             self.failed.add(self._key(frame.request))
 
-    def _next_device(self, frame: _Frame, view: View) -> tuple[int, View | None, int, int, frozenset[Hashable]] | None:
+    def _next_device(
+        self, frame: _Frame, view: RequestCandidates
+    ) -> tuple[int, RequestCandidates | None, int, int, frozenset[Hashable]] | None:
         ledger, request = self.ledger, self.requests[frame.request]
         admin, claim = view.want.admin, request.claim
         candidates = view.candidates
@@ -312,13 +320,13 @@ class Search:
         while position <= last:
             candidate = candidates[position]
             position += 1
-            offer = candidate.offer
+            device_state = candidate.device_state
             if candidate.failure is not None:
-                if ledger.in_use(offer, claim, admin=admin):
+                if ledger.in_use(device_state, claim, admin=admin):
                     continue
                 self.halt = Halted(self.steps, frame.request, view, candidate, -1)
                 return None
-            sort = (candidate.alike, ledger.usage(offer.id))
+            sort = (candidate.equivalent, ledger.usage(device_state.id))
             if sort in frame.excluded or sort in frame.tried:
                 continue
             excluded = frame.excluded.union(frame.tried) if frame.tried else frame.excluded
@@ -330,18 +338,18 @@ class Search:
         frame.next = position
         return None
 
-    def _take(self, index: int, view: View, candidate: Candidate) -> int:
+    def _take(self, index: int, view: RequestCandidates, candidate: Candidate) -> int:
         """Takes a device; -1 if that worked, else the constraint that forbids it, or MAX_RESULTS for the device."""
         reason = take(self.ledger, view, candidate, self.requests[index].claim)
         if reason < 0:
-            self.picks.append(Pick(index, view, candidate))
+            self.picks.append(PickedDevice(index, view, candidate))
         return reason
 
-    def _take_all(self, index: int, view: View) -> bool:
+    def _take_all(self, index: int, view: RequestCandidates) -> bool:
         if not view.candidates:
             return False
         for candidate in view.candidates:
-            if view.blocked is not None and view.blocked[0] is candidate.offer:
+            if view.blocked is not None and view.blocked[0] is candidate.device_state:
                 return False
             if candidate.failure is not None:
                 self.halt = Halted(self.steps, index, view, candidate, -1)
@@ -353,7 +361,7 @@ class Search:
                 return False
         return True
 
-    def _too_many(self, index: int, view: View) -> bool:
+    def _too_many(self, index: int, view: RequestCandidates) -> bool:
         """Whether this alternative leads over the limit of results of the claim, whatever is chosen later."""
         claim = self.requests[index].claim
         before = self.counts.get(claim, 0) + sum(
@@ -371,11 +379,11 @@ class Search:
         for pick in self.picks:
             if admins is not None and self.requests[pick.request].claim not in admins:
                 continue
-            alike, device = pick.candidate.alike, pick.candidate.offer.id
-            if alike in groups and device not in seen:
+            equivalent, device = pick.candidate.equivalent, pick.candidate.device_state.id
+            if equivalent in groups and device not in seen:
                 seen.add(device)
-                usage = ledger.usage(device) if self.admin or pick.candidate.offer.multi else True
-                touched[alike, usage] += 1
+                usage = ledger.usage(device) if self.admin or pick.candidate.device_state.multi else True
+                touched[equivalent, usage] += 1
         count = 0
         claim = self.requests[index].claim
         if self.scope.limited[index]:
@@ -384,24 +392,24 @@ class Search:
         return (index, count, frozenset(touched.items()), states)
 
 
-def take(ledger: Ledger, view: View, candidate: Candidate, claim: int) -> int:
+def take(ledger: Ledger, view: RequestCandidates, candidate: Candidate, claim: int) -> int:
     """Takes a device for a claim; -1 if that worked, else the constraint that forbids it, or MAX_RESULTS.
 
     Constraints may have taken note of it where it did not work: rewind.
     """
     admin = view.want.admin
-    if not ledger.available(candidate.offer, claim, candidate.amounts, admin=admin):
+    if not ledger.available(candidate.device_state, claim, candidate.amounts, admin=admin):
         return MAX_RESULTS
     if candidate.barred >= 0:
         return candidate.barred
     for constraint, kind, token in candidate.joins:
         if not ledger.join((claim, constraint), kind, token):
             return constraint
-    ledger.take(candidate.offer, claim, candidate.amounts, admin=admin)
+    ledger.take(candidate.device_state, claim, candidate.amounts, admin=admin)
     return -1
 
 
-def _later_least(requests: list[Request]) -> list[int]:
+def _later_least(requests: list[SearchRequest]) -> list[int]:
     """For each request the least number of devices that later requests of the same claim need."""
     least = [0] * len(requests)
     sums: dict[int, int] = {}
@@ -420,7 +428,7 @@ class _Scope:
     matter; None otherwise.
     """
 
-    def __init__(self, requests: list[Request]) -> None:
+    def __init__(self, requests: list[SearchRequest]) -> None:
         size = len(requests)
         self.groups: list[frozenset[int]] = [frozenset()] * size
         self.constraints: list[tuple[tuple[int, int], ...]] = [()] * size
@@ -454,19 +462,19 @@ class _Scope:
             self.constraints[index] = tuple(sorted(later_constraints))
 
 
-def _own(request: Request) -> tuple[set[int], set[tuple[int, int]]]:
-    groups = {candidate.alike for view in request.views for candidate in view.candidates}
+def _own(request: SearchRequest) -> tuple[set[int], set[tuple[int, int]]]:
+    groups = {candidate.equivalent for view in request.views for candidate in view.candidates}
     constraints = {(request.claim, index) for view in request.views for index in view.want.constraints}
     return groups, constraints
 
 
-def _sets_by_group(requests: list[Request]) -> dict[int, frozenset[Any]]:
+def _sets_by_group(requests: list[SearchRequest]) -> dict[int, frozenset[Any]]:
     found: dict[int, frozenset[Any]] = {}
     for request in requests:
         for view in request.views:
             for candidate in view.candidates:
-                if candidate.offer.uses and candidate.alike not in found:
-                    found[candidate.alike] = frozenset(use.key for use in candidate.offer.uses)
+                if candidate.device_state.uses and candidate.equivalent not in found:
+                    found[candidate.equivalent] = frozenset(use.key for use in candidate.device_state.uses)
     return found
 
 
@@ -478,25 +486,32 @@ def _reach(groups: set[int], sets_of: dict[int, frozenset[Any]]) -> set[int]:
     return groups | {group for group, keys in sets_of.items() if not sets.isdisjoint(keys)}
 
 
-def number(requests: list[Request]) -> None:
+def number(requests: list[SearchRequest]) -> None:
     """Numbers alike devices alike: same part in every view, same counters, capacity left and way of sharing."""
     marks: dict[Any, list[Any]] = {}
     slots: list[tuple[Candidate, Any]] = []
     for index, request in enumerate(requests):
         for option, view in enumerate(request.views):
             for candidate in view.candidates:
-                offer = candidate.offer
-                key = offer.id
+                device_state = candidate.device_state
+                key = device_state.id
                 part = (
                     index,
                     option,
-                    candidate.amounts if offer.multi else (),
+                    candidate.amounts if device_state.multi else (),
                     candidate.joins,
-                    candidate.offer.position if candidate.failure is not None else candidate.barred,
+                    candidate.device_state.position if candidate.failure is not None else candidate.barred,
                 )
                 found = marks.get(key)
                 if found is None:
-                    found = marks[key] = [(offer.multi, tuple(offer.left.values()), offer.shares > 0, offer.uses)]
+                    found = marks[key] = [
+                        (
+                            device_state.multi,
+                            tuple(device_state.left.values()),
+                            device_state.shares > 0,
+                            device_state.uses,
+                        )
+                    ]
                 found.append(part)
                 slots.append((candidate, key))
     numbers: dict[Any, int] = {}
@@ -504,4 +519,4 @@ def number(requests: list[Request]) -> None:
     for device, parts in marks.items():
         by_device[device] = numbers.setdefault(tuple(parts), len(numbers))
     for candidate, device in slots:
-        candidate.alike = by_device[device]
+        candidate.equivalent = by_device[device]

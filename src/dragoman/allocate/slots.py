@@ -14,10 +14,10 @@ import msgspec
 
 from dragoman.allocate.match import compile_derived, compile_text
 from dragoman.allocate.refusal import (
+    ClassNotFound,
+    ClassNotSpecified,
     EmptyConstraint,
-    FeatureOff,
-    MissingClass,
-    NoClass,
+    FeatureGateDisabled,
     PodWide,
     SelectorInvalid,
     TooManyDevices,
@@ -81,7 +81,7 @@ def rules_of(gates: Gates) -> Rules:
     )
 
 
-class Selector(msgspec.Struct, frozen=True, eq=False):
+class RequestSelector(msgspec.Struct, frozen=True, eq=False):
     """A compiled selector and where it stands; class_name is empty for the request's own."""
 
     class_name: str
@@ -98,7 +98,7 @@ class Derived(NamedTuple):
     compiled: Expression
 
 
-class Want(msgspec.Struct, frozen=True, eq=False):
+class RequestPlan(msgspec.Struct, frozen=True, eq=False):
     """One way to satisfy a request. count 0: all that match. constraints: indexes of those that concern it.
 
     request is "r" or "r/sub"; option is its index in firstAvailable, -1 for exactly.
@@ -108,7 +108,7 @@ class Want(msgspec.Struct, frozen=True, eq=False):
     parent: str
     option: int
     device_class: DeviceClass
-    selectors: tuple[Selector, ...]
+    selectors: tuple[RequestSelector, ...]
     count: int
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
@@ -131,7 +131,7 @@ class ClaimPlan(msgspec.Struct, frozen=True, eq=False):
 
     claim: ResourceClaim
     key: str
-    requests: tuple[tuple[Want, ...], ...]
+    requests: tuple[tuple[RequestPlan, ...], ...]
     constraints: tuple[Constraint, ...]
 
 
@@ -184,8 +184,8 @@ class _Reader:
                 raise _Refused(EmptyConstraint(claim=self.key, index=index))
         return found
 
-    def _requests(self) -> list[tuple[Want, ...]]:
-        found: list[tuple[Want, ...]] = []
+    def _requests(self) -> list[tuple[RequestPlan, ...]]:
+        found: list[tuple[RequestPlan, ...]] = []
         for request in self.claim.spec.devices.requests:
             if request.first_available:
                 if not self.rules.prioritized:
@@ -205,7 +205,7 @@ class _Reader:
 
     def _want(
         self, name: str, parent: str, option: int, asked: ExactDeviceRequest | DeviceSubRequest, *, admin: bool | None
-    ) -> Want:
+    ) -> RequestPlan:
         rules = self.rules
         if asked.capacity is not None and asked.capacity.requests and not rules.shares:
             raise self._off(name, "DRAConsumableCapacity", "capacity")
@@ -222,7 +222,7 @@ class _Reader:
         mode = asked.allocation_mode or EXACT_COUNT
         if mode not in (EXACT_COUNT, ALL):
             raise _Refused(UnsupportedMode(claim=self.key, request=name, mode=mode))
-        return Want(
+        return RequestPlan(
             request=name,
             parent=parent,
             option=option,
@@ -242,14 +242,14 @@ class _Reader:
 
     def _class(self, request: str, name: str) -> DeviceClass:
         if not name:
-            raise _Refused(NoClass(claim=self.key, request=request))
+            raise _Refused(ClassNotSpecified(claim=self.key, request=request))
         found = self.snapshot.classes.get(name)
         if found is None:
             near = difflib.get_close_matches(name, sorted(self.snapshot.classes), n=3)
-            raise _Refused(MissingClass(claim=self.key, request=request, class_name=name, near=tuple(near)))
+            raise _Refused(ClassNotFound(claim=self.key, request=request, class_name=name, near=tuple(near)))
         return found
 
-    def _selector(self, request: str, class_name: str, index: int, selector: DeviceSelector) -> Selector:
+    def _selector(self, request: str, class_name: str, index: int, selector: DeviceSelector) -> RequestSelector:
         if selector.cel is None:
             raise _Refused(UnsupportedSelector(claim=self.key, request=request, class_name=class_name, index=index))
         text = selector.cel.expression
@@ -260,7 +260,7 @@ class _Reader:
                     claim=self.key, request=request, class_name=class_name, index=index, text=text, error=compiled
                 )
             )
-        return Selector(class_name, index, text, compiled)
+        return RequestSelector(class_name, index, text, compiled)
 
     def _derived(self, request: str, index: int, derived: DerivedAttribute) -> Derived:
         compiled = compile_derived(derived.expression)
@@ -279,7 +279,7 @@ class _Reader:
         return Derived(derived.name, derived.expression, compiled)
 
     def _off(self, request: str, feature: str, field: str) -> _Refused:
-        return _Refused(FeatureOff(claim=self.key, request=request, feature=feature, field=field))
+        return _Refused(FeatureGateDisabled(claim=self.key, request=request, feature=feature, field=field))
 
 
 def plan_claims(claims: Sequence[ResourceClaim], snapshot: Snapshot, rules: Rules) -> list[ClaimPlan] | PodWide:

@@ -15,7 +15,7 @@ class Ask(msgspec.Struct, frozen=True):
     node: str
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class ChosenAlternative(msgspec.Struct, frozen=True):
     """Which alternative of a firstAvailable request was chosen: index counts from 0 (for scoring: 8 - index)."""
 
     claim: str
@@ -30,6 +30,6 @@ class Allocation(msgspec.Struct, frozen=True):
     """
 
     results: tuple[tuple[AllocationResult, ...], ...]
-    chosen: tuple[Chosen, ...] = ()
+    chosen: tuple[ChosenAlternative, ...] = ()
     warnings: tuple[Refusal, ...] = ()
     steps: int = 0

@@ -140,9 +140,11 @@ class _Check:
         name = result.request
         found = [
             device
-            for piece in self._newest(result.driver, result.pool, node)
-            for device in piece.spec.devices
-            if device.name == result.device and slice_targets(piece, node) and device_targets(piece, device, node)
+            for resource_slice in self._newest(result.driver, result.pool, node)
+            for device in resource_slice.spec.devices
+            if device.name == result.device
+            and slice_targets(resource_slice, node)
+            and device_targets(resource_slice, device, node)
         ]
         if len(found) != 1:
             self.wrong("device", claim, name, f"{device_id} is {len(found)} times on node {node.metadata.name}")
@@ -271,11 +273,11 @@ class _Check:
         named = [r for term in terms for r in term.match_fields if r.key == "metadata.name"]
         pinned = len(terms) == 1 and any(r.operator == "In" and r.values == (node.metadata.name,) for r in named)
         for result in allocation.devices.results:
-            for piece in self._newest(result.driver, result.pool, node):
-                for device in piece.spec.devices:
-                    if device.name != result.device or pinned or not device_targets(piece, device, node):
+            for resource_slice in self._newest(result.driver, result.pool, node):
+                for device in resource_slice.spec.devices:
+                    if device.name != result.device or pinned or not device_targets(resource_slice, device, node):
                         continue
-                    if piece.spec.node_name or device.node_name:
+                    if resource_slice.spec.node_name or device.node_name:
                         self.wrong("node", claim, result.request, f"{device.name} is local, the claim is not")
 
     # ---- the unit as a whole
@@ -315,14 +317,14 @@ class _Check:
                 )
 
     def _counters(self, driver: str, pool: str) -> None:
-        pieces = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_pool, (driver, pool))]
-        newest = max(piece.spec.pool.generation for piece in pieces)
+        resource_slices = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_pool, (driver, pool))]
+        newest = max(resource_slice.spec.pool.generation for resource_slice in resource_slices)
         drawn: Counter[tuple[str, str]] = Counter()
         seen: set[DeviceId] = set()
-        for piece in pieces:
-            for device in piece.spec.devices:
+        for resource_slice in resource_slices:
+            for device in resource_slice.spec.devices:
                 device_id = DeviceId(driver, pool, device.name)
-                if piece.spec.pool.generation != newest and device_id not in self.drawing:
+                if resource_slice.spec.pool.generation != newest and device_id not in self.drawing:
                     continue
                 if device_id in seen or not (device_id in self.drawing or device_id in self.snapshot.holders):
                     continue
@@ -336,11 +338,11 @@ class _Check:
         touched = {
             (use.counter_set, name) for device in new for use in device.consumes_counters for name in use.counters
         }
-        for piece in pieces:
-            for group in piece.spec.shared_counters:
+        for resource_slice in resource_slices:
+            for group in resource_slice.spec.shared_counters:
                 for counter, published in group.counters.items():
                     limit = published.value.nanos if published.value is not None else 0
-                    if piece.spec.pool.generation != newest or (group.name, counter) not in touched:
+                    if resource_slice.spec.pool.generation != newest or (group.name, counter) not in touched:
                         continue
                     if drawn[group.name, counter] > limit:
                         detail = f"{driver}/{pool}: {group.name} {counter} is overdrawn"
@@ -350,16 +352,16 @@ class _Check:
 
     def _newest(self, driver: str, pool: str, node: Node) -> list[ResourceSlice]:
         """The slices of a pool at the newest generation that targets the node; none if the pool is obsolete there."""
-        pieces = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_pool, (driver, pool))]
-        here = [piece for piece in pieces if slice_targets(piece, node)]
+        resource_slices = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_pool, (driver, pool))]
+        here = [resource_slice for resource_slice in resource_slices if slice_targets(resource_slice, node)]
         if not here:
             return []
-        newest = max(piece.spec.pool.generation for piece in here)
-        here = [piece for piece in here if piece.spec.pool.generation == newest]
+        newest = max(resource_slice.spec.pool.generation for resource_slice in here)
+        here = [resource_slice for resource_slice in here if resource_slice.spec.pool.generation == newest]
         whole = len(here) == here[0].spec.pool.resource_slice_count
-        if not whole and any(piece.spec.pool.generation > newest for piece in pieces):
+        if not whole and any(resource_slice.spec.pool.generation > newest for resource_slice in resource_slices):
             return []
-        return [piece for piece in pieces if piece.spec.pool.generation == newest]
+        return [resource_slice for resource_slice in resource_slices if resource_slice.spec.pool.generation == newest]
 
     def _matches(self, asked: ExactDeviceRequest | DeviceSubRequest, device: Device, driver: str) -> bool:
         device_class = self.snapshot.classes.get(asked.device_class_name)
@@ -374,11 +376,11 @@ class _Check:
         wanted = asked.capacity.requests if asked.capacity is not None else {}
         pools = {(p.spec.driver, p.spec.pool.name) for p in (self.snapshot.slices[name] for name in names)}
         for driver, pool in sorted(pools):
-            for piece in self._newest(driver, pool, node):
-                if not self.on("DRAPartitionableDevices") and piece.spec.per_device_node_selection:
+            for resource_slice in self._newest(driver, pool, node):
+                if not self.on("DRAPartitionableDevices") and resource_slice.spec.per_device_node_selection:
                     continue
-                for device in piece.spec.devices if slice_targets(piece, node) else ():
-                    if wanted or device.allow_multiple_allocations or not device_targets(piece, device, node):
+                for device in resource_slice.spec.devices if slice_targets(resource_slice, node) else ():
+                    if wanted or device.allow_multiple_allocations or not device_targets(resource_slice, device, node):
                         continue
                     if any(entry.request_policy is not None for entry in device.capacity.values()):
                         continue  # what its policy takes when nothing is asked for may be too much

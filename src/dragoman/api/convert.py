@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.errors import Invalid
 
-Object = dict[str, Any]
-Step = Callable[[Object], Object]
+ConversionStep = Callable[[Object], Object]
 
 # What v1 keeps under `exactly` and v1beta1 in the request itself.
 EXACT_FIELDS = (
@@ -51,14 +51,14 @@ def from_stored(kind: str, version: str, obj: Object) -> Object:
     return _convert(kind, version, step, obj)
 
 
-def _step(table: dict[tuple[str, str], Step], kind: str, version: str) -> Step:
+def _step(table: dict[tuple[str, str], ConversionStep], kind: str, version: str) -> ConversionStep:
     known = BY_NAME[kind].versions
     if version not in known:
         raise Invalid("apiVersion", f"{kind} has no version {version}, only {', '.join(known)}")
     return table.get((kind, version), _same)
 
 
-def _convert(kind: str, version: str, step: Step, obj: Object) -> Object:
+def _convert(kind: str, version: str, step: ConversionStep, obj: Object) -> Object:
     if isinstance(obj.get("items"), list) and str(obj.get("kind", "")).endswith("List"):
         converted = {
             **obj,
@@ -88,7 +88,7 @@ def _at(obj: Object, path: tuple[str, ...], change: Callable[[Any], Any]) -> Obj
     return {**obj, head: _at(inner, tuple(rest), change)}
 
 
-def _each(change: Step) -> Callable[[Any], Any]:
+def _each(change: ConversionStep) -> Callable[[Any], Any]:
     def over(items: Any) -> Any:
         if not isinstance(items, list):
             return items
@@ -140,14 +140,14 @@ def _unset_empty(spec: Any) -> Any:
 
 
 _REQUESTS = ("devices", "requests")
-_TO_STORED: dict[tuple[str, str], Step] = {
+_TO_STORED: dict[tuple[str, str], ConversionStep] = {
     ("ResourceClaim", "v1beta1"): lambda obj: _at(obj, ("spec", *_REQUESTS), _each(_nest_request)),
     ("ResourceClaimTemplate", "v1beta1"): lambda obj: _at(obj, ("spec", "spec", *_REQUESTS), _each(_nest_request)),
     ("ResourceSlice", "v1beta1"): lambda obj: _at(
         _at(obj, ("spec",), _unset_empty), ("spec", "devices"), _each(_unwrap_device)
     ),
 }
-_FROM_STORED: dict[tuple[str, str], Step] = {
+_FROM_STORED: dict[tuple[str, str], ConversionStep] = {
     ("ResourceClaim", "v1beta1"): lambda obj: _at(obj, ("spec", *_REQUESTS), _each(_flatten_request)),
     ("ResourceClaimTemplate", "v1beta1"): lambda obj: _at(obj, ("spec", "spec", *_REQUESTS), _each(_flatten_request)),
     ("ResourceSlice", "v1beta1"): lambda obj: _at(

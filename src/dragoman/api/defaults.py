@@ -16,10 +16,9 @@ import msgspec
 
 from dragoman.api.meta import format_time
 from dragoman.api.pod_defaults import canonical, canonical_each, container_quantities, default_pod, default_pod_spec
-from dragoman.api.shape import dig, objects, sub
+from dragoman.api.shape import Object, dig, objects, sub
 from dragoman.api.shape import fill as _fill
 
-Object = dict[str, Any]
 _MAX_INT32 = 2**31 - 1
 
 

@@ -103,7 +103,7 @@ def read(text: str, name: str) -> list[Document]:
     return read_all([(name, text)])
 
 
-def read_all(sources: Iterable[tuple[str, str]], told: Callable[[], None] = lambda: None) -> list[Document]:
+def read_all(sources: Iterable[tuple[str, str]], reported: Callable[[], None] = lambda: None) -> list[Document]:
     """The objects of several (name, text), each object once. Raises Invalid, both places named for a duplicate.
 
     told is called once an object is read, to show how far it is.
@@ -117,7 +117,7 @@ def read_all(sources: Iterable[tuple[str, str]], told: Callable[[], None] = lamb
             if error is not None:
                 raise error
             documents.append(document)
-            told()
+            reported()
     return documents
 
 

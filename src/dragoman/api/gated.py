@@ -100,7 +100,7 @@ def _exactly(obj: Object) -> Iterator[Object]:
     yield from (exactly for request in _requests(obj) if (exactly := sub(request, "exactly")) is not None)
 
 
-def _wishes(obj: Object) -> Iterator[Object]:
+def _exact_requests(obj: Object) -> Iterator[Object]:
     yield from _exactly(obj)
     for request in _requests(obj):
         yield from objects(request, "firstAvailable")
@@ -132,15 +132,15 @@ _CLAIM_SPEC: tuple[tuple[Feature, ...], ...] = (
         Feature(("DRAAdminAccess",), _results, ("adminAccess",)),
     ),
     (
-        Feature(("DRADeviceTaints",), _wishes, ("tolerations",)),
+        Feature(("DRADeviceTaints",), _exact_requests, ("tolerations",)),
         Feature(("DRADeviceTaints",), _results, ("tolerations",)),
     ),
     (
-        Feature(("DRAConsumableCapacity",), _wishes, ("capacity",)),
+        Feature(("DRAConsumableCapacity",), _exact_requests, ("capacity",)),
         Feature(("DRAConsumableCapacity",), _constraints, ("distinctAttribute",)),
         Feature(("DRAConsumableCapacity",), _results, ("shareID", "consumedCapacity")),
     ),
-    (Feature(("DRADerivedAttributes",), _wishes, ("derivedAttributes",)),),
+    (Feature(("DRADerivedAttributes",), _exact_requests, ("derivedAttributes",)),),
 )
 _FEATURES: dict[str, tuple[tuple[Feature, ...], ...]] = {
     "ResourceSlice": (

@@ -91,8 +91,8 @@ def gates_with(changes: dict[str, bool]) -> tuple[Gates, tuple[str, ...]]:
                 state[name] = settled = False
                 dropped.append(name)
     # A gate that is off by default was never there to lose.
-    told = tuple(name for name in dropped if GATES[name].default or changes.get(name))
-    return Gates(frozenset(name for name, is_on in state.items() if is_on)), told
+    reported = tuple(name for name in dropped if GATES[name].default or changes.get(name))
+    return Gates(frozenset(name for name, is_on in state.items() if is_on)), reported
 
 
 def parse_gates(text: str) -> tuple[Gates, tuple[str, ...]]:

@@ -7,8 +7,12 @@ ignored); judging is the work of `api.validate` and of lint.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import msgspec
+
+NamespacedName: TypeAlias = tuple[str, str]
+"""Namespace (empty for cluster scope) and name."""
 
 
 class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.api.shape import dig, fill, objects, sub
+from dragoman.api.shape import Object, dig, fill, objects, sub
 from dragoman.values.quantity import Quantity
-
-Object = dict[str, Any]
 
 _DEFAULT_MODE = 0o644
 _VOLUME_NAME = "name"

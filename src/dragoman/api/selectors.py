@@ -19,14 +19,14 @@ from dragoman.cel import types as t
 from dragoman.cel.environment import Environment
 from dragoman.cel.estimate import estimate
 from dragoman.cel.expression import Expression, compile_expression
-from dragoman.cel.faults import EvalError, NoSuchKey, Refused
+from dragoman.cel.faults import CompileError, EvalError, NoSuchKey
 from dragoman.cel.meter import Meter, Plan
-from dragoman.cel.reads import Path, paths_read, texts_compared
+from dragoman.cel.reads import AccessPath, paths_read, texts_compared
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.quantity import QUANTITY
 from dragoman.cel.stdlib.semver import SEMVER
 from dragoman.cel.types import Type
-from dragoman.cel.values import TYPE_OF, Value, type_name
+from dragoman.cel.values import TYPE_OF, CelValue, type_name
 from dragoman.values.names import split_qualified
 from dragoman.values.quantity import Quantity
 from dragoman.values.semver import Semver
@@ -40,16 +40,16 @@ COST_MAX: Final = 1_000_000
 # ---- the device as expressions see it
 
 
-class Domains(dict[str, dict[str, Value]]):
+class Domains(dict[str, dict[str, CelValue]]):
     """Domain to names to values; looking up an unknown domain gives an empty map, `in` does not."""
 
     __slots__ = ()
 
-    def __missing__(self, domain: str) -> dict[str, Value]:
+    def __missing__(self, domain: str) -> dict[str, CelValue]:
         return _EMPTY
 
 
-_EMPTY: Final[dict[str, Value]] = {}
+_EMPTY: Final[dict[str, CelValue]] = {}
 
 
 class DeviceView:
@@ -109,7 +109,7 @@ def device_view(device: Device, driver: str) -> DeviceView:
 _ZERO: Final = Quantity(0)
 
 
-def attribute_value(attribute: DeviceAttribute) -> Value:
+def attribute_value(attribute: DeviceAttribute) -> CelValue:
     """The one value of an attribute: int, bool, str, Semver or a tuple of them. Raises ValueError."""
     if attribute.ints is not None:
         return attribute.ints
@@ -207,7 +207,7 @@ def sizes(path: tuple[str, ...]) -> int | None:
 # ---- outcomes
 
 
-class SelectorInvalid(msgspec.Struct, frozen=True):
+class SelectorCompileError(msgspec.Struct, frozen=True):
     """The text is no selector. message has position and caret where there are any; line and column count from 1.
 
     kind: length, syntax, compile, result or cost.
@@ -235,7 +235,7 @@ class SelectorFailed(msgspec.Struct, frozen=True):
     near: str | None = None
 
 
-Answer: TypeAlias = bool | SelectorFailed
+MatchResult: TypeAlias = bool | SelectorFailed
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -268,7 +268,7 @@ def _tuple_of(domains: Domains, wanted: frozenset[tuple[str, str | None]] | None
         return ()
     return tuple(
         [
-            _all_of(domains[domain]) if name is None else _told_apart(domains[domain].get(name, _ABSENT))
+            _all_of(domains[domain]) if name is None else _distinguished(domains[domain].get(name, _ABSENT))
             for domain, name in _ordered(wanted)
         ]
     )
@@ -282,24 +282,24 @@ def _ordered(wanted: frozenset[tuple[str, str | None]]) -> list[tuple[str, str |
 _ABSENT: Final = object()
 
 
-def _all_of(values: dict[str, Value]) -> tuple[object, ...]:
-    return tuple((name, _told_apart(value)) for name, value in sorted(values.items()))
+def _all_of(values: dict[str, CelValue]) -> tuple[object, ...]:
+    return tuple((name, _distinguished(value)) for name, value in sorted(values.items()))
 
 
-_TOLD_APART: Final = frozenset((str, int, Semver))
+_DISTINGUISHED: Final = frozenset((str, int, Semver))
 
 
-def _told_apart(value: Value) -> object:
+def _distinguished(value: CelValue) -> object:
     """The value, with its kind where Python takes one for another: True for 1, but expressions do not."""
     kind = value.__class__
-    if kind in _TOLD_APART:
+    if kind in _DISTINGUISHED:
         return value
     if kind is tuple:
         return (value, tuple(element.__class__ for element in value))
     return (value, value.as_int64() is None) if kind is Quantity else (kind, value)
 
 
-def _reads(paths: frozenset[Path]) -> Reads:
+def _reads(paths: frozenset[AccessPath]) -> Reads:
     whole = () in paths
     return Reads(
         driver=whole or ("driver",) in paths,
@@ -309,7 +309,7 @@ def _reads(paths: frozenset[Path]) -> Reads:
     )
 
 
-def _pairs(field: str, paths: frozenset[Path]) -> frozenset[tuple[str, str | None]] | None:
+def _pairs(field: str, paths: frozenset[AccessPath]) -> frozenset[tuple[str, str | None]] | None:
     if (field,) in paths:
         return None
     return frozenset((p[1], p[2] if len(p) > 2 else None) for p in paths if p[0] == field)
@@ -328,7 +328,7 @@ class Selector:
         self.expression = compiled.text
         self.type = compiled.type
         self.max_cost = estimate(compiled.tree, sizes).most
-        self._run: Callable[[DeviceView], Value] = compiled.program
+        self._run: Callable[[DeviceView], CelValue] = compiled.program
         if self.max_cost > COST_MAX:
             self._run = _metered(compiled, within)
         paths, self._places = paths_read(compiled.tree, "device")
@@ -339,7 +339,7 @@ class Selector:
             if len(path) == 3 and path[0] == "attributes"
         }
 
-    def match(self, view: DeviceView) -> Answer:
+    def match(self, view: DeviceView) -> MatchResult:
         """True or false, or why there is no answer."""
         found = self.value(view)
         if found is True or found is False:
@@ -348,7 +348,7 @@ class Selector:
             return found
         return SelectorFailed(self.expression, f"CEL result of type {type_name(found)} could not be converted to bool")
 
-    def value(self, view: DeviceView) -> Value:
+    def value(self, view: DeviceView) -> CelValue:
         """What the expression evaluates to, as a value of `dragoman.cel.values`, or a SelectorFailed."""
         if view.fault is not None:
             return SelectorFailed(self.expression, view.fault)
@@ -372,10 +372,10 @@ class Selector:
         return SelectorFailed(self.expression, message, line, column, attribute=name, near=near)
 
 
-def _metered(compiled: Expression, within: Environment) -> Callable[[DeviceView], Value]:
+def _metered(compiled: Expression, within: Environment) -> Callable[[DeviceView], CelValue]:
     plan = Plan(within)
 
-    def run(view: DeviceView) -> Value:
+    def run(view: DeviceView) -> CelValue:
         return Meter(plan, COST_MAX).run(compiled.tree, view)
 
     return run
@@ -396,23 +396,23 @@ def _near(name: str, known: tuple[str, ...]) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def compile_selector(expression: str, mode: Mode = STORED) -> Selector | SelectorInvalid:
+def compile_selector(expression: str, mode: Mode = STORED) -> Selector | SelectorCompileError:
     """The selector of a text, cached. With mode.new length and worst-case cost are judged too."""
     found = _compile(expression, mode)
-    if isinstance(found, SelectorInvalid) or found.type == t.BOOL or t.is_dyn(found.type):
+    if isinstance(found, SelectorCompileError) or found.type == t.BOOL or t.is_dyn(found.type):
         return found
     what = f"must evaluate to bool or the unknown type, not {t.show(found.type)}"
-    return SelectorInvalid(expression, "result", what)
+    return SelectorCompileError(expression, "result", what)
 
 
 @lru_cache(maxsize=1024)
-def compile_derived(expression: str, mode: Mode = STORED) -> Selector | SelectorInvalid:
+def compile_derived(expression: str, mode: Mode = STORED) -> Selector | SelectorCompileError:
     """The expression of a derived attribute (KEP-6080), cached; ask `value` of the outcome.
 
     The static type must be int, bool, string, Semver, unknown, or (with list attributes) a list of one of these.
     """
     found = _compile(expression, mode)
-    if isinstance(found, SelectorInvalid):
+    if isinstance(found, SelectorCompileError):
         return found
     lists = not mode.new or mode.list_attributes
     element = found.type.params[0] if lists and found.type.kind == "list" else found.type
@@ -420,26 +420,26 @@ def compile_derived(expression: str, mode: Mode = STORED) -> Selector | Selector
         return found
     more = " or a list of these scalars" if lists else ""
     what = f"must evaluate to a primitive scalar (string, integer, boolean, semver){more}, not {t.show(found.type)}"
-    return SelectorInvalid(expression, "result", what)
+    return SelectorCompileError(expression, "result", what)
 
 
 _DERIVED: Final = (t.BOOL, t.INT, t.STRING, SEMVER)
 
 
-def _compile(expression: str, mode: Mode) -> Selector | SelectorInvalid:
+def _compile(expression: str, mode: Mode) -> Selector | SelectorCompileError:
     if mode.new and len(expression.encode()) > EXPRESSION_MAX:
         size = len(expression.encode())
-        return SelectorInvalid(expression, "length", f"must be no more than {EXPRESSION_MAX} bytes, got {size}")
+        return SelectorCompileError(expression, "length", f"must be no more than {EXPRESSION_MAX} bytes, got {size}")
     within = environment(mode)
     try:
         compiled = compile_expression(expression, within)
-    except Refused as refused:
+    except CompileError as refused:
         issue = refused.issues[0]
         line, column = issue.line_and_column(expression)
         kind = "syntax" if issue.message.startswith("Syntax error") else "compile"
-        return SelectorInvalid(expression, kind, f"compilation failed: {refused}", line, column)
+        return SelectorCompileError(expression, kind, f"compilation failed: {refused}", line, column)
     found = Selector(compiled, within)
     if mode.new and found.max_cost > COST_MAX:
         what = f"too complex, exceeds cost limit: worst case {found.max_cost}, limit {COST_MAX}"
-        return SelectorInvalid(expression, "cost", what)
+        return SelectorCompileError(expression, "cost", what)
     return found

@@ -17,16 +17,16 @@ import msgspec
 from dragoman.apiserver import subresources
 from dragoman.apiserver.gauges import REQUESTS, StoreGauges
 from dragoman.apiserver.handlers import Handlers
-from dragoman.apiserver.http import Reply, Request, Stream, parse
+from dragoman.apiserver.http import HttpRequest, Reply, Stream, parse
 from dragoman.apiserver.negotiate import form_of, to_yaml
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import ADMIN, User
-from dragoman.apiserver.status import Refused
+from dragoman.apiserver.status import StatusError
 from dragoman.errors import DragomanError, NotFound, Retry
 from dragoman.runtime import log
 from dragoman.runtime.metrics import CONTENT_TYPE, Metrics
 
-Scope = dict[str, Any]
+AsgiScope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 OPEN_PATHS = {"/version", "/healthz", "/livez", "/readyz"}
@@ -54,7 +54,7 @@ class App:
             return ADMIN
         return subresources.user_of_token(self.registry, token)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """ASGI: one request."""
         if scope["type"] != "http":
             await _refuse_socket(scope, receive, send)
@@ -62,31 +62,31 @@ class App:
         request = parse(scope["method"], scope["raw_path"], scope["query_string"], scope["headers"])
         try:
             reply = await self._reply(request, receive)
-        except Refused as refused:
+        except StatusError as refused:
             reply = _refusal(request, refused)
         except Retry as error:
-            reply = _refusal(request, Refused(503, "ServiceUnavailable", str(error)))
+            reply = _refusal(request, StatusError(503, "ServiceUnavailable", str(error)))
         except DragomanError as error:
-            reply = _refusal(request, Refused(500, "InternalError", str(error)))
+            reply = _refusal(request, StatusError(500, "InternalError", str(error)))
         except RecursionError:
-            reply = _refusal(request, Refused(400, "BadRequest", "the body is nested too deep"))
+            reply = _refusal(request, StatusError(400, "BadRequest", "the body is nested too deep"))
         except Exception as error:
             _log.error("request broke", exc=error, method=request.method, path=request.path)
             text = f"Internal error occurred: {type(error).__name__}: this is a bug, see the server's log"
-            reply = _refusal(request, Refused(500, "InternalError", text))
+            reply = _refusal(request, StatusError(500, "InternalError", text))
         self._requests.labels(request.method, reply.status).inc()
         if isinstance(reply, Stream):
             await _stream(request, reply, receive, send)
         else:
             await _send(reply, send, head=request.method == "HEAD")
 
-    async def _reply(self, request: Request, receive: Receive) -> Reply | Stream:
+    async def _reply(self, request: HttpRequest, receive: Receive) -> Reply | Stream:
         if request.path in OPEN_PATHS or request.path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return await self._open(request)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         user = self.whose(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
-            raise Refused(401, "Unauthorized", "Unauthorized")
+            raise StatusError(401, "Unauthorized", "Unauthorized")
         request.user = _impersonated(request, user)
         if request.method not in ("GET", "HEAD"):
             request.body = await _body(request, receive)
@@ -98,7 +98,7 @@ class App:
             await journal.durable()
         return reply
 
-    async def _open(self, request: Request) -> Reply:
+    async def _open(self, request: HttpRequest) -> Reply:
         if request.path == "/version":
             return await self.handlers.respond(request)  # type: ignore[return-value]
         if request.path.startswith("/readyz") and not self.ready:
@@ -106,7 +106,7 @@ class App:
         return Reply(200, b"ok", b"text/plain; charset=utf-8")
 
 
-def _impersonated(request: Request, user: User) -> User:
+def _impersonated(request: HttpRequest, user: User) -> User:
     """Who the client asks to be taken for (kubectl --as); every user here may do so, since all may do everything."""
     name = request.headers.get("impersonate-user")
     if not name:
@@ -116,7 +116,7 @@ def _impersonated(request: Request, user: User) -> User:
     return User(name, (*listed, "system:authenticated"), request.headers.get("impersonate-uid", ""))
 
 
-async def _body(request: Request, receive: Receive) -> bytes:
+async def _body(request: HttpRequest, receive: Receive) -> bytes:
     said = request.headers.get("content-length", "")
     if said.isdecimal() and int(said) > BODY_BYTES:
         raise _too_large()
@@ -125,7 +125,7 @@ async def _body(request: Request, receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refused(400, "BadRequest", "the client went away before the body was complete")
+            raise StatusError(400, "BadRequest", "the client went away before the body was complete")
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > BODY_BYTES:
@@ -135,18 +135,18 @@ async def _body(request: Request, receive: Receive) -> bytes:
         chunks.append(chunk)
 
 
-def _too_large() -> Refused:
-    return Refused(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES}")
+def _too_large() -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES}")
 
 
-def _refusal(request: Request, refused: Refused) -> Reply:
+def _refusal(request: HttpRequest, refused: StatusError) -> Reply:
     body = msgspec.json.encode(refused.body())
     reply = Reply(refused.code, body)
     try:
         form = form_of(request.headers.get("accept", ""))
         if form.media != "application/json":
             reply = Reply(refused.code, to_yaml(body), form.content_type)
-    except Refused:
+    except StatusError:
         pass  # whatever the client wanted, it gets JSON
     after = (refused.details or {}).get("retryAfterSeconds")
     if after:
@@ -164,7 +164,7 @@ async def _send(reply: Reply, send: Send, *, head: bool) -> None:
     await send({"type": "http.response.body", "body": b"" if head else reply.body})
 
 
-async def _stream(request: Request, stream: Stream, receive: Receive, send: Send) -> None:
+async def _stream(request: HttpRequest, stream: Stream, receive: Receive, send: Send) -> None:
     """Send chunks until they end or the client has gone."""
     first = b""
     if stream.may_fail:
@@ -172,7 +172,7 @@ async def _stream(request: Request, stream: Stream, receive: Receive, send: Send
             first = await anext(stream.chunks, b"")
         except NotFound as error:
             stream.release()
-            await _send(_refusal(request, Refused(400, "BadRequest", str(error))), send, head=False)
+            await _send(_refusal(request, StatusError(400, "BadRequest", str(error))), send, head=False)
             return
     headers = [*stream.headers, (b"content-type", stream.content_type), (b"cache-control", b"no-cache, private")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -209,7 +209,7 @@ async def _until_gone(receive: Receive, pump: asyncio.Task[None]) -> None:
     pump.cancel()
 
 
-async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse_socket(scope: AsgiScope, receive: Receive, send: Send) -> None:
     """Lifespan and WebSocket: there is no exec, attach or port-forward."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1003})

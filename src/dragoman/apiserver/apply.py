@@ -18,7 +18,7 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.fieldset import Fields, contains, cut, difference, intersection, path_text, paths, union
 from dragoman.apiserver.fieldwalk import Unkeyed, compare, merge, owned, with_named_fields, without
 from dragoman.apiserver.managers import APPLY, UPDATE, Manager, Managers, is_reset, manager_of
-from dragoman.apiserver.shape import GVK, Shape, shape_of, unstructured
+from dragoman.apiserver.shape import GVK, SchemaShape, shape_of, unstructured
 from dragoman.errors import Invalid, Stale
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -40,7 +40,7 @@ _UNOWNED = [
 _IDENTITY: Fields = {"f:apiVersion": {}, "f:kind": {}, "f:metadata": {"f:name": {}}}
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class FieldConflict(msgspec.Struct, frozen=True):
     """A field that another manager owns and the configuration would change."""
 
     manager: Manager
@@ -50,7 +50,7 @@ class Conflict(msgspec.Struct, frozen=True):
 class ApplyConflict(Stale):
     """Others own fields of the configuration (409): `causes` for Status.details, str() for Status.message."""
 
-    def __init__(self, conflicts: list[Conflict]) -> None:
+    def __init__(self, conflicts: list[FieldConflict]) -> None:
         super().__init__(_conflict_text(conflicts))
         self.conflicts = conflicts
 
@@ -63,7 +63,7 @@ class ApplyConflict(Stale):
         ]
 
 
-def _conflict_text(conflicts: list[Conflict]) -> str:
+def _conflict_text(conflicts: list[FieldConflict]) -> str:
     if len(conflicts) == 1:
         (only,) = conflicts
         return f"Apply failed with 1 conflict: conflict with {only.manager}: {path_text(only.path)}"
@@ -117,7 +117,7 @@ def apply(
 
 def _apply(
     managers: Managers,
-    shape: Shape,
+    shape: SchemaShape,
     live: dict[str, Any],
     applied: dict[str, Any],
     who: Manager,
@@ -142,7 +142,7 @@ def _apply(
     return merged
 
 
-def _prune(managers: Managers, shape: Shape, merged: dict[str, Any], before: Fields) -> dict[str, Any]:
+def _prune(managers: Managers, shape: SchemaShape, merged: dict[str, Any], before: Fields) -> dict[str, Any]:
     """Without what the manager applied before and nobody owns now."""
     if not before:
         return merged
@@ -161,7 +161,7 @@ def _prune(managers: Managers, shape: Shape, merged: dict[str, Any], before: Fie
 
 def _refuse_conflicts(managers: Managers, who: Manager, taken: Fields) -> None:
     conflicts = [
-        Conflict(manager, path)
+        FieldConflict(manager, path)
         for manager, fields in managers
         if manager != who
         for path in paths(intersection(fields, taken))
@@ -170,7 +170,9 @@ def _refuse_conflicts(managers: Managers, who: Manager, taken: Fields) -> None:
         raise ApplyConflict(conflicts)
 
 
-def _adopt(managers: Managers, shape: Shape, live: dict[str, Any], who: Manager, api_version: str, now: str) -> None:
+def _adopt(
+    managers: Managers, shape: SchemaShape, live: dict[str, Any], who: Manager, api_version: str, now: str
+) -> None:
     """An object without managers gets one that owns all it has."""
     before = manager_of(_BEFORE_FIRST_APPLY, UPDATE, who.subresource, api_version)
     managers.set(before, compare(shape, {}, _tracked(live)).added, api_version, now)
@@ -189,7 +191,7 @@ def _last_applied(obj: dict[str, Any]) -> Any:
         return None
 
 
-def _allow_last_applied(refused: ApplyConflict, shape: Shape, live: dict[str, Any], api_version: str) -> None:
+def _allow_last_applied(refused: ApplyConflict, shape: SchemaShape, live: dict[str, Any], api_version: str) -> None:
     """Return if all conflicts are about fields that kubectl applied from the client and that still are as it left
     them, else raise the others."""
     last = _last_applied(live)
@@ -265,7 +267,7 @@ def track(
 
 def _track(
     managers: Managers,
-    shape: Shape,
+    shape: SchemaShape,
     old: dict[str, Any],
     new: dict[str, Any],
     who: Manager,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver import fields
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.status import Object
-from dragoman.apiserver.store import Record, Store
+from dragoman.apiserver.store import Store, StoredObject
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
@@ -36,8 +36,8 @@ def in_memory(clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS) -> Regist
 def bootstrap(registry: Registry) -> None:
     """Make what every cluster has, where absent; namespaces that come later get theirs when they are created."""
 
-    def created(record: Record) -> None:
-        _furnish(registry, record.name)
+    def created(record: StoredObject) -> None:
+        _create_defaults(registry, record.name)
 
     registry.when_created[NAMESPACE] = created
     for name in NAMESPACES:
@@ -45,7 +45,7 @@ def bootstrap(registry: Registry) -> None:
             registry.create(NAMESPACE, {"metadata": {"name": name}}, write=_BOOT)
     for record in registry.store.select(NAMESPACE):
         if record.fields.get("status.phase") != "Terminating":
-            _furnish(registry, record.name)
+            _create_defaults(registry, record.name)
     for name, value in SYSTEM_PRIORITIES.items():
         if registry.find(PRIORITY_CLASS, name) is None:
             what = "Used for system critical pods that must run in the cluster"
@@ -53,7 +53,7 @@ def bootstrap(registry: Registry) -> None:
             registry.create(PRIORITY_CLASS, body, write=_BOOT)
 
 
-def _furnish(registry: Registry, namespace: str) -> None:
+def _create_defaults(registry: Registry, namespace: str) -> None:
     """At start too: a process may have died between a namespace and its content, or the CA may be a new one."""
     if registry.find(SERVICE_ACCOUNT, "default", namespace) is None:
         registry.create(SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, namespace, _BOOT)

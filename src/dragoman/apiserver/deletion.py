@@ -8,19 +8,20 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from dragoman.api.meta import format_time
-from dragoman.apiserver.request import DeleteWish
-from dragoman.apiserver.status import Object, bad_request
+from dragoman.api.shape import Object
+from dragoman.apiserver.request import DeleteOptions
+from dragoman.apiserver.status import bad_request
 from dragoman.apiserver.strategies.base import Strategy
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 
 
-def mark(strategy: Strategy, obj: Object, wish: DeleteWish, now: datetime) -> Object | None:
+def mark(strategy: Strategy, obj: Object, options: DeleteOptions, now: datetime) -> Object | None:
     """The object marked as being deleted, or None when it can go at once. Changes `obj`."""
     meta = obj["metadata"]
-    _propagate(meta, wish)
-    grace_s = strategy.grace_s(obj, wish)
+    _propagate(meta, options)
+    grace_s = strategy.grace_s(obj, options)
     held = bool(meta.get("finalizers")) or not strategy.is_finalized(obj)
     if not held and not grace_s:
         return None
@@ -36,14 +37,14 @@ def mark(strategy: Strategy, obj: Object, wish: DeleteWish, now: datetime) -> Ob
     return obj
 
 
-def _propagate(meta: Object, wish: DeleteWish) -> None:
-    if wish.propagation not in ("", "Background", "Foreground", "Orphan"):
+def _propagate(meta: Object, options: DeleteOptions) -> None:
+    if options.propagation not in ("", "Background", "Foreground", "Orphan"):
         raise bad_request(
-            f"invalid propagationPolicy {wish.propagation!r}: must be one of Background, Foreground, Orphan"
+            f"invalid propagationPolicy {options.propagation!r}: must be one of Background, Foreground, Orphan"
         )
     finalizers = list(meta.get("finalizers") or [])
-    if wish.propagation:
-        wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(wish.propagation)
+    if options.propagation:
+        wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(options.propagation)
         finalizers = [f for f in finalizers if f not in (FOREGROUND, ORPHAN) or f == wanted]
         if wanted and wanted not in finalizers:
             finalizers.append(wanted)

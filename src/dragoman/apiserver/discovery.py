@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 
 from dragoman.api.kinds import KINDS, Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.reviews import REVIEWS
-from dragoman.apiserver.status import Object
 
 EVENTS_GROUP = "events.k8s.io"
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -32,17 +32,17 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 _FIRST = ("", "apps", "batch", "resource.k8s.io")
 
 
-class Document(msgspec.Struct, frozen=True):
+class DiscoveryDocument(msgspec.Struct, frozen=True):
     """A body and its ETag."""
 
     body: bytes
     etag: str
 
 
-def document(obj: Object) -> Document:
+def document(obj: Object) -> DiscoveryDocument:
     """Encode once."""
     body = msgspec.json.encode(obj)
-    return Document(body, '"' + hashlib.sha256(body).hexdigest().upper() + '"')
+    return DiscoveryDocument(body, '"' + hashlib.sha256(body).hexdigest().upper() + '"')
 
 
 def groups() -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ Events are stored once, as core/v1. A field without a counterpart is kept under 
 
 from __future__ import annotations
 
-from dragoman.apiserver.status import Object
+from dragoman.api.shape import Object
 
 # core/v1 -> events.k8s.io/v1
 _NAMES = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.selectors import FieldTerm
-from dragoman.apiserver.status import Object, bad_request
+from dragoman.apiserver.status import bad_request
 
 # field -> (path, text of the zero value)
 _Fields = dict[str, tuple[tuple[str, ...], str]]

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from dragoman.apiserver.fieldset import Fields, is_member
-from dragoman.apiserver.shape import ANY, LIST, MAP, OBJECT, Shape
+from dragoman.apiserver.shape import ANY, LIST, MAP, OBJECT, SchemaShape
 from dragoman.errors import Invalid
 
 _MEMBER: Fields = {}
-_ANY = Shape(ANY)
+_ANY = SchemaShape(ANY)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -38,7 +38,7 @@ class Comparison:
 # ---- steps of paths
 
 
-def item_step(shape: Shape, item: Any, path: str = "") -> str:
+def item_step(shape: SchemaShape, item: Any, path: str = "") -> str:
     """The step to an item of a list-map or set: k:{"name":"web"} or v:"value"."""
     if shape.set:
         return f"v:{_encode(item).decode()}"
@@ -55,7 +55,7 @@ def item_step(shape: Shape, item: Any, path: str = "") -> str:
     return f"k:{_encode(keys).decode()}"
 
 
-def by_step(shape: Shape, items: list[Any], path: str = "") -> dict[str, Any]:
+def by_step(shape: SchemaShape, items: list[Any], path: str = "") -> dict[str, Any]:
     """Items by step, in order; of items with equal keys the first."""
     out: dict[str, Any] = {}
     for item in items:
@@ -68,18 +68,18 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _member_shape(shape: Shape, name: str) -> Shape:
+def _member_shape(shape: SchemaShape, name: str) -> SchemaShape:
     return shape.fields.get(name) or shape.item or _ANY
 
 
-def _is_map(shape: Shape) -> bool:
+def _is_map(shape: SchemaShape) -> bool:
     return shape.type in (OBJECT, MAP) and not shape.atomic
 
 
 # ---- comparison
 
 
-def compare(shape: Shape, old: Any, new: Any) -> Comparison:
+def compare(shape: SchemaShape, old: Any, new: Any) -> Comparison:
     """Fields removed, modified and added from old to new (both objects of that shape)."""
     removed, modified, added = _compare(shape, old, new)
     return Comparison(removed or {}, modified or {}, added or {})
@@ -90,7 +90,7 @@ _SAME: _Triple = (None, None, None)
 _MODIFIED: _Triple = (None, _MEMBER, None)
 
 
-def _compare(shape: Shape, old: Any, new: Any) -> _Triple:
+def _compare(shape: SchemaShape, old: Any, new: Any) -> _Triple:
     """Both values are there."""
     if old == new:
         return _SAME
@@ -101,7 +101,7 @@ def _compare(shape: Shape, old: Any, new: Any) -> _Triple:
     return _MODIFIED
 
 
-def _compare_maps(shape: Shape, old: dict[str, Any], new: dict[str, Any]) -> _Triple:
+def _compare_maps(shape: SchemaShape, old: dict[str, Any], new: dict[str, Any]) -> _Triple:
     removed: Fields = {}
     modified: Fields = {}
     added: Fields = {}
@@ -117,7 +117,7 @@ def _compare_maps(shape: Shape, old: dict[str, Any], new: dict[str, Any]) -> _Tr
 
 
 def _compare_member(
-    shape: Shape, name: str, was: Any, now: Any, removed: Fields, modified: Fields, added: Fields
+    shape: SchemaShape, name: str, was: Any, now: Any, removed: Fields, modified: Fields, added: Fields
 ) -> None:
     member = _member_shape(shape, name)
     step = f"f:{name}"
@@ -141,7 +141,7 @@ def _put(step: str, triple: _Triple, removed: Fields, modified: Fields, added: F
         added[step] = triple[2]
 
 
-def _compare_lists(shape: Shape, old: list[Any], new: list[Any]) -> _Triple:
+def _compare_lists(shape: SchemaShape, old: list[Any], new: list[Any]) -> _Triple:
     assert shape.item is not None, "lists have items"
     was, now = by_step(shape, old), by_step(shape, new)
     removed: Fields = {}
@@ -158,7 +158,7 @@ def _compare_lists(shape: Shape, old: list[Any], new: list[Any]) -> _Triple:
     return removed or None, modified or None, added or None
 
 
-def everything(shape: Shape, value: Any) -> Fields:
+def everything(shape: SchemaShape, value: Any) -> Fields:
     """The set of a value that is wholly there: itself and all below it (a node, so {} is the value alone)."""
     out: Fields = {}
     if _is_map(shape) and isinstance(value, dict):
@@ -179,7 +179,7 @@ def everything(shape: Shape, value: Any) -> Fields:
 # ---- what a configuration owns
 
 
-def owned(shape: Shape, value: Any, path: str = "", *, strict: bool = True) -> Fields:
+def owned(shape: SchemaShape, value: Any, path: str = "", *, strict: bool = True) -> Fields:
     """The fields that an applied configuration names: leaves, items with their keys, entries of maps.
 
     Raises Unkeyed for items without keys and, if strict, for items with the same keys.
@@ -206,7 +206,7 @@ def owned(shape: Shape, value: Any, path: str = "", *, strict: bool = True) -> F
     return out
 
 
-def _is_leaf(shape: Shape, value: Any) -> bool:
+def _is_leaf(shape: SchemaShape, value: Any) -> bool:
     if value is None or value == {}:
         return True
     if _is_map(shape):
@@ -215,7 +215,7 @@ def _is_leaf(shape: Shape, value: Any) -> bool:
     return shape.type != LIST or shape.atomic or not isinstance(value, list)
 
 
-def with_named_fields(shape: Shape, fields: Fields) -> Fields:
+def with_named_fields(shape: SchemaShape, fields: Fields) -> Fields:
     """The set, with all declared fields on the way to members added (entries of maps and items are not)."""
     out: Fields = {}
     for step, node in fields.items():
@@ -236,7 +236,7 @@ def with_named_fields(shape: Shape, fields: Fields) -> Fields:
 # ---- merging and removing
 
 
-def merge(shape: Shape, live: Any, config: Any) -> Any:
+def merge(shape: SchemaShape, live: Any, config: Any) -> Any:
     """The live value with the configuration laid over it; null in the configuration removes."""
     if _is_map(shape) and isinstance(live, dict) and isinstance(config, dict):
         out = dict(live)
@@ -253,7 +253,7 @@ def merge(shape: Shape, live: Any, config: Any) -> Any:
     return _without_nulls(shape, config)
 
 
-def _without_nulls(shape: Shape, value: Any) -> Any:
+def _without_nulls(shape: SchemaShape, value: Any) -> Any:
     """A configuration's value put where nothing was: null says nothing there, but in opaque parts it is data."""
     if isinstance(value, dict) and shape.type in (OBJECT, MAP):
         return {
@@ -266,7 +266,7 @@ def _without_nulls(shape: Shape, value: Any) -> Any:
     return value
 
 
-def _merge_lists(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
+def _merge_lists(shape: SchemaShape, live: list[Any], config: list[Any]) -> list[Any]:
     """Items of the configuration in its order; others where they are in the live list, relative to shared ones."""
     assert shape.item is not None, "lists have items"
     wanted = by_step(shape, config)
@@ -298,7 +298,7 @@ def _merge_lists(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
     return out
 
 
-def without(shape: Shape, value: Any, fields: Fields) -> Any:
+def without(shape: SchemaShape, value: Any, fields: Fields) -> Any:
     """The value without the members of a set and all below them; None if nothing is left."""
     if _is_map(shape) and isinstance(value, dict):
         out = {}

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dragoman.api.shape import Object
 from dragoman.apiserver import discovery, openapi, reviews, subresources
 from dragoman.apiserver.events_group import from_events_group, to_events_group
-from dragoman.apiserver.http import Headers, Reply, Request, Stream, json_reply
-from dragoman.apiserver.logs import LogWish
+from dragoman.apiserver.http import Headers, HttpRequest, Reply, Stream, json_reply
+from dragoman.apiserver.logs import LogOptions
 from dragoman.apiserver.negotiate import decode, decode_object, form_of
 from dragoman.apiserver.options import (
     check_list_version,
     check_types,
-    delete_wish,
+    delete_options,
     known_unknowns,
     unknown_fields,
     version_of,
@@ -25,11 +26,11 @@ from dragoman.apiserver.options import (
 )
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
-from dragoman.apiserver.request import Outcome, User, Write
-from dragoman.apiserver.status import Object, Refused, bad_request
+from dragoman.apiserver.request import RequestOutcome, User, Write
+from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.apiserver.store import Selection
-from dragoman.apiserver.target import Target, target_of
-from dragoman.apiserver.watch import Frames, Streams, WatchWish
+from dragoman.apiserver.target import RequestInfo, target_of
+from dragoman.apiserver.watch import Frames, Streams, WatchOptions
 
 WATCH_MIN_S = 1800.0
 PATCHES = {
@@ -61,9 +62,9 @@ class Handlers:
         self.streams = Streams()
         self.whose = whose
         self._version = discovery.document(discovery.version_text(minor))
-        self._documents: dict[str, discovery.Document] = {}
+        self._documents: dict[str, discovery.DiscoveryDocument] = {}
 
-    async def respond(self, request: Request) -> Reply | Stream:
+    async def respond(self, request: HttpRequest) -> Reply | Stream:
         """The answer to an authenticated request. Raises Refused."""
         path = request.path
         if path.startswith(("/api/", "/apis/")):
@@ -76,10 +77,10 @@ class Handlers:
 
     # ---- discovery, version, OpenAPI
 
-    def _root(self, request: Request) -> Reply:
+    def _root(self, request: HttpRequest) -> Reply:
         path = request.path
         if request.method not in ("GET", "HEAD"):
-            raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on {path}")
+            raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on {path}")
         if path == "/version":
             return Reply(200, self._version.body)
         if path == "/openapi/v3":
@@ -87,13 +88,13 @@ class Handlers:
         if path.startswith("/openapi/v3/"):
             return self._openapi(request, path.removeprefix("/openapi/v3/"))
         if path == "/openapi/v2":
-            raise Refused(406, "NotAcceptable", "OpenAPI v2 is not served; use /openapi/v3")
+            raise StatusError(406, "NotAcceptable", "OpenAPI v2 is not served; use /openapi/v3")
         if path == "/":
             paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
             return json_reply({"paths": paths})
         return self._discovery(request)
 
-    def _openapi(self, request: Request, group_version: str) -> Reply:
+    def _openapi(self, request: HttpRequest, group_version: str) -> Reply:
         found = openapi.document(group_version)
         if found is None:
             raise _no_path()
@@ -103,7 +104,7 @@ class Handlers:
             return Reply(304, b"", None, encoded)
         return Reply(200, found.body, headers=encoded)
 
-    def _discovery(self, request: Request) -> Reply:
+    def _discovery(self, request: HttpRequest) -> Reply:
         form = form_of(request.headers.get("accept", ""))
         path = request.path
         aggregated = form.kind == "APIGroupDiscoveryList" and path in ("/api", "/apis")
@@ -119,7 +120,7 @@ class Handlers:
 
     # ---- resources
 
-    async def _resource(self, request: Request, group: str, version: str, parts: list[str]) -> Reply | Stream:
+    async def _resource(self, request: HttpRequest, group: str, version: str, parts: list[str]) -> Reply | Stream:
         target, plural = target_of(group, version, parts)
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
@@ -146,13 +147,13 @@ class Handlers:
             case "PATCH":
                 return await self._patch(request, target)
             case "DELETE":
-                wish = delete_wish(request)
+                options = delete_options(request)
                 write = Write(user=request.user)
-                outcome = await self.registry.deleting(target.kind, target.name, target.namespace, wish, write=write)
+                outcome = await self.registry.deleting(target.kind, target.name, target.namespace, options, write=write)
                 return self._done(request, target, outcome, [])
-        raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on an object")
+        raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on an object")
 
-    async def _collection(self, request: Request, target: Target) -> Reply | Stream:
+    async def _collection(self, request: HttpRequest, target: RequestInfo) -> Reply | Stream:
         kind = target.kind
         match request.method:
             case "GET" | "HEAD":
@@ -161,19 +162,19 @@ class Handlers:
                 return self._list(request, target)
             case "POST":
                 if kind.namespaced and not target.namespace:
-                    raise Refused(405, "MethodNotAllowed", "create needs the path of a namespace")
+                    raise StatusError(405, "MethodNotAllowed", "create needs the path of a namespace")
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
                 outcome = await self.registry.creating(kind, body, target.namespace, write)
                 return self._done(request, target, outcome, warnings)
             case "DELETE":
-                selection, wish = self._selection(request, target), delete_wish(request)
+                selection, options = self._selection(request, target), delete_options(request)
                 write = Write(user=request.user)
-                page = await self.registry.deleting_collection(kind, selection, wish, write=write)
+                page = await self.registry.deleting_collection(kind, selection, options, write=write)
                 return page_reply(request, target, page, self.registry.clock.now())
-        raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on a collection")
+        raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on a collection")
 
-    def _selection(self, request: Request, target: Target) -> Selection:
+    def _selection(self, request: HttpRequest, target: RequestInfo) -> Selection:
         selected = request.query.get("fieldSelector", "")
         if target.events_group:
             selected = selected.replace("regarding.", "involvedObject.").replace(
@@ -186,10 +187,10 @@ class Handlers:
             target.kind, target.namespace, labels=labels, selected=selected, version=target.version
         )
 
-    def _list(self, request: Request, target: Target) -> Reply:
+    def _list(self, request: HttpRequest, target: RequestInfo) -> Reply:
         query = request.query
         if "sendInitialEvents" in query and request.flag("sendInitialEvents"):
-            raise Refused(422, "Invalid", "sendInitialEvents is forbidden for a list: it belongs to a watch")
+            raise StatusError(422, "Invalid", "sendInitialEvents is forbidden for a list: it belongs to a watch")
         selection = self._selection(request, target)
         limit = request.number("limit") or 0
         token = query.get("continue", "")
@@ -202,7 +203,7 @@ class Handlers:
 
     # ---- watch
 
-    def _watch(self, request: Request, target: Target) -> Stream:
+    def _watch(self, request: HttpRequest, target: RequestInfo) -> Stream:
         form = form_of(request.headers.get("accept", ""))
         query = request.query
         selection = self._selection(request, target)
@@ -210,9 +211,9 @@ class Handlers:
         match = query.get("resourceVersionMatch", "")
         initial = "sendInitialEvents" in query and request.flag("sendInitialEvents")
         if "sendInitialEvents" in query and match != "NotOlderThan":
-            raise Refused(422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+            raise StatusError(422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
         if match and "sendInitialEvents" not in query:
-            raise Refused(
+            raise StatusError(
                 422, "Invalid", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             )
         if initial or not asked:
@@ -224,7 +225,7 @@ class Handlers:
             synthetic, since = False, asked
         bookmarks = request.flag("allowWatchBookmarks")
         timeout_s = request.number("timeoutSeconds") or self.registry.entropy.jitter(WATCH_MIN_S, 1.0)
-        wish = WatchWish(
+        options = WatchOptions(
             since, synthetic, initial and bookmarks, bookmarks, float(timeout_s), query.get("includeObject", "Metadata")
         )
         frames = Frames(
@@ -232,28 +233,28 @@ class Handlers:
             target.version,
             form,
             self.registry.clock.now,
-            wish.include_object,
+            options.include_object,
             to_events_group if target.events_group else None,
         )
-        chunks, release = self.streams.start(self.registry, target.kind, selection, wish, frames)
+        chunks, release = self.streams.start(self.registry, target.kind, selection, options, frames)
         content_type = form.content_type if form.kind else b"application/json"
         return Stream(chunks, release, content_type)
 
     # ---- bodies and options of writes
 
-    def _body(self, request: Request, target: Target) -> Object:
+    def _body(self, request: HttpRequest, target: RequestInfo) -> Object:
         body = decode_object(request.body, request.headers.get("content-type", ""))
         return from_events_group(body) if target.events_group else body
 
-    def _checked(self, request: Request, target: Target, body: Object) -> tuple[Write, list[str]]:
+    def _checked(self, request: HttpRequest, target: RequestInfo, body: Object) -> tuple[Write, list[str]]:
         write = write_of(request, target)
         return write, unknown_fields(target, body, write, request.body)
 
-    async def _patch(self, request: Request, target: Target) -> Reply:
+    async def _patch(self, request: HttpRequest, target: RequestInfo) -> Reply:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         type = PATCHES.get(media)
         if type is None:
-            raise Refused(
+            raise StatusError(
                 415,
                 "UnsupportedMediaType",
                 "the body of the request was in an unknown format - accepted media types include: "
@@ -261,16 +262,16 @@ class Handlers:
             )
         write = write_of(request, target)
         if type == "apply" and not request.query.get("fieldManager"):
-            raise Refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
+            raise StatusError(422, "Invalid", "fieldManager: Required value: is required for apply patch")
         if write.force and type != "apply":
-            raise Refused(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
+            raise StatusError(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
         patch = decode(request.body, media)
 
         def judge(patched: Object, live: Object | None) -> list[str]:
             known = set(known_unknowns(target, live)) if live else set()
             try:
                 return unknown_fields(target, patched, write)
-            except Refused:
+            except StatusError:
                 fresh = set(known_unknowns(target, patched)) - known
                 if known and not fresh:
                     return []
@@ -288,15 +289,15 @@ class Handlers:
         )
         return self._done(request, target, outcome, [])
 
-    def _done(self, request: Request, target: Target, outcome: Outcome, warnings: list[str]) -> Reply:
+    def _done(self, request: HttpRequest, target: RequestInfo, outcome: RequestOutcome, warnings: list[str]) -> Reply:
         return outcome_reply(request, target, outcome, warnings, self.registry.clock.now())
 
     # ---- subresources
 
-    async def _subresource(self, request: Request, target: Target) -> Reply | Stream:
+    async def _subresource(self, request: HttpRequest, target: RequestInfo) -> Reply | Stream:
         name = target.subresource
         if name in _NOT_HERE and target.kind.kind in ("Pod", "Service", "Node"):
-            raise Refused(501, "NotImplemented", _NOT_HERE[name])
+            raise StatusError(501, "NotImplemented", _NOT_HERE[name])
         if name not in target.kind.subresources:
             raise _no_path()
         method = request.method
@@ -307,7 +308,7 @@ class Handlers:
         if name == "log" and method == "GET":
             return self._log(request, target)
         if method != "POST":
-            raise Refused(405, "MethodNotAllowed", f"{method} is not allowed on {name}")
+            raise StatusError(405, "MethodNotAllowed", f"{method} is not allowed on {name}")
         body = decode_object(request.body, request.headers.get("content-type", ""))
         body = check_types(_BODIES[name], body)
         write = write_of(request, target)
@@ -316,13 +317,13 @@ class Handlers:
             pod = target.name or (body.get("metadata") or {}).get("name", "")
             return json_reply(await subresources.bind(registry, pod, target.namespace, body, write), 201)
         if name == "eviction":
-            wish = subresources.eviction_wish(body, dry_run=write.dry_run)
-            return json_reply(await subresources.evict(registry, target.name, target.namespace, wish, write), 201)
+            options = subresources.eviction_options(body, dry_run=write.dry_run)
+            return json_reply(await subresources.evict(registry, target.name, target.namespace, options, write), 201)
         assert name == "token", "the table of kinds names no other subresource"
         account = registry.get(target.kind, target.name, target.namespace)
         return json_reply(subresources.issue_token(registry, account, body), 201)
 
-    async def _part(self, request: Request, target: Target) -> Reply:
+    async def _part(self, request: HttpRequest, target: RequestInfo) -> Reply:
         registry = self.registry
         match request.method:
             case "GET" | "HEAD":
@@ -337,9 +338,9 @@ class Handlers:
                 return self._done(request, target, outcome, warnings)
             case "PATCH":
                 return await self._patch(request, target)
-        raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on {target.subresource}")
+        raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on {target.subresource}")
 
-    async def _scale(self, request: Request, target: Target) -> Reply:
+    async def _scale(self, request: HttpRequest, target: RequestInfo) -> Reply:
         record = self.registry.get(target.kind, target.name, target.namespace)
         scale = subresources.scale_of(record)
         match request.method:
@@ -352,17 +353,19 @@ class Handlers:
                 media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 wanted = self._patched_scale(PATCHES.get(media), scale, decode(request.body, media))
             case _:
-                raise Refused(405, "MethodNotAllowed", f"{request.method} is not allowed on scale")
+                raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on scale")
         return json_reply(await subresources.set_scale(self.registry, record, wanted, write_of(request, target)))
 
     def _patched_scale(self, type: str | None, scale: Object, patch: Any) -> Object:
         if type is None:
-            raise Refused(415, "UnsupportedMediaType", "a Scale is patched by JSON, merge, strategic or apply patches")
+            raise StatusError(
+                415, "UnsupportedMediaType", "a Scale is patched by JSON, merge, strategic or apply patches"
+            )
         return subresources.patched_scale(type, scale, patch)
 
     # ---- logs
 
-    def _log(self, request: Request, target: Target) -> Stream:
+    def _log(self, request: HttpRequest, target: RequestInfo) -> Stream:
         record = self.registry.get(target.kind, target.name, target.namespace)
         pod = record.decode()
         container = _container(pod, target.name, request.query.get("container", ""))
@@ -374,7 +377,7 @@ class Handlers:
                 f'container "{container}" in pod "{target.name}" is waiting to start, or its node does not offer logs'
             )
         since_s = request.number("sinceSeconds")
-        wish = LogWish(
+        options = LogOptions(
             container,
             follow=request.flag("follow"),
             previous=request.flag("previous"),
@@ -383,7 +386,7 @@ class Handlers:
             since_s=None if since_s is None else float(since_s),
             limit_bytes=request.number("limitBytes"),
         )
-        return Stream(source(wish), _nothing, b"text/plain", may_fail=True)
+        return Stream(source(options), _nothing, b"text/plain", may_fail=True)
 
 
 def _nothing() -> None:
@@ -424,5 +427,5 @@ def _legacy(path: str) -> Object:
     raise _no_path()
 
 
-def _no_path() -> Refused:
-    return Refused(404, "NotFound", "the server could not find the requested resource")
+def _no_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource")

@@ -7,15 +7,16 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.request import ADMIN, User
-from dragoman.apiserver.status import Object, bad_request
+from dragoman.apiserver.status import bad_request
 
 Headers = list[tuple[bytes, bytes]]
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _FALSE = {"0", "f", "F", "FALSE", "false", "False", ""}
 
 
-class Request(msgspec.Struct):
+class HttpRequest(msgspec.Struct):
     """One HTTP request; header names are lower case."""
 
     method: str
@@ -45,7 +46,7 @@ class Request(msgspec.Struct):
             raise bad_request(f"query parameter {name}: {text!r} is no whole number") from None
 
 
-def parse(method: str, raw_path: bytes, raw_query: bytes, raw_headers: list[tuple[bytes, bytes]]) -> Request:
+def parse(method: str, raw_path: bytes, raw_query: bytes, raw_headers: list[tuple[bytes, bytes]]) -> HttpRequest:
     """A request without its body; a trailing slash of the path does not count."""
     path = unquote(raw_path.decode("latin-1")).rstrip("/") or "/"
     query: dict[str, str] = {}
@@ -56,7 +57,7 @@ def parse(method: str, raw_path: bytes, raw_query: bytes, raw_headers: list[tupl
     for raw_name, raw_value in raw_headers:
         key, text = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return Request(method, path, query, headers)
+    return HttpRequest(method, path, query, headers)
 
 
 class Reply(msgspec.Struct):

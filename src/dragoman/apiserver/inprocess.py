@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver import subresources
 from dragoman.apiserver.options import version_of
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.request import ADMIN, DeleteWish, User, Write
-from dragoman.apiserver.status import Object, Refused
+from dragoman.apiserver.request import ADMIN, DeleteOptions, User, Write
+from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.versions import render
 from dragoman.cluster.client import Listed, WatchEvent
 from dragoman.errors import Stale
@@ -100,12 +101,12 @@ class InProcessClient:
                 case "binding":
                     reply = await subresources.bind(registry, name, namespace, obj, self._write)
                 case "eviction":
-                    wish = subresources.eviction_wish(obj)
-                    reply = await subresources.evict(registry, name, namespace, wish, self._write)
+                    options = subresources.eviction_options(obj)
+                    reply = await subresources.evict(registry, name, namespace, options, self._write)
                 case "token":
                     reply = subresources.issue_token(registry, registry.get(kind, name, namespace), obj)
                 case _:
-                    raise Refused(404, "NotFound", f"{kind.plural} has no {subresource} to create")
+                    raise StatusError(404, "NotFound", f"{kind.plural} has no {subresource} to create")
         await self._durable()
         return reply
 
@@ -167,9 +168,9 @@ class InProcessClient:
         propagation: str = "",
     ) -> None:
         """Delete one object, with preconditions where given."""
-        wish = DeleteWish(grace_period_s, propagation, uid, resource_version)
+        options = DeleteOptions(grace_period_s, propagation, uid, resource_version)
         with _errors():
-            await self.registry.deleting(kind, name, namespace, wish, write=self._write)
+            await self.registry.deleting(kind, name, namespace, options, write=self._write)
         await self._durable()
 
     async def delete_collection(
@@ -211,5 +212,5 @@ def _whole(kind: Kind, body: bytes) -> Object:
 def _errors() -> Iterator[None]:
     try:
         yield
-    except Refused as refused:
+    except StatusError as refused:
         raise refused.as_error() from refused

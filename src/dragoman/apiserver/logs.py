@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 
-class LogWish(msgspec.Struct, frozen=True):
+class LogOptions(msgspec.Struct, frozen=True):
     """The query of pods/log. Counts and ages are None where not asked for; since is an age in seconds."""
 
     container: str
@@ -23,8 +23,8 @@ class LogWish(msgspec.Struct, frozen=True):
     limit_bytes: int | None = None
 
 
-LogSource = Callable[[LogWish], AsyncIterator[bytes]]
-Host = Callable[[str, str], LogSource | None]
+LogSource = Callable[[LogOptions], AsyncIterator[bytes]]
+LogHost = Callable[[str, str], LogSource | None]
 """The source for a pod by namespace and name, None where it is unknown or has not started."""
 
 
@@ -33,9 +33,9 @@ class Logs:
 
     def __init__(self) -> None:
         self._sources: dict[str, LogSource] = {}
-        self._hosts: list[Host] = []
+        self._hosts: list[LogHost] = []
 
-    def offer(self, host: Host) -> None:
+    def device_state(self, host: LogHost) -> None:
         """Ask this host about pods that nobody registered."""
         self._hosts.append(host)
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from dragoman.api.gates import Gates
 from dragoman.api.kinds import Kind
-from dragoman.apiserver.store import EVERYTHING, Record, Selection
+from dragoman.apiserver.store import EVERYTHING, Selection, StoredObject
 
 
 class Lookup(Protocol):
@@ -21,11 +21,11 @@ class Lookup(Protocol):
         """Feature gates of this server."""
         ...
 
-    def find(self, kind: Kind, name: str, namespace: str = "") -> Record | None:
+    def find(self, kind: Kind, name: str, namespace: str = "") -> StoredObject | None:
         """The record of an object, None where there is none."""
         ...
 
-    def select(self, kind: Kind, selection: Selection = EVERYTHING) -> list[Record]:
+    def select(self, kind: Kind, selection: Selection = EVERYTHING) -> list[StoredObject]:
         """All records of the selection, ordered by namespace and name."""
         ...
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.api.kinds import Kind
-from dragoman.apiserver.status import Object, bad_request, conflict
+from dragoman.api.shape import Object
+from dragoman.apiserver.status import bad_request, conflict
 from dragoman.apiserver.strategies.base import STATUS_KEEPS
 from dragoman.runtime.entropy import Entropy
 

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from dragoman.apiserver import protobuf
-from dragoman.apiserver.status import Refused, bad_request
+from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.errors import Invalid
 
 JSON = "application/json"
@@ -60,7 +60,7 @@ def form_of(accept: str) -> Form:
         if (kind, group, version) in _FORMS:
             content_type = f"{JSON};g={group};v={version};as={kind}".encode()
             return Form(JSON, kind, version, content_type)
-    raise Refused(
+    raise StatusError(
         406,
         "NotAcceptable",
         "only the following media types are accepted: application/json, application/yaml",
@@ -100,7 +100,7 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
     """A request body that must be an object."""
     media = content_type.partition(";")[0].strip().lower()
     if media not in ("", JSON, YAML, PROTOBUF, "text/yaml", "application/x-www-form-urlencoded"):
-        raise Refused(
+        raise StatusError(
             415,
             "UnsupportedMediaType",
             "the body of the request was in an unknown format - accepted media types include: "

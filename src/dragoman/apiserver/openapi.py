@@ -51,7 +51,7 @@ REVIEWS = (
 )
 
 
-class Document(msgspec.Struct, frozen=True):
+class OpenApiDocument(msgspec.Struct, frozen=True):
     """A body of JSON and the hash it is known by (also its ETag)."""
 
     body: bytes
@@ -67,7 +67,7 @@ def index(kinds: tuple[Kind, ...] = KINDS) -> dict[str, Any]:
     }
 
 
-def document(group_version: str, kinds: tuple[Kind, ...] = KINDS) -> Document | None:
+def document(group_version: str, kinds: tuple[Kind, ...] = KINDS) -> OpenApiDocument | None:
     """GET /openapi/v3/PATH, or None if nothing is served there.
 
     group_version: `api/v1` or `apis/apps/v1` as in the index; `v1` and `apps/v1` are taken too.
@@ -78,7 +78,7 @@ def document(group_version: str, kinds: tuple[Kind, ...] = KINDS) -> Document | 
     return _document(path, kinds) if path in _paths(kinds) else None
 
 
-def caching_headers(found: Document, asked_hash: str, now: float) -> dict[str, str]:
+def caching_headers(found: OpenApiDocument, asked_hash: str, now: float) -> dict[str, str]:
     """Response headers of a document. With the right `?hash=` it may be kept for ever, else it must be asked again.
 
     now: epoch seconds. (kubectl keeps documents on disk by these headers.)
@@ -117,7 +117,7 @@ def _hash_of(path: str, kinds: tuple[Kind, ...]) -> str:
 
 
 @lru_cache(64)
-def _document(path: str, kinds: tuple[Kind, ...]) -> Document:
+def _document(path: str, kinds: tuple[Kind, ...]) -> OpenApiDocument:
     group, version = _paths(kinds)[path]
     paths: dict[str, Any] = {}
     wanted = {_DELETE_OPTIONS, _STATUS, f"{_META}WatchEvent"}
@@ -136,7 +136,7 @@ def _document(path: str, kinds: tuple[Kind, ...]) -> Document:
         "paths": paths,
         "components": {"schemas": _components(wanted)},
     }
-    return Document(msgspec.json.encode(body), _hash_of(path, kinds))
+    return OpenApiDocument(msgspec.json.encode(body), _hash_of(path, kinds))
 
 
 # ---- paths

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from dragoman.api.shape import Object
 from dragoman.apiserver import schema
-from dragoman.apiserver.http import Request
+from dragoman.apiserver.http import HttpRequest
 from dragoman.apiserver.negotiate import decode, duplicate_fields
-from dragoman.apiserver.request import DeleteWish, Validation, Write
+from dragoman.apiserver.request import DeleteOptions, Validation, Write
 from dragoman.apiserver.shape import GVK
-from dragoman.apiserver.status import Object, Refused, bad_request, expired
+from dragoman.apiserver.status import StatusError, bad_request, expired
 from dragoman.apiserver.store import Store
-from dragoman.apiserver.target import Target
+from dragoman.apiserver.target import RequestInfo
 from dragoman.errors import Invalid
 
 MANAGER_MAX = 128
 _VALIDATIONS: dict[str, Validation] = {"Strict": "Strict", "Warn": "Warn", "Ignore": "Ignore"}
 
 
-def write_of(request: Request, target: Target) -> Write:
+def write_of(request: HttpRequest, target: RequestInfo) -> Write:
     """The options of a write. Raises 422 for values that upstream refuses."""
     asked = request.query.get("fieldValidation") or "Warn"
     validation = _VALIDATIONS.get(asked)
     if validation is None:
-        raise Refused(
+        raise StatusError(
             422,
             "Invalid",
             f"fieldValidation: Unsupported value: {asked!r}: supported values: Ignore, Warn, Strict",
@@ -30,7 +31,7 @@ def write_of(request: Request, target: Target) -> Write:
     if not manager:
         manager = request.headers.get("user-agent", "unknown").partition("/")[0] or "unknown"
     if len(manager) > MANAGER_MAX:
-        raise Refused(422, "Invalid", f"fieldManager: may not be longer than {MANAGER_MAX}")
+        raise StatusError(422, "Invalid", f"fieldManager: may not be longer than {MANAGER_MAX}")
     return Write(
         version=target.version,
         manager=manager,
@@ -41,7 +42,7 @@ def write_of(request: Request, target: Target) -> Write:
     )
 
 
-def _gvk(target: Target) -> GVK:
+def _gvk(target: RequestInfo) -> GVK:
     return target.kind.group, target.version, target.kind.kind
 
 
@@ -59,7 +60,7 @@ def check_types(gvk: GVK, body: Object) -> Object:
     return {field: value for field, value in body.items() if value is not None}
 
 
-def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"") -> list[str]:
+def unknown_fields(target: RequestInfo, body: Object, write: Write, raw: bytes = b"") -> list[str]:
     """Unknown fields: refused under Strict, returned as warnings under Warn. Wrong types are always refused.
 
     raw: the JSON that was sent, searched for duplicate fields under Strict.
@@ -80,7 +81,7 @@ def unknown_fields(target: Target, body: Object, write: Write, raw: bytes = b"")
     return unknown if write.validation == "Warn" else []
 
 
-def known_unknowns(target: Target, obj: Object) -> list[str]:
+def known_unknowns(target: RequestInfo, obj: Object) -> list[str]:
     """Unknown fields of an object, wrong types overlooked."""
     try:
         return schema.strict_errors(_gvk(target), obj)
@@ -88,7 +89,7 @@ def known_unknowns(target: Target, obj: Object) -> list[str]:
         return []
 
 
-def delete_wish(request: Request) -> DeleteWish:
+def delete_options(request: HttpRequest) -> DeleteOptions:
     """DeleteOptions of the body and the query."""
     options: Object = {}
     if request.body:
@@ -104,7 +105,7 @@ def delete_wish(request: Request) -> DeleteWish:
     if not propagation and options.get("orphanDependents"):
         propagation = "Orphan"
     dry = options.get("dryRun") or []
-    return DeleteWish(
+    return DeleteOptions(
         grace_s=grace,
         propagation=propagation,
         uid=preconditions.get("uid") or "",
@@ -123,20 +124,20 @@ def version_of(text: str) -> int | None:
         raise bad_request(f"invalid resource version {text!r}") from None
 
 
-def check_list_version(request: Request, target: Target, store: Store) -> None:
+def check_list_version(request: HttpRequest, target: RequestInfo, store: Store) -> None:
     """Refuse a resourceVersion that a list cannot be served at. Raises 410, 422, 504."""
     match = request.query.get("resourceVersionMatch", "")
     asked = version_of(request.query.get("resourceVersion", ""))
     if match and asked is None:
-        raise Refused(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        raise StatusError(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
     if match not in ("", "Exact", "NotOlderThan"):
-        raise Refused(422, "Invalid", f"resourceVersionMatch {match!r} must be Exact or NotOlderThan")
+        raise StatusError(422, "Invalid", f"resourceVersionMatch {match!r} must be Exact or NotOlderThan")
     if asked is None:
         return
     store.check_version(asked)
     if match == "Exact":
         if asked == 0:
-            raise Refused(422, "Invalid", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+            raise StatusError(422, "Invalid", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
         shelf = store.shelf(target.kind)
         newest = shelf.ring[-1].version if shelf.ring else shelf.forgotten
         if asked < max(newest, store.history_start):
@@ -147,5 +148,5 @@ def _dry_run(text: str | None) -> bool:
     if not text:
         return False
     if text != "All":
-        raise Refused(422, "Invalid", f'dryRun: Unsupported value: {text!r}: supported values: "All"')
+        raise StatusError(422, "Invalid", f'dryRun: Unsupported value: {text!r}: supported values: "All"')
     return True

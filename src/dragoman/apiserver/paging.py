@@ -14,8 +14,8 @@ from collections import OrderedDict
 import msgspec
 
 from dragoman.apiserver.request import Page
-from dragoman.apiserver.status import Refused, bad_request
-from dragoman.apiserver.store import Record
+from dragoman.apiserver.status import StatusError, bad_request
+from dragoman.apiserver.store import StoredObject
 
 PINS = 64
 PIN_S = 300.0
@@ -29,7 +29,7 @@ class _Token(msgspec.Struct, array_like=True):
 
 
 class _Pin(msgspec.Struct):
-    records: list[Record]
+    records: list[StoredObject]
     until: float
 
 
@@ -39,7 +39,7 @@ class Pages:
     def __init__(self) -> None:
         self._pins: OrderedDict[tuple[int, str], _Pin] = OrderedDict()
 
-    def first(self, records: list[Record], version: int, limit: int, scope: str, now: float) -> Page:
+    def first(self, records: list[StoredObject], version: int, limit: int, scope: str, now: float) -> Page:
         """The first page of a list. `scope` tells one list (path and selectors) from another."""
         if limit <= 0 or len(records) <= limit:
             return Page(records, version)
@@ -48,7 +48,7 @@ class Pages:
             self._pins.popitem(last=False)
         return _cut(records, version, limit, consistent=True)
 
-    def next(self, text: str, current: list[Record], version: int, limit: int, scope: str, now: float) -> Page:
+    def next(self, text: str, current: list[StoredObject], version: int, limit: int, scope: str, now: float) -> Page:
         """The page after a token; `current` and `version` are the list as it is now. Raises 410."""
         token = _parse(text)
         if not token.consistent:
@@ -57,7 +57,7 @@ class Pages:
         if pin is None or pin.until < now:
             self._pins.pop((token.version, scope), None)
             fresh = _text(_Token(version, token.namespace, token.name, False))
-            refused = Refused(
+            refused = StatusError(
                 410,
                 "Expired",
                 "The provided continue parameter is too old to display a consistent list result. You can start a new "
@@ -78,12 +78,12 @@ class Pages:
         self._pins.clear()
 
 
-def _after(records: list[Record], token: _Token) -> list[Record]:
+def _after(records: list[StoredObject], token: _Token) -> list[StoredObject]:
     key = (token.namespace, token.name)
     return [record for record in records if (record.namespace, record.name) > key]
 
 
-def _cut(records: list[Record], version: int, limit: int, *, consistent: bool) -> Page:
+def _cut(records: list[StoredObject], version: int, limit: int, *, consistent: bool) -> Page:
     if limit <= 0 or len(records) <= limit:
         return Page(records, version)
     last = records[limit - 1]

@@ -21,17 +21,17 @@ from dragoman.api.gated import gates_drop
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time, parse_time
+from dragoman.api.shape import Object
 from dragoman.apiserver import admission, deletion, fields, metadata, tracking
 from dragoman.apiserver.admission import Attributes, External
 from dragoman.apiserver.logs import Logs
 from dragoman.apiserver.paging import Pages
 from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strategic_patch
 from dragoman.apiserver.patch_failed import PatchFailed
-from dragoman.apiserver.request import INTERNAL, DeleteWish, Outcome, Page, Write
+from dragoman.apiserver.request import INTERNAL, DeleteOptions, Page, RequestOutcome, Write
 from dragoman.apiserver.selectors import parse_fields, parse_labels
 from dragoman.apiserver.status import (
-    Object,
-    Refused,
+    StatusError,
     already_exists,
     bad_request,
     conflict,
@@ -40,7 +40,7 @@ from dragoman.apiserver.status import (
     stale,
     success,
 )
-from dragoman.apiserver.store import EVERYTHING, Record, Selection, Store, Watcher
+from dragoman.apiserver.store import EVERYTHING, Selection, Store, StoredObject, Watcher
 from dragoman.apiserver.strategies import strategy_of
 from dragoman.apiserver.strategies.base import Strategy
 from dragoman.apiserver.validation import validate_create, validate_update
@@ -52,7 +52,7 @@ from dragoman.runtime.entropy import Entropy
 NAME_TRIES = 8
 CHANGED_TRIES = 5
 EVENT_S = 3600
-Change = Callable[[Object], Object]
+ObjectChange = Callable[[Object], Object]
 Judge = Callable[[Object, Object | None], list[str]]
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Registry:
         self.pages = Pages()
         self.logs = Logs()
         self.external: External | None = None
-        self.when_created: dict[Kind, Callable[[Record], None]] = {}
+        self.when_created: dict[Kind, Callable[[StoredObject], None]] = {}
         self.tokens_secret = entropy.token(32)
         self.ca_text = ""
         self._next_ip = 1
@@ -90,7 +90,7 @@ class Registry:
             address = f"10.96.{self._next_ip >> 8}.{self._next_ip & 255}"
             if address not in taken:
                 return address
-        raise Refused(500, "InternalError", "all addresses for services are in use")
+        raise StatusError(500, "InternalError", "all addresses for services are in use")
 
     def sweep(self) -> None:
         """Delete events that nobody repeated for an hour (upstream's default), let go of expired pages."""
@@ -104,15 +104,15 @@ class Registry:
 
     # ---- reading
 
-    def find(self, kind: Kind, name: str, namespace: str = "") -> Record | None:
+    def find(self, kind: Kind, name: str, namespace: str = "") -> StoredObject | None:
         """The record of an object, if it is there."""
         return self.store.get(kind, namespace, name)
 
-    def select(self, kind: Kind, selection: Selection = EVERYTHING) -> list[Record]:
+    def select(self, kind: Kind, selection: Selection = EVERYTHING) -> list[StoredObject]:
         """All records of the selection, ordered by namespace and name."""
         return self.store.select(kind, selection)
 
-    def get(self, kind: Kind, name: str, namespace: str = "") -> Record:
+    def get(self, kind: Kind, name: str, namespace: str = "") -> StoredObject:
         """The record of an object. Raises 404."""
         record = self.store.get(kind, namespace, name)
         if record is None:
@@ -162,13 +162,13 @@ class Registry:
 
     # ---- create
 
-    def create(self, kind: Kind, body: Object, namespace: str = "", write: Write = INTERNAL) -> Outcome:
+    def create(self, kind: Kind, body: Object, namespace: str = "", write: Write = INTERNAL) -> RequestOutcome:
         """Store a new object, for the server's own parts. Raises 409 where the name exists, 422, 403, 404."""
         return at_once(self.creating(kind, body, namespace, write, external=False))
 
     async def creating(
         self, kind: Kind, body: Object, namespace: str = "", write: Write = INTERNAL, *, external: bool = True
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Store a new object. Raises 409 where the name exists, 422 where it is invalid, 403, 404."""
         strategy = strategy_of(kind)
         metadata.check_type(kind, write.version, body)
@@ -197,11 +197,11 @@ class Registry:
         if self.store.get(kind, meta.get("namespace") or "", meta["name"]) is not None:
             raise already_exists(kind, meta["name"])
         if write.dry_run:
-            return Outcome(kind, msgspec.json.encode(obj), True, attributes.warnings)
+            return RequestOutcome(kind, msgspec.json.encode(obj), True, attributes.warnings)
         record = self.store.put(kind, obj, None)
         if (created := self.when_created.get(kind)) is not None:
             created(record)
-        return Outcome(kind, record.body, True, attributes.warnings)
+        return RequestOutcome(kind, record.body, True, attributes.warnings)
 
     def _free_name(self, kind: Kind, prefix: str, namespace: str) -> str:
         for _ in range(NAME_TRIES):
@@ -225,7 +225,7 @@ class Registry:
         *,
         subresource: str = "",
         write: Write = INTERNAL,
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Replace an object, for the server's own parts. Raises 404, 409 for a stale version, 422."""
         return at_once(self.updating(kind, body, name, namespace, subresource=subresource, write=write, external=False))
 
@@ -239,7 +239,7 @@ class Registry:
         subresource: str = "",
         write: Write = INTERNAL,
         external: bool = True,
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Replace an object (or its status). Raises 404, 409 for a stale version, 422."""
         metadata.check_type(kind, write.version, body)
         record = self.store.get(kind, namespace, name)
@@ -258,15 +258,15 @@ class Registry:
                 f"{meta['namespace']!r} and {namespace!r}"
             )
 
-        async def attempt(live: Record) -> Outcome | None:
+        async def attempt(live: StoredObject) -> RequestOutcome | None:
             again = copy_json(obj) if self.external else obj
             return await self._replace(live, again, subresource, write, external=external)
 
         return await self._until_stored(record, attempt)
 
     async def _until_stored(
-        self, record: Record, attempt: Callable[[Record], Coroutine[Any, Any, Outcome | None]]
-    ) -> Outcome:
+        self, record: StoredObject, attempt: Callable[[StoredObject], Coroutine[Any, Any, RequestOutcome | None]]
+    ) -> RequestOutcome:
         """Try until nothing else has written meanwhile (None), which only happens while external admission waits."""
         for _ in range(CHANGED_TRIES):
             outcome = await attempt(record)
@@ -275,22 +275,24 @@ class Registry:
             record = self.get(record.kind, record.name, record.namespace)
         raise stale(record.kind, record.name)
 
-    def change(self, record: Record, change: Change, *, subresource: str = "", write: Write = INTERNAL) -> Outcome:
+    def change(
+        self, record: StoredObject, change: ObjectChange, *, subresource: str = "", write: Write = INTERNAL
+    ) -> RequestOutcome:
         """Update by a function over the stored object, for the server's own parts."""
         return at_once(self.changing(record, change, subresource=subresource, write=write, external=False))
 
     async def changing(
         self,
-        record: Record,
-        change: Change,
+        record: StoredObject,
+        change: ObjectChange,
         *,
         subresource: str = "",
         write: Write = INTERNAL,
         external: bool = True,
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Update by a function over the stored object, called again where the object has changed meanwhile."""
 
-        async def attempt(live: Record) -> Outcome | None:
+        async def attempt(live: StoredObject) -> RequestOutcome | None:
             return await self._replace(live, change(live.decode()), subresource, write, external=external)
 
         return await self._until_stored(record, attempt)
@@ -306,7 +308,7 @@ class Registry:
         subresource: str = "",
         write: Write = INTERNAL,
         judge: Judge | None = None,
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Patch an object, for the server's own parts."""
         return at_once(
             self.patching(
@@ -334,7 +336,7 @@ class Registry:
         write: Write = INTERNAL,
         judge: Judge | None = None,
         external: bool = True,
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Patch an object; type is merge, json, strategic or apply. Apply creates what is not there.
 
         `judge(patched, live)` sees both in the request's version and returns warnings or raises (strict decoding).
@@ -347,7 +349,7 @@ class Registry:
         elif record is None:
             raise not_found(kind, name)
 
-        async def attempt(live: Record) -> Outcome | None:
+        async def attempt(live: StoredObject) -> RequestOutcome | None:
             old = live.decode()
             if type == "apply":
                 now = self.now_text()
@@ -383,7 +385,7 @@ class Registry:
             live.pop("spec", None)  # a status write does not touch it, so it need not be copied and defaulted
         patched = patched_by(type, live, patch, (kind.group, version, kind.kind))
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-            raise Refused(422, "Invalid", "the patch leaves no object behind")
+            raise StatusError(422, "Invalid", "the patch leaves no object behind")
         warnings = judge(patched, live) if judge else []
         metadata.check_type(kind, version, patched)
         metadata.check_identity(kind, patched["metadata"], name, namespace)
@@ -417,7 +419,7 @@ class Registry:
         warnings: list[str],
         *,
         external: bool,
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Apply what is not there yet."""
         meta = config["metadata"]
         if subresource or meta.get("uid"):
@@ -433,14 +435,14 @@ class Registry:
 
     async def _replace(
         self,
-        record: Record,
+        record: StoredObject,
         new: Object,
         subresource: str,
         write: Write,
         old: Object | None = None,
         *,
         external: bool,
-    ) -> Outcome | None:
+    ) -> RequestOutcome | None:
         """Store `new` in the place of a record; None where something else has written while admission waited."""
         kind = record.kind
         strategy = strategy_of(kind)
@@ -463,12 +465,12 @@ class Registry:
         new = tracking.track(kind, old, new, write, subresource=subresource, now=self.now_text())
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if metadata.same(new, old):
-            return Outcome(kind, record.body, False, attributes.warnings)
+            return RequestOutcome(kind, record.body, False, attributes.warnings)
         if write.dry_run:
-            return Outcome(kind, msgspec.json.encode(new), False, attributes.warnings)
+            return RequestOutcome(kind, msgspec.json.encode(new), False, attributes.warnings)
         if deletion.is_due(strategy, new):
-            return Outcome(kind, self._removed(record, new).body, False, attributes.warnings)
-        return Outcome(kind, self.store.put(kind, new, record).body, False, attributes.warnings)
+            return RequestOutcome(kind, self._removed(record, new).body, False, attributes.warnings)
+        return RequestOutcome(kind, self.store.put(kind, new, record).body, False, attributes.warnings)
 
     def _isolated(self, kind: Kind, new: Object, old: Object, subresource: str) -> Object:
         """What a write of an object leaves of its status, and a write of the status of everything else."""
@@ -484,7 +486,7 @@ class Registry:
                 new["status"] = old["status"]
         return new
 
-    def _removed(self, record: Record, last: Object | None = None) -> Record:
+    def _removed(self, record: StoredObject, last: Object | None = None) -> StoredObject:
         gone = self.store.remove(record, last)
         self.logs.forget(record.uid)
         return gone
@@ -494,75 +496,79 @@ class Registry:
 
     # ---- delete
 
-    def delete(self, kind: Kind, name: str, namespace: str = "", wish: DeleteWish = DeleteWish()) -> Outcome:  # noqa: B008
+    def delete(
+        self, kind: Kind, name: str, namespace: str = "", options: DeleteOptions = DeleteOptions()
+    ) -> RequestOutcome:  # noqa: B008
         """Delete an object, for the server's own parts. Raises 404, 409."""
-        return at_once(self.deleting(kind, name, namespace, wish, external=False))
+        return at_once(self.deleting(kind, name, namespace, options, external=False))
 
     async def deleting(
         self,
         kind: Kind,
         name: str,
         namespace: str = "",
-        wish: DeleteWish = DeleteWish(),  # noqa: B008
+        options: DeleteOptions = DeleteOptions(),  # noqa: B008
         *,
         write: Write = INTERNAL,
         external: bool = True,
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Delete an object, or mark it where finalizers or a grace period hold it. Raises 404, 409.
 
         write: who asks (its user); what else it holds does not count.
         """
 
-        async def attempt(record: Record) -> Outcome | None:
-            return await self._delete(record, wish, write, external=external)
+        async def attempt(record: StoredObject) -> RequestOutcome | None:
+            return await self._delete(record, options, write, external=external)
 
         return await self._until_stored(self.get(kind, name, namespace), attempt)
 
-    async def _delete(self, record: Record, wish: DeleteWish, write: Write, *, external: bool) -> Outcome | None:
+    async def _delete(
+        self, record: StoredObject, options: DeleteOptions, write: Write, *, external: bool
+    ) -> RequestOutcome | None:
         kind, name = record.kind, record.name
-        if wish.uid and wish.uid != record.uid:
+        if options.uid and options.uid != record.uid:
             raise conflict(
-                kind, name, f"Precondition failed: UID in precondition: {wish.uid}, UID in object meta: {record.uid}"
+                kind, name, f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {record.uid}"
             )
-        if wish.resource_version and wish.resource_version != str(record.version):
+        if options.resource_version and options.resource_version != str(record.version):
             raise conflict(
                 kind,
                 name,
-                f"Precondition failed: ResourceVersion in precondition: {wish.resource_version}, ResourceVersion in "
+                f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, ResourceVersion in "
                 f"object meta: {record.version}",
             )
         strategy = strategy_of(kind)
         obj = record.decode()
-        strategy.before_delete(self, obj, wish)
-        write = msgspec.structs.replace(write, dry_run=wish.dry_run)
+        strategy.before_delete(self, obj, options)
+        write = msgspec.structs.replace(write, dry_run=options.dry_run)
         attributes = Attributes(kind, "DELETE", record.namespace, name, None, record.decode(), write)
         outside = await self._admit_change(attributes, external=external)
         await self._admit_outcome(attributes, outside)
         if outside is not None and self.store.get(kind, record.namespace, name) is not record:
             return None
-        marked = deletion.mark(strategy, obj, wish, self.clock.utc())
+        marked = deletion.mark(strategy, obj, options, self.clock.utc())
         if marked is None:
-            if not wish.dry_run:
+            if not options.dry_run:
                 record = self._removed(record)
             if strategy.returns_deleted:
-                return Outcome(kind, record.body, warnings=attributes.warnings)
+                return RequestOutcome(kind, record.body, warnings=attributes.warnings)
             details: Object = {"name": name, "kind": kind.plural, "uid": record.uid}
             if kind.group:
                 details["group"] = kind.group
-            return Outcome(kind, None, status=success(details), warnings=attributes.warnings)
-        if wish.dry_run or metadata.same(marked, record.decode()):
-            return Outcome(kind, msgspec.json.encode(marked), warnings=attributes.warnings)
-        return Outcome(kind, self.store.put(kind, marked, record).body, warnings=attributes.warnings)
+            return RequestOutcome(kind, None, status=success(details), warnings=attributes.warnings)
+        if options.dry_run or metadata.same(marked, record.decode()):
+            return RequestOutcome(kind, msgspec.json.encode(marked), warnings=attributes.warnings)
+        return RequestOutcome(kind, self.store.put(kind, marked, record).body, warnings=attributes.warnings)
 
-    def delete_collection(self, kind: Kind, selection: Selection, wish: DeleteWish = DeleteWish()) -> Page:  # noqa: B008
+    def delete_collection(self, kind: Kind, selection: Selection, options: DeleteOptions = DeleteOptions()) -> Page:  # noqa: B008
         """Delete all of a selection, for the server's own parts; returns what was there."""
-        return at_once(self.deleting_collection(kind, selection, wish, external=False))
+        return at_once(self.deleting_collection(kind, selection, options, external=False))
 
     async def deleting_collection(
         self,
         kind: Kind,
         selection: Selection,
-        wish: DeleteWish = DeleteWish(),  # noqa: B008
+        options: DeleteOptions = DeleteOptions(),  # noqa: B008
         *,
         write: Write = INTERNAL,
         external: bool = True,
@@ -571,8 +577,8 @@ class Registry:
         records = self.store.select(kind, selection)
         for record in records:
             try:
-                await self.deleting(kind, record.name, record.namespace, wish, write=write, external=external)
-            except Refused as refused:
+                await self.deleting(kind, record.name, record.namespace, options, write=write, external=external)
+            except StatusError as refused:
                 if refused.code != 404:
                     raise
         return Page(records, self.store.version)
@@ -600,7 +606,7 @@ def patched_by(type: str, live: Object, patch: Any, gvk: tuple[str, str, str]) -
     except PatchFailed as failed:
         if failed.malformed:
             raise bad_request(failed.what) from failed
-        raise Refused(
+        raise StatusError(
             422, "Invalid", f"the server rejected our request due to an error in our request: {failed.what}"
         ) from failed
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.apiserver import table
 from dragoman.apiserver.events_group import to_events_group
-from dragoman.apiserver.http import Reply, Request, json_reply
+from dragoman.apiserver.http import HttpRequest, Reply, json_reply
 from dragoman.apiserver.negotiate import YAML, Form, form_of, to_yaml
-from dragoman.apiserver.request import Outcome, Page
-from dragoman.apiserver.status import Object
-from dragoman.apiserver.store import Record
-from dragoman.apiserver.target import Target
+from dragoman.apiserver.request import Page, RequestOutcome
+from dragoman.apiserver.store import StoredObject
+from dragoman.apiserver.target import RequestInfo
 from dragoman.apiserver.versions import from_stored, render, reshape, type_text
 
 
-def page_reply(request: Request, target: Target, page: Page, now: float) -> Reply:
+def page_reply(request: HttpRequest, target: RequestInfo, page: Page, now: float) -> Reply:
     """A list; now is epoch seconds, for the ages in Tables."""
     form = form_of(request.headers.get("accept", ""))
     metadata: Object = {"resourceVersion": str(page.version)}
@@ -42,7 +42,7 @@ def page_reply(request: Request, target: Target, page: Page, now: float) -> Repl
     return _in_form(Reply(200, body), form)
 
 
-def _whole(target: Target, record: Record) -> Object:
+def _whole(target: RequestInfo, record: StoredObject) -> Object:
     return {**type_text(target.kind, target.version), **from_stored(target.kind, target.version, record.decode())}
 
 
@@ -50,7 +50,7 @@ def _whole(target: Target, record: Record) -> Object:
 _DEPRECATED = {"v1beta1": (35, 38), "v1beta2": (36, 39)}
 
 
-def deprecations(target: Target) -> tuple[str, ...]:
+def deprecations(target: RequestInfo) -> tuple[str, ...]:
     """A warning for a version of resource.k8s.io that goes away, where there is a newer one."""
     kind, group = target.kind, "resource.k8s.io"
     if kind.group != group or target.version not in _DEPRECATED or target.version == kind.versions[0]:
@@ -62,7 +62,7 @@ def deprecations(target: Target) -> tuple[str, ...]:
     )
 
 
-def object_reply(request: Request, target: Target, body: bytes, now: float, status: int = 200) -> Reply:
+def object_reply(request: HttpRequest, target: RequestInfo, body: bytes, now: float, status: int = 200) -> Reply:
     """One object, from its stored bytes."""
     form = form_of(request.headers.get("accept", ""))
     if not form.kind and not target.events_group:
@@ -80,7 +80,9 @@ def object_reply(request: Request, target: Target, body: bytes, now: float, stat
     return _in_form(Reply(status, msgspec.json.encode(obj), form.content_type), form)
 
 
-def outcome_reply(request: Request, target: Target, outcome: Outcome, warnings: list[str], now: float) -> Reply:
+def outcome_reply(
+    request: HttpRequest, target: RequestInfo, outcome: RequestOutcome, warnings: list[str], now: float
+) -> Reply:
     """What a write ended with, warnings as headers."""
     if outcome.body is None:
         reply = json_reply(outcome.status or {})

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from dragoman.api.kinds import Kind
-from dragoman.apiserver.status import Object
-from dragoman.apiserver.store import Record
+from dragoman.api.shape import Object
+from dragoman.apiserver.store import StoredObject
 
 Validation = Literal["Strict", "Warn", "Ignore"]
 
@@ -40,7 +40,7 @@ class Write(msgspec.Struct, frozen=True):
 INTERNAL = Write(manager="dragoman")
 
 
-class DeleteWish(msgspec.Struct, frozen=True):
+class DeleteOptions(msgspec.Struct, frozen=True):
     """metav1.DeleteOptions as far as they count."""
 
     grace_s: int | None = None
@@ -50,7 +50,7 @@ class DeleteWish(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
-class Outcome(msgspec.Struct):
+class RequestOutcome(msgspec.Struct):
     """What a request ends with: an object in its stored form, or (body None) a Status."""
 
     kind: Kind
@@ -63,7 +63,7 @@ class Outcome(msgspec.Struct):
 class Page(msgspec.Struct, frozen=True):
     """A list, or a part of it; `more` is the token for the rest and `remaining` its length."""
 
-    records: list[Record]
+    records: list[StoredObject]
     version: int
     more: str = ""
     remaining: int | None = None

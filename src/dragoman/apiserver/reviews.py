@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import Object, bad_request
+from dragoman.apiserver.status import bad_request
 from dragoman.apiserver.strategies.base import dig
 
 # (group, plural) -> (kind, namespaced)

@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from dragoman.apiserver.shape import ANY, GVK, LIST, MAP, OBJECT, Shape, definition_names, definitions, shape_of
+from dragoman.apiserver.shape import ANY, GVK, LIST, MAP, OBJECT, SchemaShape, definition_names, definitions, shape_of
 from dragoman.errors import Invalid
 
 # The decoder of kube-apiserver stops counting there (sigs.k8s.io/json).
@@ -53,7 +53,7 @@ def strict_errors(gvk: GVK, obj: dict[str, Any]) -> list[str]:
 # ---- the slow way, with words
 
 
-def _walk(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def _walk(shape: SchemaShape, value: Any, path: str) -> Iterator[str]:
     """Paths of unknown fields below `value`; raises Invalid at the first wrong type."""
     if value is None or shape.type == ANY:
         return
@@ -83,7 +83,7 @@ def _walk(shape: Shape, value: Any, path: str) -> Iterator[str]:
         _check_scalar(shape, value, path)
 
 
-def _check_scalar(shape: Shape, value: Any, path: str) -> None:
+def _check_scalar(shape: SchemaShape, value: Any, path: str) -> None:
     if not _SCALARS[shape.type](value):
         raise _wrong(shape, value, path)
     if shape.type == "integer":
@@ -117,7 +117,7 @@ _SCALARS: dict[str, Callable[[Any], bool]] = {
 _NAMES = {OBJECT: "object", MAP: "object", LIST: "list", "quantity": "quantity (text or number)"}
 
 
-def _wrong(shape: Shape, value: Any, path: str) -> Invalid:
+def _wrong(shape: SchemaShape, value: Any, path: str) -> Invalid:
     wanted = _NAMES.get(shape.type, shape.type)
     return Invalid(path, f"must be of type {wanted}, got {_describe(value)}")
 

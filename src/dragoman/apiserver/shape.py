@@ -1,6 +1,6 @@
 """What form has a kind, as its schema says: fields, lists by key, sets, atomic parts?
 
-One `Shape` a place in an object, built on first use from the facts and shared; patches, server-side apply and field
+One `SchemaShape` a place in an object, built on first use from the facts and shared; patches, server-side apply and field
 checks read it. Never looks at objects. Terms are those of x-kubernetes-list-type and -map-type (KEP-2155).
 """
 
@@ -20,7 +20,7 @@ LIST = "list"
 ANY = "any"  # no schema: RawExtension, parameters, JSON
 
 
-class Shape:
+class SchemaShape:
     """The form of one place.
 
     type: object, map, list, any, or a scalar: string integer number boolean quantity int-or-string.
@@ -51,8 +51,8 @@ class Shape:
         self.type = type_
         self.definition = definition
         self.form = form
-        self.fields: dict[str, Shape] = {}
-        self.item: Shape | None = None
+        self.fields: dict[str, SchemaShape] = {}
+        self.item: SchemaShape | None = None
         self.keys: tuple[str, ...] = ()
         self.set = False
         self.atomic = type_ not in (OBJECT, MAP)
@@ -62,7 +62,7 @@ class Shape:
         self.present: frozenset[str] = frozenset()
         self.replaces = False
 
-    def field(self, name: str) -> Shape | None:
+    def field(self, name: str) -> SchemaShape | None:
         """The shape of a member, None if the schema does not know it."""
         return self.fields.get(name) if self.type == OBJECT else self.item
 
@@ -72,9 +72,9 @@ class Shape:
         member = self.item.field(key)
         return member.default if member else None
 
-    def _variant(self) -> Shape:
-        twin = Shape.__new__(Shape)
-        for name in Shape.__slots__:
+    def _variant(self) -> SchemaShape:
+        twin = SchemaShape.__new__(SchemaShape)
+        for name in SchemaShape.__slots__:
             setattr(twin, name, getattr(self, name))
         return twin
 
@@ -97,28 +97,28 @@ def definition_names() -> dict[GVK, str]:
 
 
 @cache
-def shape_of(gvk: GVK) -> Shape | None:
+def shape_of(gvk: GVK) -> SchemaShape | None:
     """The shape of a kind, None if there is no schema for it (custom resources)."""
     name = definition_names().get(gvk)
     return definition_shape(name) if name else None
 
 
 @cache
-def unstructured() -> Shape:
+def unstructured() -> SchemaShape:
     """The shape of kinds without schema: metadata as always, other objects by name, lists atomic."""
-    deduced = Shape(MAP)
+    deduced = SchemaShape(MAP)
     deduced.item = deduced
-    root = Shape(OBJECT)
+    root = SchemaShape(OBJECT)
     root.fields = {"metadata": definition_shape("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")}
     root.present = frozenset(("metadata",))
     root.item = deduced
     return root
 
 
-_built: dict[str, Shape] = {}
+_built: dict[str, SchemaShape] = {}
 
 
-def definition_shape(name: str) -> Shape:
+def definition_shape(name: str) -> SchemaShape:
     """The shape of a definition, for example `io.k8s.api.core.v1.PodSpec`."""
     known = _built.get(name)
     if known is not None:
@@ -130,7 +130,7 @@ def definition_shape(name: str) -> Shape:
     return shape
 
 
-def schema_shape(schema: dict[str, Any]) -> Shape:
+def schema_shape(schema: dict[str, Any]) -> SchemaShape:
     """The shape of one schema, that of a property or a custom resource."""
     if "$ref" in schema:
         target = definition_shape(schema["$ref"])
@@ -151,19 +151,19 @@ def schema_shape(schema: dict[str, Any]) -> Shape:
     return target
 
 
-def _blank(schema: dict[str, Any], definition: str) -> Shape:
+def _blank(schema: dict[str, Any], definition: str) -> SchemaShape:
     form = schema.get("x-dragoman-form") or schema.get("format", "")
     if form in ("quantity", "int-or-string"):
-        return Shape(form, definition=definition)
+        return SchemaShape(form, definition=definition)
     type_ = schema.get("type", ANY)
     if type_ == "object":
         type_ = OBJECT if "properties" in schema else MAP if "additionalProperties" in schema else ANY
     elif type_ == "array":
         type_ = LIST
-    return Shape(type_, definition=definition, form=form)
+    return SchemaShape(type_, definition=definition, form=form)
 
 
-def _fill(shape: Shape, schema: dict[str, Any]) -> None:
+def _fill(shape: SchemaShape, schema: dict[str, Any]) -> None:
     if shape.type == OBJECT:
         shape.present = _present(shape.definition)
         shape.fields.update((name, schema_shape(member)) for name, member in schema["properties"].items())

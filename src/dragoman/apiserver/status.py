@@ -1,6 +1,6 @@
 """How does the server say no? A Status with code, reason, message and details, as metav1.Status has them.
 
-`Refused` crosses the registry as an exception and ends as a response body (HTTP) or as one of the exceptions of
+`StatusError` crosses the registry as an exception and ends as a response body (HTTP) or as one of the exceptions of
 `dragoman.errors` (in process). Nothing here decides whether to refuse.
 """
 
@@ -11,12 +11,11 @@ from typing import Any
 
 from dragoman.api.admission import forbidden_text, invalid_text, qualified
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.errors import Denied, DragomanError, Invalid, NotFound, Retry, Stale
 
-Object = dict[str, Any]
 
-
-class Refused(DragomanError):
+class StatusError(DragomanError):
     """A request is answered with a failure Status; `code` is the HTTP status."""
 
     def __init__(self, code: int, reason: str, message: str, details: Object | None = None) -> None:
@@ -81,40 +80,40 @@ def _details(kind: Kind, name: str, **more: Any) -> Object:
     return details
 
 
-def not_found(kind: Kind, name: str) -> Refused:
+def not_found(kind: Kind, name: str) -> StatusError:
     """The object is not there."""
-    return Refused(404, "NotFound", f'{qualified(kind)} "{name}" not found', _details(kind, name))
+    return StatusError(404, "NotFound", f'{qualified(kind)} "{name}" not found', _details(kind, name))
 
 
-def already_exists(kind: Kind, name: str) -> Refused:
+def already_exists(kind: Kind, name: str) -> StatusError:
     """An object of that name is there."""
-    return Refused(409, "AlreadyExists", f'{qualified(kind)} "{name}" already exists', _details(kind, name))
+    return StatusError(409, "AlreadyExists", f'{qualified(kind)} "{name}" already exists', _details(kind, name))
 
 
-def conflict(kind: Kind, name: str, why: str) -> Refused:
+def conflict(kind: Kind, name: str, why: str) -> StatusError:
     """A precondition does not hold."""
     message = f'Operation cannot be fulfilled on {qualified(kind)} "{name}": {why}'
-    return Refused(409, "Conflict", message, _details(kind, name))
+    return StatusError(409, "Conflict", message, _details(kind, name))
 
 
-def stale(kind: Kind, name: str) -> Refused:
+def stale(kind: Kind, name: str) -> StatusError:
     """The resourceVersion sent is not the stored one."""
     return conflict(
         kind, name, "the object has been modified; please apply your changes to the latest version and try again"
     )
 
 
-def forbidden(kind: Kind, name: str, why: str) -> Refused:
+def forbidden(kind: Kind, name: str, why: str) -> StatusError:
     """Admission says no."""
-    return Refused(403, "Forbidden", forbidden_text(kind, name, why), _details(kind, name))
+    return StatusError(403, "Forbidden", forbidden_text(kind, name, why), _details(kind, name))
 
 
-def bad_request(message: str) -> Refused:
+def bad_request(message: str) -> StatusError:
     """The request cannot be understood."""
-    return Refused(400, "BadRequest", message)
+    return StatusError(400, "BadRequest", message)
 
 
-def invalid(kind: Kind, name: str, causes: Iterable[tuple[str, str, str]]) -> Refused:
+def invalid(kind: Kind, name: str, causes: Iterable[tuple[str, str, str]]) -> StatusError:
     """Validation says no. causes: (reason, message without the field, field path)."""
     listed = list(causes)
     details: Object = {"name": name}
@@ -122,17 +121,17 @@ def invalid(kind: Kind, name: str, causes: Iterable[tuple[str, str, str]]) -> Re
         details["group"] = kind.group
     details["kind"] = kind.kind
     details["causes"] = [{"reason": reason, "message": text, "field": field} for reason, text, field in listed]
-    return Refused(422, "Invalid", invalid_text(kind, name, listed), details)
+    return StatusError(422, "Invalid", invalid_text(kind, name, listed), details)
 
 
-def expired(message: str = "The resourceVersion for the provided watch is too old.") -> Refused:
+def expired(message: str = "The resourceVersion for the provided watch is too old.") -> StatusError:
     """History does not reach back that far."""
-    return Refused(410, "Expired", message)
+    return StatusError(410, "Expired", message)
 
 
-def too_large_version(asked: int, current: int) -> Refused:
+def too_large_version(asked: int, current: int) -> StatusError:
     """A resourceVersion of the future."""
-    return Refused(
+    return StatusError(
         504,
         "Timeout",
         f"Too large resource version: {asked}, current: {current}",
@@ -143,11 +142,11 @@ def too_large_version(asked: int, current: int) -> Refused:
     )
 
 
-def too_many(message: str, *, causes: list[Object] | None = None, retry_after_s: int = 0) -> Refused:
+def too_many(message: str, *, causes: list[Object] | None = None, retry_after_s: int = 0) -> StatusError:
     """Later, perhaps."""
     details: Object = {}
     if causes:
         details["causes"] = causes
     if retry_after_s:
         details["retryAfterSeconds"] = retry_after_s
-    return Refused(429, "TooManyRequests", message, details or None)
+    return StatusError(429, "TooManyRequests", message, details or None)

@@ -11,17 +11,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from dragoman.api.kinds import Kind
+from dragoman.api.meta import NamespacedName
+from dragoman.api.shape import Object
 from dragoman.apiserver.selectors import FieldTerm, Requirements
 from dragoman.apiserver.selectors import accepts as labels_accept
 from dragoman.apiserver.status import expired, too_large_version
 
-Object = dict[str, Any]
-Key = tuple[str, str]
 RING_EVENTS = 4096
 RING_EVENTS_OF = {"leases": 512, "events": 1024}
 WATCHER_EVENTS = 16384
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
     """One stored object: body is its JSON without apiVersion and kind, resourceVersion inside.
 
     `labels` and `fields` index what selectors ask for; a field that is absent counts as "".
@@ -58,7 +58,7 @@ class Selection(msgspec.Struct, frozen=True):
     labels: Requirements = ()
     fields: tuple[FieldTerm, ...] = ()
 
-    def accepts(self, record: Record) -> bool:
+    def accepts(self, record: StoredObject) -> bool:
         """Whether the object belongs to it."""
         if self.namespace and record.namespace != self.namespace:
             return False
@@ -83,7 +83,7 @@ class Selection(msgspec.Struct, frozen=True):
 EVERYTHING = Selection()
 
 
-def field_of(record: Record, key: str) -> str:
+def field_of(record: StoredObject, key: str) -> str:
     """The text of a selectable field."""
     if key == "metadata.name":
         return record.name
@@ -92,25 +92,25 @@ def field_of(record: Record, key: str) -> str:
     return record.fields.get(key, "")
 
 
-class Event(msgspec.Struct, gc=False):
+class StoreEvent(msgspec.Struct, gc=False):
     """One write: old None is an addition, new.version is the version of the write; gone marks a deletion.
 
     For a deletion `new` is the last state under the deletion's version. `frames` caches encodings.
     """
 
     version: int
-    new: Record
-    old: Record | None
+    new: StoredObject
+    old: StoredObject | None
     gone: bool
     frames: dict[tuple[str, str], bytes] = {}
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
+class WatchedEvent(msgspec.Struct, frozen=True, gc=False):
     """What a watcher sees of an event: ADDED, MODIFIED or DELETED."""
 
     type: str
-    record: Record
-    event: Event
+    record: StoredObject
+    event: StoreEvent
 
 
 class Watcher:
@@ -124,11 +124,11 @@ class Watcher:
         self.wake: Callable[[], None] = _nothing
         self.lost = False
         self.closed = False
-        self.queue: deque[Event] = deque()
+        self.queue: deque[StoreEvent] = deque()
         self.lane = selection.lane()
         self._shelf = shelf
 
-    def offer(self, event: Event) -> None:
+    def device_state(self, event: StoreEvent) -> None:
         """Queue an event and wake the reader."""
         if len(self.queue) >= WATCHER_EVENTS:
             self.lost = True
@@ -137,9 +137,9 @@ class Watcher:
             self.queue.append(event)
         self.wake()
 
-    def take(self, limit: int = 512) -> list[Seen]:
+    def take(self, limit: int = 512) -> list[WatchedEvent]:
         """The next events that concern the selection, at most limit."""
-        out: list[Seen] = []
+        out: list[WatchedEvent] = []
         queue = self.queue
         while queue and len(out) < limit:
             seen = see(queue.popleft(), self.selection)
@@ -155,14 +155,14 @@ class Watcher:
             self._shelf.leave(self)
 
 
-def see(event: Event, selection: Selection) -> Seen | None:
+def see(event: StoreEvent, selection: Selection) -> WatchedEvent | None:
     """An event through a selection: an object that enters it is ADDED, one that leaves it DELETED."""
     was = event.old is not None and selection.accepts(event.old)
     now = not event.gone and selection.accepts(event.new)
     if now:
-        return Seen("MODIFIED" if was else "ADDED", event.new, event)
+        return WatchedEvent("MODIFIED" if was else "ADDED", event.new, event)
     if was:
-        return Seen("DELETED", event.new, event)
+        return WatchedEvent("DELETED", event.new, event)
     return None
 
 
@@ -175,20 +175,20 @@ class Shelf:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.records: dict[Key, Record] = {}
-        self.ring: deque[Event] = deque()
+        self.records: dict[NamespacedName, StoredObject] = {}
+        self.ring: deque[StoreEvent] = deque()
         self.ring_limit = RING_EVENTS_OF.get(kind.plural, RING_EVENTS)
         self.forgotten = 0  # the newest version that history no longer has
         self.lanes: dict[str, dict[str, dict[Watcher, None]]] = {}  # told in the order they joined
-        self._keys: list[Key] | None = None
+        self._keys: list[NamespacedName] | None = None
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[NamespacedName]:
         """Keys in order (namespace, name)."""
         if self._keys is None:
             self._keys = sorted(self.records)
         return self._keys
 
-    def select(self, selection: Selection) -> Iterator[Record]:
+    def select(self, selection: Selection) -> Iterator[StoredObject]:
         """Records of the selection in key order."""
         records = self.records
         keys = self.keys()
@@ -200,7 +200,7 @@ class Shelf:
             return (records[key] for key in keys)
         return (record for key in keys if selection.accepts(record := records[key]))
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: StoreEvent) -> None:
         """Make a write visible and tell the watchers."""
         key = (event.new.namespace, event.new.name)
         if event.gone:
@@ -216,9 +216,9 @@ class Shelf:
         if len(self.ring) > FRESH_EVENTS:
             self.ring[-FRESH_EVENTS - 1].frames.clear()  # whoever still needs it encodes it again
         for watcher in self._interested(event):
-            watcher.offer(event)
+            watcher.device_state(event)
 
-    def _interested(self, event: Event) -> list[Watcher]:
+    def _interested(self, event: StoreEvent) -> list[Watcher]:
         out: list[Watcher] = []
         for field, by_value in self.lanes.items():
             value = field_of(event.new, field) if field else ""
@@ -249,7 +249,7 @@ class Shelf:
 class Journal(Protocol):
     """Where writes go before they are visible."""
 
-    def append(self, event: Event) -> None:
+    def append(self, event: StoreEvent) -> None:
         """Hand one write to the operating system; raises Retry if that fails, and then nothing was written."""
         ...
 
@@ -283,30 +283,30 @@ class Store:
         """All that were used."""
         return self._shelves.values()
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Record | None:
+    def get(self, kind: Kind, namespace: str, name: str) -> StoredObject | None:
         """One object."""
         return self.shelf(kind).records.get((namespace, name))
 
-    def select(self, kind: Kind, selection: Selection = EVERYTHING) -> list[Record]:
+    def select(self, kind: Kind, selection: Selection = EVERYTHING) -> list[StoredObject]:
         """All objects of the selection, ordered by namespace and name."""
         return list(self.shelf(kind).select(selection))
 
-    def put(self, kind: Kind, obj: Object, old: Record | None) -> Record:
+    def put(self, kind: Kind, obj: Object, old: StoredObject | None) -> StoredObject:
         """Write an object (without apiVersion and kind); its resourceVersion is set. old is what it replaces."""
         record = self._record(kind, obj, self.version + 1)
-        self._commit(Event(record.version, record, old, gone=False, frames={}))
+        self._commit(StoreEvent(record.version, record, old, gone=False, frames={}))
         return record
 
-    def remove(self, record: Record, obj: Object | None = None) -> Record:
+    def remove(self, record: StoredObject, obj: Object | None = None) -> StoredObject:
         """Delete an object; obj is its last state if that differs from the stored one."""
         last = self._record(record.kind, record.decode() if obj is None else obj, self.version + 1)
-        self._commit(Event(last.version, last, record, gone=True, frames={}))
+        self._commit(StoreEvent(last.version, last, record, gone=True, frames={}))
         return last
 
-    def _record(self, kind: Kind, obj: Object, version: int) -> Record:
+    def _record(self, kind: Kind, obj: Object, version: int) -> StoredObject:
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(version)
-        return Record(
+        return StoredObject(
             kind,
             metadata.get("namespace") or "",
             metadata["name"],
@@ -317,7 +317,7 @@ class Store:
             _encode(obj),
         )
 
-    def _commit(self, event: Event) -> None:
+    def _commit(self, event: StoreEvent) -> None:
         if self.journal is not None:
             self.journal.append(event)
         self.version = event.version
@@ -331,7 +331,7 @@ class Store:
         if replay:
             self.version = version
             if not gone or key in shelf.records:
-                shelf.apply(Event(version, record, shelf.records.get(key), gone, {}))
+                shelf.apply(StoreEvent(version, record, shelf.records.get(key), gone, {}))
         else:
             shelf.records[key] = record
             shelf._keys = None
@@ -365,8 +365,8 @@ class Store:
         self.history_start = self.version
 
 
-def _since(ring: deque[Event], since: int) -> list[Event]:
-    out: list[Event] = []
+def _since(ring: deque[StoreEvent], since: int) -> list[StoreEvent]:
+    out: list[StoreEvent] = []
     for event in reversed(ring):
         if event.version <= since:
             break

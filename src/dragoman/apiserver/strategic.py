@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dragoman.apiserver.patch_failed import PatchFailed
-from dragoman.apiserver.shape import GVK, LIST, Shape, shape_of
+from dragoman.apiserver.shape import GVK, LIST, SchemaShape, shape_of
 
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
@@ -35,7 +35,7 @@ def strategic_patch(doc: dict[str, Any], patch: dict[str, Any], gvk: GVK) -> dic
     return _merge_object(ours, theirs, shape, "")
 
 
-def _merge_object(doc: dict[str, Any], patch: dict[str, Any], shape: Shape | None, path: str) -> dict[str, Any]:
+def _merge_object(doc: dict[str, Any], patch: dict[str, Any], shape: SchemaShape | None, path: str) -> dict[str, Any]:
     if _DIRECTIVE in patch:
         directive = patch.pop(_DIRECTIVE)
         if directive == "replace":
@@ -57,7 +57,7 @@ def _merge_object(doc: dict[str, Any], patch: dict[str, Any], shape: Shape | Non
     return doc
 
 
-def _merge_member(doc: dict[str, Any], name: str, value: Any, shape: Shape | None, path: str) -> None:
+def _merge_member(doc: dict[str, Any], name: str, value: Any, shape: SchemaShape | None, path: str) -> None:
     here = f"{path}.{name}" if path else name
     current = doc.get(name)
     if value is None or (_is_deletion(value) and not isinstance(current, dict)):
@@ -74,7 +74,7 @@ def _merge_member(doc: dict[str, Any], name: str, value: Any, shape: Shape | Non
         doc[name] = _clean(value)
 
 
-def _merge_list(current: list[Any], patch: list[Any], shape: Shape, path: str) -> list[Any]:
+def _merge_list(current: list[Any], patch: list[Any], shape: SchemaShape, path: str) -> list[Any]:
     if not shape.merge_key:
         return _by_order(_unique([*current, *patch]), patch, current, "")
     key = shape.merge_key
@@ -101,7 +101,7 @@ def _merge_list(current: list[Any], patch: list[Any], shape: Shape, path: str) -
     return _by_order(merged, wanted, current, key)
 
 
-def _merge_item(merged: list[Any], item: dict[str, Any], shape: Shape, key: str, path: str) -> None:
+def _merge_item(merged: list[Any], item: dict[str, Any], shape: SchemaShape, key: str, path: str) -> None:
     name = _key_of(item, key, path)
     here = f"{path}[{key}={name}]"
     for index, entry in enumerate(merged):
@@ -144,7 +144,9 @@ def _remove_primitives(doc: dict[str, Any], patch: dict[str, Any], path: str) ->
             doc[name] = [value for value in doc[name] if value not in gone]
 
 
-def _set_order(doc: dict[str, Any], name: str, order: Any, live: list[Any], shape: Shape | None, path: str) -> None:
+def _set_order(
+    doc: dict[str, Any], name: str, order: Any, live: list[Any], shape: SchemaShape | None, path: str
+) -> None:
     here = f"{path}.{name}" if path else name
     if not isinstance(order, list):
         raise PatchFailed(f"{here}: {_ORDER}{name} must be a list", malformed=True)

@@ -16,11 +16,12 @@ import msgspec
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.meta import format_time
+from dragoman.api.shape import Object
 from dragoman.apiserver.registry import Registry, patched_by
-from dragoman.apiserver.request import DeleteWish, User, Write
+from dragoman.apiserver.request import DeleteOptions, User, Write
 from dragoman.apiserver.selectors import accepts, of_object, to_text
-from dragoman.apiserver.status import Object, bad_request, conflict, invalid, success, too_many
-from dragoman.apiserver.store import Record, Selection
+from dragoman.apiserver.status import bad_request, conflict, invalid, success, too_many
+from dragoman.apiserver.store import Selection, StoredObject
 from dragoman.apiserver.strategies.base import dig
 from dragoman.apiserver.strategies.pods import FINISHED
 
@@ -32,7 +33,7 @@ TOKEN_S = 3600
 # ---- scale
 
 
-def scale_of(record: Record) -> Object:
+def scale_of(record: StoredObject) -> Object:
     """autoscaling/v1 Scale of a workload."""
     obj = record.decode()
     meta = obj["metadata"]
@@ -52,7 +53,7 @@ def scale_of(record: Record) -> Object:
     }
 
 
-async def set_scale(registry: Registry, record: Record, scale: Object, write: Write) -> Object:
+async def set_scale(registry: Registry, record: StoredObject, scale: Object, write: Write) -> Object:
     """Change the number of replicas to that of a Scale; returns the new Scale. Raises 409, 422."""
     replicas = dig(scale, "spec", "replicas")
     replicas = 0 if replicas is None else replicas
@@ -127,7 +128,7 @@ def _scheduled(pod: Object, now: str) -> None:
 # ---- eviction
 
 
-async def evict(registry: Registry, name: str, namespace: str, wish: DeleteWish, write: Write) -> Object:
+async def evict(registry: Registry, name: str, namespace: str, options: DeleteOptions, write: Write) -> Object:
     """Delete a pod unless that breaks a disruption budget (policy/v1 Eviction). Raises 404, 409, 429.
 
     Budgets are counted here, from the pods of this moment, not read from the budget's status.
@@ -137,15 +138,15 @@ async def evict(registry: Registry, name: str, namespace: str, wish: DeleteWish,
     if dig(pod, "status", "phase") not in (*FINISHED, "Pending") and "deletionTimestamp" not in pod["metadata"]:
         for budget in registry.store.select(BUDGET, Selection(namespace)):
             _respect(registry, budget, record)
-    await registry.deleting(POD, name, namespace, wish, write=write)
+    await registry.deleting(POD, name, namespace, options, write=write)
     return success(code=201)
 
 
-def eviction_wish(body: Object, *, dry_run: bool = False) -> DeleteWish:
+def eviction_options(body: Object, *, dry_run: bool = False) -> DeleteOptions:
     """The options of the deletion in an Eviction."""
     options: Object = body.get("deleteOptions") or {}
     preconditions = options.get("preconditions") or {}
-    return DeleteWish(
+    return DeleteOptions(
         grace_s=options.get("gracePeriodSeconds"),
         propagation=options.get("propagationPolicy") or "",
         uid=preconditions.get("uid") or "",
@@ -154,7 +155,7 @@ def eviction_wish(body: Object, *, dry_run: bool = False) -> DeleteWish:
     )
 
 
-def _respect(registry: Registry, budget: Record, evicted: Record) -> None:
+def _respect(registry: Registry, budget: StoredObject, evicted: StoredObject) -> None:
     spec = budget.decode().get("spec") or {}
     selector = of_object(spec.get("selector"))
     if selector is None or not accepts(selector, evicted.labels):
@@ -178,7 +179,7 @@ def _respect(registry: Registry, budget: Record, evicted: Record) -> None:
         raise too_many("Cannot evict pod as it would violate the pod's disruption budget.", causes=[cause])
 
 
-def _is_healthy(record: Record) -> bool:
+def _is_healthy(record: StoredObject) -> bool:
     pod = record.decode()
     if "deletionTimestamp" in pod["metadata"]:
         return False
@@ -199,7 +200,7 @@ def _share(value: Any, total: int) -> int:
 # ---- tokens of service accounts
 
 
-def issue_token(registry: Registry, account: Record, request: Object) -> Object:
+def issue_token(registry: Registry, account: StoredObject, request: Object) -> Object:
     """authentication.k8s.io/v1 TokenRequest with its status: a token that this server accepts until it expires."""
     spec = request.get("spec") or {}
     seconds = spec.get("expirationSeconds") or TOKEN_S

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.printers import cluster, devices, pods, workloads
-from dragoman.apiserver.printers.column import Cell, Object, Printer, age, columns, name_of
+from dragoman.apiserver.printers.column import Cell, Printer, age, columns, name_of
 
 META_V1 = "meta.k8s.io/v1"
 

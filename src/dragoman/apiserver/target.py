@@ -9,7 +9,7 @@ from dragoman.apiserver.discovery import EVENTS_GROUP
 from dragoman.apiserver.subresources import POD
 
 
-class Target(msgspec.Struct, frozen=True):
+class RequestInfo(msgspec.Struct, frozen=True):
     """What a path addresses."""
 
     kind: Kind
@@ -20,7 +20,7 @@ class Target(msgspec.Struct, frozen=True):
     events_group: bool = False
 
 
-def target_of(group: str, version: str, parts: list[str]) -> tuple[Target | None, str]:
+def target_of(group: str, version: str, parts: list[str]) -> tuple[RequestInfo | None, str]:
     """The target of a path below a group's version, None if nothing is served there, and the resource's name."""
     namespace = ""
     if group == "" and parts[0] == "namespaces" and (len(parts) < 3 or parts[2] in ("status", "finalize")):
@@ -29,7 +29,7 @@ def target_of(group: str, version: str, parts: list[str]) -> tuple[Target | None
         namespace, parts = parts[1], parts[2:]
     plural = parts[0]
     if group == "" and plural == "bindings":
-        return Target(POD, version, namespace, "", "binding"), plural
+        return RequestInfo(POD, version, namespace, "", "binding"), plural
     events_group = group == EVENTS_GROUP and plural == "events"
     kind = BY_NAME["Event"] if events_group else BY_PLURAL.get((group, plural))
     if kind is None or version not in kind.versions or len(parts) > 3:
@@ -40,4 +40,4 @@ def target_of(group: str, version: str, parts: list[str]) -> tuple[Target | None
         return None, plural
     if kind.namespaced and name and not namespace:
         return None, plural
-    return Target(kind, version, namespace, name, subresource, events_group), plural
+    return RequestInfo(kind, version, namespace, name, subresource, events_group), plural

@@ -8,10 +8,11 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver import apply as rules
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.shape import GVK
-from dragoman.apiserver.status import Object, Refused, bad_request
+from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.apiserver.versions import type_text
 from dragoman.errors import Invalid
 
@@ -35,7 +36,7 @@ def apply(kind: Kind, live: Object | None, config: Object, write: Write, *, subr
         details: Object = {"name": name, "kind": kind.plural, "causes": refused.causes}
         if kind.group:
             details["group"] = kind.group
-        raise Refused(409, "Conflict", str(refused), details) from refused
+        raise StatusError(409, "Conflict", str(refused), details) from refused
     except Invalid as wrong:
         raise bad_request(str(wrong)) from wrong
     return {field: value for field, value in merged.items() if field not in ("apiVersion", "kind")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.api import validate
 from dragoman.api.gates import Gates
 from dragoman.api.kinds import Kind
-from dragoman.apiserver.status import Object
+from dragoman.api.shape import Object
 
 Cause = tuple[str, str, str]
 """Reason, text, field path."""

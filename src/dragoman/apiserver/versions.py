@@ -13,8 +13,9 @@ import msgspec
 
 from dragoman.api import convert, defaults
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.patch import copy_json
-from dragoman.apiserver.status import Object, bad_request
+from dragoman.apiserver.status import bad_request
 from dragoman.errors import Invalid
 
 _prefixes: dict[tuple[str, str, str], bytes] = {}

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.api.kinds import BY_PLURAL
-from dragoman.apiserver.store import Event, FieldsOf, Record, Store
+from dragoman.apiserver.store import FieldsOf, Store, StoredObject, StoreEvent
 from dragoman.errors import Denied, Invalid, Retry
 from dragoman.runtime import log
 
@@ -35,7 +35,7 @@ _RECORD_BYTES = 64 * 1024 * 1024
 _log = log.get("apiserver.store")
 
 
-class Entry(msgspec.Struct, array_like=True, gc=False):
+class WalEntry(msgspec.Struct, array_like=True, gc=False):
     """One write, or one object of a snapshot."""
 
     version: int
@@ -52,7 +52,7 @@ class _End(msgspec.Struct, array_like=True, tag=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Entry).decode
+_decode = msgspec.msgpack.Decoder(WalEntry).decode
 
 
 def _framed(payload: bytes) -> bytes:
@@ -132,7 +132,7 @@ def _load_snapshot(folder: Path, store: Store) -> int:
     return version
 
 
-def _restore(store: Store, entry: Entry, file: Path, *, replay: bool) -> None:
+def _restore(store: Store, entry: WalEntry, file: Path, *, replay: bool) -> None:
     kind = BY_PLURAL.get((entry.group, entry.plural))
     if kind is None:
         raise Invalid(str(file), f"holds {entry.plural}.{entry.group}, which this version does not serve")
@@ -209,12 +209,12 @@ class Wal:
             self._write(MAGIC)
         _sync_folder(self._folder)
 
-    def append(self, event: Event) -> None:
+    def append(self, event: StoreEvent) -> None:
         """Hand one write to the operating system. Raises Retry if that fails; then nothing was written."""
         if self._broken:
             raise Retry(f"writes are refused since the disk failed: {self._broken}")
         record = event.new
-        payload = _encode(Entry(event.version, event.gone, record.kind.group, record.kind.plural, record.body))
+        payload = _encode(WalEntry(event.version, event.gone, record.kind.group, record.kind.plural, record.body))
         self._write(_framed(payload))
         self._appended = event.version
         self._since_snapshot += len(payload)
@@ -295,14 +295,14 @@ def _report(done: Future[None]) -> None:
         _log.warning("no snapshot was written, the log grows on", error=str(error))
 
 
-def _snapshot(folder: Path, version: int, records: list[Record], obsolete: list[Path]) -> None:
+def _snapshot(folder: Path, version: int, records: list[StoredObject], obsolete: list[Path]) -> None:
     file = folder / f"snapshot-{version}.bin"
     fresh = file.with_suffix(".new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as out:
         out.write(MAGIC)
         for record in records:
-            entry = Entry(record.version, False, record.kind.group, record.kind.plural, record.body)
+            entry = WalEntry(record.version, False, record.kind.group, record.kind.plural, record.body)
             out.write(_framed(_encode(entry)))
         out.write(_framed(_encode(_End(len(records)))))
         out.flush()

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver import table
 from dragoman.apiserver.negotiate import Form
 from dragoman.apiserver.registry import Registry
-from dragoman.apiserver.status import Object, Refused, expired
-from dragoman.apiserver.store import Record, Seen, Selection, Watcher
+from dragoman.apiserver.status import StatusError, expired
+from dragoman.apiserver.store import Selection, StoredObject, WatchedEvent, Watcher
 from dragoman.apiserver.versions import from_stored, render, type_text
 
 INITIAL_END = "k8s.io/initial-events-end"
@@ -25,7 +26,7 @@ CHUNK_BYTES = 128 * 1024
 _encode = msgspec.json.encode
 
 
-class WatchWish(msgspec.Struct, frozen=True):
+class WatchOptions(msgspec.Struct, frozen=True):
     """The query of a watch. since None: from now on, after what exists if `initial`."""
 
     since: int | None
@@ -56,7 +57,7 @@ class Frames:
         self.reshape = reshape
         self._columns_sent = False
 
-    def seen(self, seen: Seen) -> bytes:
+    def seen(self, seen: WatchedEvent) -> bytes:
         """One change."""
         if self.form.kind or self.reshape:
             return self._frame(seen.type, self._shaped(seen.record))
@@ -66,13 +67,13 @@ class Frames:
             frame = seen.event.frames[key] = self.existing(seen.record, seen.type)
         return frame
 
-    def existing(self, record: Record, type: str = "ADDED") -> bytes:
+    def existing(self, record: StoredObject, type: str = "ADDED") -> bytes:
         """An object as it is."""
         if self.form.kind or self.reshape:
             return self._frame(type, self._shaped(record))
         return b'{"type":"%s","object":%s}\n' % (type.encode(), render(self.kind, self.version, record.body))
 
-    def _shaped(self, record: Record) -> Object:
+    def _shaped(self, record: StoredObject) -> Object:
         obj: Object = {**type_text(self.kind, self.version), **from_stored(self.kind, self.version, record.decode())}
         if self.reshape:
             obj = self.reshape(obj)
@@ -99,7 +100,7 @@ class Frames:
             obj = table.partial_metadata(obj)
         return self._frame("BOOKMARK", obj)
 
-    def refused(self, refused: Refused) -> bytes:
+    def refused(self, refused: StatusError) -> bytes:
         """The end of a watch that cannot go on."""
         return self._frame("ERROR", refused.body())
 
@@ -122,20 +123,20 @@ class Streams:
         return len(self._open)
 
     def start(
-        self, registry: Registry, kind: Kind, selection: Selection, wish: WatchWish, frames: Frames
+        self, registry: Registry, kind: Kind, selection: Selection, options: WatchOptions, frames: Frames
     ) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
         """The chunks of a watch and what releases it.
 
         Raises 504 at once for a version of the future; 410 comes as an ERROR event.
         """
         try:
-            watcher = registry.watch(kind, selection, wish.since)
-        except Refused as refused:
+            watcher = registry.watch(kind, selection, options.since)
+        except StatusError as refused:
             if refused.code != 410:
                 raise
             return _one(frames.refused(refused)), watch_nothing
-        existing = registry.store.select(kind, selection) if wish.initial else []
-        stream = _Stream(self._open, registry, watcher, existing, wish, frames)
+        existing = registry.store.select(kind, selection) if options.initial else []
+        stream = _Stream(self._open, registry, watcher, existing, options, frames)
         return stream.chunks(), watcher.close
 
 
@@ -153,8 +154,8 @@ class _Stream:
         open_: set[_Stream],
         registry: Registry,
         watcher: Watcher,
-        existing: list[Record],
-        wish: WatchWish,
+        existing: list[StoredObject],
+        options: WatchOptions,
         frames: Frames,
     ) -> None:
         self._open = open_
@@ -162,7 +163,7 @@ class _Stream:
         self.watcher = watcher
         self.existing = existing
         self.start_version = registry.store.version
-        self.wish = wish
+        self.options = options
         self.frames = frames
         self.ended = False
         self.bookmark_due = False
@@ -178,13 +179,13 @@ class _Stream:
         """Lines, as many at a time as are there."""
         self._open.add(self)
         clock = self.registry.clock
-        ending = clock.call_later(self.wish.timeout_s, self.end)
+        ending = clock.call_later(self.options.timeout_s, self.end)
         marking = None
         try:
             for chunk in self._initial():
                 yield chunk
             while True:
-                marking = marking or (clock.call_later(BOOKMARK_S, self._mark) if self.wish.bookmarks else None)
+                marking = marking or (clock.call_later(BOOKMARK_S, self._mark) if self.options.bookmarks else None)
                 seen = self.watcher.take()
                 if seen:
                     yield b"".join(map(self.frames.seen, seen))
@@ -192,7 +193,7 @@ class _Stream:
                 if self.watcher.lost:
                     yield self.frames.refused(expired("too slow: the watch fell behind history"))
                     return
-                if (self.bookmark_due or self.ended) and self.wish.bookmarks:
+                if (self.bookmark_due or self.ended) and self.options.bookmarks:
                     yield self.frames.bookmark(self.registry.store.version)
                     self.bookmark_due, marking = False, None
                 if self.ended:
@@ -212,7 +213,7 @@ class _Stream:
         self._ready.set()
 
     def _initial(self) -> list[bytes]:
-        if not self.wish.initial:
+        if not self.options.initial:
             return []
         chunks: list[bytes] = []
         lines: list[bytes] = []
@@ -223,7 +224,7 @@ class _Stream:
             if size > CHUNK_BYTES:
                 chunks.append(b"".join(lines))
                 lines, size = [], 0
-        if self.wish.mark_end:
+        if self.options.mark_end:
             lines.append(self.frames.bookmark(self.start_version, initial_end=True))
         self.existing = []
         return [*chunks, b"".join(lines)] if lines else chunks

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from dragoman.cel.faults import EvalError, NoSuchKey, NoSuchOverload
-from dragoman.cel.values import NONE, TYPE_OF, Optional, Value, map_key, map_keys, type_name
+from dragoman.cel.values import NONE, TYPE_OF, CelValue, Optional, map_key, map_keys, type_name
 
 
-def selected(operand: Value, field: str, offset: int) -> Value:
+def selected(operand: CelValue, field: str, offset: int) -> CelValue:
     """operand.field at run time, where nothing is known about the operand."""
     if isinstance(operand, dict):
         try:
@@ -28,7 +28,7 @@ def selected(operand: Value, field: str, offset: int) -> Value:
     raise NoSuchOverload(f"no such overload: {type_name(operand)}.{field}", offset)
 
 
-def select_optional(operand: Value, field: str) -> Value:
+def select_optional(operand: CelValue, field: str) -> CelValue:
     """operand.?field."""
     if isinstance(operand, dict):
         try:
@@ -43,7 +43,7 @@ def select_optional(operand: Value, field: str) -> Value:
     raise NoSuchOverload
 
 
-def present(operand: Value, field: str) -> bool:
+def present(operand: CelValue, field: str) -> bool:
     """has(operand.field)."""
     if isinstance(operand, dict):
         return field in operand or hasattr(operand, "__missing__")
@@ -54,22 +54,22 @@ def present(operand: Value, field: str) -> bool:
     raise NoSuchOverload
 
 
-def missing(entries: dict[Value, Value], field: str, offset: int) -> NoSuchKey:
+def missing(entries: dict[CelValue, CelValue], field: str, offset: int) -> NoSuchKey:
     """The error for a key that is not there."""
     return NoSuchKey(field, offset, tuple(key for key in entries if key.__class__ is str))
 
 
-def iterated(value: Value) -> Iterable[Value]:
+def iterated(value: CelValue) -> Iterable[CelValue]:
     """What a loop over the value yields, one variable."""
     if value.__class__ is tuple:
-        found: tuple[Value, ...] = value
+        found: tuple[CelValue, ...] = value
         return found
     if isinstance(value, dict):
         return map_keys(value)
     raise EvalError(f"got '{_go_name(value)}', expected iterable type")
 
 
-def iterated_pairs(value: Value) -> Iterable[tuple[Value, Value]]:
+def iterated_pairs(value: CelValue) -> Iterable[tuple[CelValue, CelValue]]:
     """What a loop over the value yields, two variables."""
     if value.__class__ is tuple:
         return enumerate(value)
@@ -95,12 +95,14 @@ _GO_NAMES: Final = {
 }
 
 
-def _go_name(value: Value) -> str:
+def _go_name(value: CelValue) -> str:
     """The kind as cel-go's messages call it."""
     return _GO_NAMES.get(type_name(value), type_name(value))
 
 
-def put_entry(entries: dict[Value, Value], key: Value, value: Value, *, optional: bool, offset: int) -> None:
+def put_entry(
+    entries: dict[CelValue, CelValue], key: CelValue, value: CelValue, *, optional: bool, offset: int
+) -> None:
     """Adds an entry of a map literal."""
     kept = map_key(key)
     if optional:

@@ -7,10 +7,10 @@ left alone.
 from __future__ import annotations
 
 from dragoman.cel.types import DYN, Type
-from dragoman.cel.values import Value
+from dragoman.cel.values import CelValue
 
 
-class Node:
+class Expr:
     """Base of all nodes."""
 
     __slots__ = ("offset", "type")
@@ -20,17 +20,17 @@ class Node:
         self.type: Type = DYN
 
 
-class Const(Node):
+class Const(Expr):
     """A literal, or an identifier that names a type."""
 
     __slots__ = ("value",)
 
-    def __init__(self, offset: int, value: Value) -> None:
+    def __init__(self, offset: int, value: CelValue) -> None:
         super().__init__(offset)
         self.value = value
 
 
-class Ident(Node):
+class Ident(Expr):
     """A variable; a leading dot in the name means the root scope."""
 
     __slots__ = ("name",)
@@ -40,69 +40,69 @@ class Ident(Node):
         self.name = name
 
 
-class Select(Node):
+class Select(Expr):
     """operand.field; test_only is what `has()` makes of it."""
 
     __slots__ = ("field", "operand", "test_only")
 
-    def __init__(self, offset: int, operand: Node, field: str, *, test_only: bool = False) -> None:
+    def __init__(self, offset: int, operand: Expr, field: str, *, test_only: bool = False) -> None:
         super().__init__(offset)
         self.operand = operand
         self.field = field
         self.test_only = test_only
 
 
-class Call(Node):
+class Call(Expr):
     """function(args) or target.function(args); operators are functions named like `_+_`, `&&` and `||` are n-ary."""
 
     __slots__ = ("args", "function", "overloads", "target")
 
-    def __init__(self, offset: int, function: str, args: list[Node], target: Node | None = None) -> None:
+    def __init__(self, offset: int, function: str, args: list[Expr], target: Expr | None = None) -> None:
         super().__init__(offset)
         self.function = function
         self.args = args
         self.target = target
         self.overloads: tuple[str, ...] = ()
 
-    def operands(self) -> list[Node]:
+    def operands(self) -> list[Expr]:
         """Receiver, if any, and arguments."""
         return self.args if self.target is None else [self.target, *self.args]
 
 
-class ListLit(Node):
+class ListLit(Expr):
     """[a, ?b]; optional holds the indices of `?` elements."""
 
     __slots__ = ("elements", "optional")
 
-    def __init__(self, offset: int, elements: list[Node], optional: frozenset[int] = frozenset()) -> None:
+    def __init__(self, offset: int, elements: list[Expr], optional: frozenset[int] = frozenset()) -> None:
         super().__init__(offset)
         self.elements = elements
         self.optional = optional
 
 
-class MapLit(Node):
+class MapLit(Expr):
     """{k: v, ?k: v}; optional holds the indices of `?` entries."""
 
     __slots__ = ("entries", "optional")
 
-    def __init__(self, offset: int, entries: list[tuple[Node, Node]], optional: frozenset[int] = frozenset()) -> None:
+    def __init__(self, offset: int, entries: list[tuple[Expr, Expr]], optional: frozenset[int] = frozenset()) -> None:
         super().__init__(offset)
         self.entries = entries
         self.optional = optional
 
 
-class StructLit(Node):
+class StructLit(Expr):
     """Name{field: value}: parsed, and refused by the checker, since no type here can be made so."""
 
     __slots__ = ("name", "values")
 
-    def __init__(self, offset: int, name: str, values: list[Node]) -> None:
+    def __init__(self, offset: int, name: str, values: list[Expr]) -> None:
         super().__init__(offset)
         self.name = name
         self.values = values
 
 
-class Fold(Node):
+class Comprehension(Expr):
     """The loop that macros expand to.
 
     Starting with `init` as `accu`, `step` is evaluated for each element of `range` while `condition` holds; the
@@ -115,10 +115,10 @@ class Fold(Node):
         self,
         offset: int,
         macro: str,
-        range_: Node,
+        range_: Expr,
         variables: tuple[str, str],
-        accu: tuple[str, Node],
-        body: tuple[Node, Node, Node],
+        accu: tuple[str, Expr],
+        body: tuple[Expr, Expr, Expr],
     ) -> None:
         super().__init__(offset)
         self.macro = macro

@@ -6,15 +6,15 @@ Reports every problem it finds, with cel-go's texts. Never evaluates anything.
 from __future__ import annotations
 
 from dragoman.cel import types as t
-from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, MapLit, Node, Select, StructLit
+from dragoman.cel.ast import Call, Comprehension, Const, Expr, Ident, ListLit, MapLit, Select, StructLit
 from dragoman.cel.environment import Environment
 from dragoman.cel.faults import Issue
 from dragoman.cel.functions import Overload
 from dragoman.cel.types import Bindings, Type
-from dragoman.cel.values import TYPE_OF, Value
+from dragoman.cel.values import TYPE_OF, CelValue
 
 
-def check(node: Node, environment: Environment) -> tuple[Node, list[Issue]]:
+def check(node: Expr, environment: Environment) -> tuple[Expr, list[Issue]]:
     """The tree with types, and what is wrong with it. Nodes are changed in place, names may be replaced."""
     checker = _Checker(environment)
     root = checker.visit(node)
@@ -23,7 +23,7 @@ def check(node: Node, environment: Environment) -> tuple[Node, list[Issue]]:
     return root, checker.issues
 
 
-def type_of_const(value: Value) -> Type:
+def type_of_const(value: CelValue) -> Type:
     """The static type of a literal."""
     if value is None:
         return t.NULL
@@ -40,10 +40,10 @@ class _Checker:
         self.bindings = Bindings()
         self.issues: list[Issue] = []
         self.scopes: list[dict[str, Type]] = []
-        self.seen: list[Node] = []
+        self.seen: list[Expr] = []
         self.fresh = 0
 
-    def visit(self, node: Node) -> Node:
+    def visit(self, node: Expr) -> Expr:
         match node:
             case Const():
                 node.type = type_of_const(node.value)
@@ -57,7 +57,7 @@ class _Checker:
                 self.list_literal(node)
             case MapLit():
                 self.map_literal(node)
-            case Fold():
+            case Comprehension():
                 self.fold(node)
             case StructLit():
                 self.issue(node, f"undeclared reference to '{node.name}' (in container '{self.environment.container}')")
@@ -65,10 +65,10 @@ class _Checker:
         self.seen.append(node)
         return node
 
-    def issue(self, node: Node, message: str) -> None:
+    def issue(self, node: Expr, message: str) -> None:
         self.issues.append(Issue(node.offset, message))
 
-    def undeclared(self, node: Node, name: str) -> None:
+    def undeclared(self, node: Expr, name: str) -> None:
         self.issue(node, f"undeclared reference to '{name}' (in container '{self.environment.container}')")
 
     def variable(self) -> Type:
@@ -83,12 +83,12 @@ class _Checker:
                 return scope[name]
         return None
 
-    def named(self, name: str, offset: int) -> Node | None:
+    def named(self, name: str, offset: int) -> Expr | None:
         """The variable or type that a global name stands for."""
         for candidate in self.environment.candidates(name):
             kind = self.environment.variables.get(candidate)
             if kind is not None:
-                found: Node = Ident(offset, f".{candidate}" if self.local(candidate) else candidate)
+                found: Expr = Ident(offset, f".{candidate}" if self.local(candidate) else candidate)
                 found.type = kind
                 return found
             denoted = self.environment.type_names.get(candidate)
@@ -98,7 +98,7 @@ class _Checker:
                 return found
         return None
 
-    def ident(self, node: Ident) -> Node:
+    def ident(self, node: Ident) -> Expr:
         kind = self.local(node.name)
         if kind is not None:
             node.type = kind
@@ -110,7 +110,7 @@ class _Checker:
         node.type = t.ERROR
         return node
 
-    def select(self, node: Select) -> Node:
+    def select(self, node: Select) -> Expr:
         path = None if node.test_only else dotted(node)
         if path is not None and self.local(path.partition(".")[0]) is None:
             found = self.named(path, node.offset)
@@ -121,7 +121,7 @@ class _Checker:
         node.type = t.BOOL if node.test_only else self.bindings.substitute(kind)
         return node
 
-    def field(self, node: Node, operand: Node, field: str, *, optional: bool) -> Type:
+    def field(self, node: Expr, operand: Expr, field: str, *, optional: bool) -> Type:
         """The type of operand.field."""
         target, was_optional = t.unwrap_optional(self.bindings.substitute(operand.type))
         found = t.ERROR
@@ -238,13 +238,13 @@ class _Checker:
             return kind
         return t.compound(kind.kind, kind.name, tuple(self.freshened(p, fresh) for p in kind.params))
 
-    def mismatch(self, node: Node, expected: Type, found: Type) -> None:
+    def mismatch(self, node: Expr, expected: Type, found: Type) -> None:
         expected, found = self.bindings.substitute(expected), self.bindings.substitute(found)
         self.issue(node, f"expected type '{t.show(expected)}' but found '{t.show(found)}'")
 
     # ---- literals and loops
 
-    def element(self, node: Node, *, optional: bool) -> Type:
+    def element(self, node: Expr, *, optional: bool) -> Type:
         """The type of a list element or map value; `?` takes it out of an optional."""
         if not optional:
             return node.type
@@ -253,7 +253,7 @@ class _Checker:
             self.mismatch(node, t.optional_of(kind), kind)
         return kind
 
-    def joined(self, node: Node, previous: Type | None, current: Type) -> Type:
+    def joined(self, node: Expr, previous: Type | None, current: Type) -> Type:
         """The common type of what came before and what comes now."""
         if previous is None:
             return current
@@ -280,7 +280,7 @@ class _Checker:
             key_type, value_type = self.variable(), self.variable()
         node.type = t.map_of(key_type, value_type)
 
-    def fold(self, node: Fold) -> None:
+    def fold(self, node: Comprehension) -> None:
         node.range = self.visit(node.range)
         node.init = self.visit(node.init)
         one, two = self.ranged(node)
@@ -298,7 +298,7 @@ class _Checker:
         self.scopes.pop()
         node.type = self.bindings.substitute(node.result.type)
 
-    def ranged(self, node: Fold) -> tuple[Type, Type]:
+    def ranged(self, node: Comprehension) -> tuple[Type, Type]:
         """The types of the iteration variables."""
         kind = self.bindings.substitute(node.range.type)
         if kind.kind == "list":
@@ -313,7 +313,7 @@ class _Checker:
         return t.ERROR, t.ERROR
 
 
-def dotted(node: Node | None) -> str | None:
+def dotted(node: Expr | None) -> str | None:
     """`a.b.c` if the node is made of names only."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test_only:

@@ -11,16 +11,16 @@ from dragoman.cel.access import iterated, iterated_pairs, missing
 from dragoman.cel.faults import EvalError, NoSuchOverload
 from dragoman.cel.functions import Run
 from dragoman.cel.stdlib.operators import greater, greater_equal, less, less_equal
-from dragoman.cel.values import Value, equal
+from dragoman.cel.values import CelValue, equal
 
-Frame = list[Value]
-Code = Callable[[Frame], Value]
+Frame = list[CelValue]
+Closure = Callable[[Frame], CelValue]
 
 UNSET: Final = object()
 
 
-def raising(error: EvalError) -> Code:
-    def code(_: Frame) -> Value:
+def raising(error: EvalError) -> Closure:
+    def code(_: Frame) -> CelValue:
         raise error
 
     return code
@@ -33,10 +33,10 @@ def placed(error: EvalError, offset: int) -> EvalError:
     return error
 
 
-def placing(code: Code, offset: int) -> Code:
+def placing(code: Closure, offset: int) -> Closure:
     """The same, with a position for errors that have none."""
 
-    def wrapped(frame: Frame) -> Value:
+    def wrapped(frame: Frame) -> CelValue:
         try:
             return code(frame)
         except EvalError as error:
@@ -45,11 +45,11 @@ def placing(code: Code, offset: int) -> Code:
     return wrapped
 
 
-def attribute(operand: Code, field: str) -> Code:
+def attribute(operand: Closure, field: str) -> Closure:
     """A field of an object type: an attribute of the Python object, found by the name that its class gives."""
     get = attrgetter(field if field.islower() else _snake(field))
 
-    def code(frame: Frame) -> Value:
+    def code(frame: Frame) -> CelValue:
         return get(operand(frame))
 
     return code
@@ -59,10 +59,10 @@ def _snake(field: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in field)
 
 
-def entry(operand: Code, key: str, offset: int) -> Code:
+def entry(operand: Closure, key: str, offset: int) -> Closure:
     """An entry of a map under a constant string."""
 
-    def code(frame: Frame) -> Value:
+    def code(frame: Frame) -> CelValue:
         entries = operand(frame)
         try:
             return entries[key]
@@ -72,12 +72,12 @@ def entry(operand: Code, key: str, offset: int) -> Code:
     return code
 
 
-def called(run: Run, codes: list[Code], offset: int) -> Code:
+def called(run: Run, codes: list[Closure], offset: int) -> Closure:
     """A call of a function on evaluated arguments."""
     if len(codes) == 1:
         (only,) = codes
 
-        def unary(frame: Frame) -> Value:
+        def unary(frame: Frame) -> CelValue:
             value = only(frame)
             try:
                 return run(value)
@@ -88,7 +88,7 @@ def called(run: Run, codes: list[Code], offset: int) -> Code:
     if len(codes) == 2:
         left, right = codes
 
-        def binary(frame: Frame) -> Value:
+        def binary(frame: Frame) -> CelValue:
             one = left(frame)
             two = right(frame)
             try:
@@ -98,7 +98,7 @@ def called(run: Run, codes: list[Code], offset: int) -> Code:
 
         return binary
 
-    def code(frame: Frame) -> Value:
+    def code(frame: Frame) -> CelValue:
         values = [argument(frame) for argument in codes]
         try:
             return run(*values)
@@ -108,12 +108,12 @@ def called(run: Run, codes: list[Code], offset: int) -> Code:
     return code
 
 
-def all_of(codes: tuple[Code, ...], offset: int) -> Code:
+def all_of(codes: tuple[Closure, ...], offset: int) -> Closure:
     """`&&`: false wins over errors, wherever it stands."""
     if len(codes) == 2:
         left, right = codes
 
-        def both(frame: Frame) -> Value:
+        def both(frame: Frame) -> CelValue:
             try:
                 one = left(frame)
             except EvalError as error:
@@ -134,22 +134,22 @@ def all_of(codes: tuple[Code, ...], offset: int) -> Code:
     return _decided(codes, False, "_&&_", offset)
 
 
-def _is_false(code: Code, frame: Frame) -> bool:
+def _is_false(code: Closure, frame: Frame) -> bool:
     try:
         return code(frame) is False
     except EvalError:
         return False
 
 
-def any_of(codes: tuple[Code, ...], offset: int) -> Code:
+def any_of(codes: tuple[Closure, ...], offset: int) -> Closure:
     """`||`: true wins over errors, wherever it stands."""
     return _decided(codes, True, "_||_", offset)
 
 
-def _decided(codes: tuple[Code, ...], wins: bool, function: str, offset: int) -> Code:
+def _decided(codes: tuple[Closure, ...], wins: bool, function: str, offset: int) -> Closure:
     loses = not wins
 
-    def code(frame: Frame) -> Value:
+    def code(frame: Frame) -> CelValue:
         failed: EvalError | None = None
         for term in codes:
             try:
@@ -172,12 +172,12 @@ def _no_logic(function: str, offset: int) -> NoSuchOverload:
     return NoSuchOverload(f"no such overload: no matching overload for '{function}'", offset)
 
 
-def equality(left: Code, right: Code, constant: Value, offset: int) -> Code:
+def equality(left: Closure, right: Closure, constant: CelValue, offset: int) -> Closure:
     """`==`; with a constant string, int or bool on the right it is one Python comparison."""
     if constant.__class__ is str or constant.__class__ is int or constant.__class__ is bool:
         kind = constant.__class__
 
-        def quick(frame: Frame) -> Value:
+        def quick(frame: Frame) -> CelValue:
             value = left(frame)
             if value.__class__ is kind:
                 return value == constant
@@ -190,13 +190,13 @@ def equality(left: Code, right: Code, constant: Value, offset: int) -> Code:
     return called(equal, [left, right], offset)
 
 
-ORDERINGS: Final[dict[str, Callable[[Value, Value], bool]]] = {
+ORDERINGS: Final[dict[str, Callable[[CelValue, CelValue], bool]]] = {
     "_<_": less,
     "_<=_": less_equal,
     "_>_": greater,
     "_>=_": greater_equal,
 }
-_PYTHON: Final[dict[str, Callable[[Value, Value], bool]]] = {
+_PYTHON: Final[dict[str, Callable[[CelValue, CelValue], bool]]] = {
     "_<_": python.lt,
     "_<=_": python.le,
     "_>_": python.gt,
@@ -204,7 +204,7 @@ _PYTHON: Final[dict[str, Callable[[Value, Value], bool]]] = {
 }
 
 
-def ordering(function: str, left: Code, right: Code, constants: dict[Code, Value], offset: int) -> Code:
+def ordering(function: str, left: Closure, right: Closure, constants: dict[Closure, CelValue], offset: int) -> Closure:
     """`<` and its like; with a constant int or string on the right it is one Python comparison."""
     constant = constants.get(right, UNSET)
     run = ORDERINGS[function]
@@ -213,7 +213,7 @@ def ordering(function: str, left: Code, right: Code, constants: dict[Code, Value
     kind = constant.__class__
     direct = _PYTHON[function]
 
-    def code(frame: Frame) -> Value:
+    def code(frame: Frame) -> CelValue:
         value = left(frame)
         if value.__class__ is kind:
             return direct(value, constant)
@@ -225,21 +225,21 @@ def ordering(function: str, left: Code, right: Code, constants: dict[Code, Value
     return code
 
 
-def among_strings(left: Code, among: frozenset[str]) -> Code:
+def among_strings(left: Closure, among: frozenset[str]) -> Closure:
     """`in` with a constant list of strings."""
 
-    def code(frame: Frame) -> Value:
+    def code(frame: Frame) -> CelValue:
         value = left(frame)
         return value.__class__ is str and value in among
 
     return code
 
 
-def with_pairs(values: Value, frame: Frame, second: int) -> Iterable[Value]:
+def with_pairs(values: CelValue, frame: Frame, second: int) -> Iterable[CelValue]:
     """The values of the first variable of a loop; the second one, if there is one, is put into its slot."""
     return iterated(values) if second < 0 else _paired(values, frame, second)
 
 
-def _paired(values: Value, frame: Frame, second: int) -> Iterable[Value]:
+def _paired(values: CelValue, frame: Frame, second: int) -> Iterable[CelValue]:
     for one, frame[second] in iterated_pairs(values):
         yield one

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.cel.access import iterated, iterated_pairs, present, put_entry, select_optional, selected
-from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, MapLit, Node, Select
+from dragoman.cel.ast import Call, Comprehension, Const, Expr, Ident, ListLit, MapLit, Select
 from dragoman.cel.closures import (
     ORDERINGS,
     UNSET,
-    Code,
+    Closure,
     Frame,
     all_of,
     among_strings,
@@ -38,7 +38,7 @@ from dragoman.cel.functions import Overload, Run, dispatch
 from dragoman.cel.stdlib.operators import index
 from dragoman.cel.stdlib.optionals import index_optional
 from dragoman.cel.types import Type, is_dyn_or_error
-from dragoman.cel.values import NONE, Optional, Value, equal
+from dragoman.cel.values import NONE, CelValue, Optional, equal
 
 _ANYTHING: Final = frozenset(("dyn", "any", "param"))
 
@@ -48,16 +48,16 @@ class Program:
 
     __slots__ = ("code", "slots", "variables")
 
-    def __init__(self, code: Code, variables: int, slots: int) -> None:
+    def __init__(self, code: Closure, variables: int, slots: int) -> None:
         self.code = code
         self.variables = variables
         self.slots = [None] * (slots - variables)
 
-    def __call__(self, *values: Value) -> Value:
+    def __call__(self, *values: CelValue) -> CelValue:
         return self.code([*values, *self.slots])
 
 
-def compile_program(node: Node, environment: Environment) -> Program:
+def compile_program(node: Expr, environment: Environment) -> Program:
     """Closures for a tree that `check` has annotated."""
     compiler = _Compiler(environment)
     code = compiler.code(node)
@@ -79,10 +79,10 @@ class _Compiler:
         self.environment = environment
         self.scopes: list[dict[str, int]] = [{name: slot for slot, name in enumerate(environment.variables)}]
         self.slots = len(environment.variables)
-        self.constants: dict[Code, Value] = {}
-        self.lazy: dict[int, Code] = {}
+        self.constants: dict[Closure, CelValue] = {}
+        self.lazy: dict[int, Closure] = {}
 
-    def code(self, node: Node) -> Code:
+    def code(self, node: Expr) -> Closure:
         match node:
             case Const():
                 return self.constant(node.value)
@@ -96,18 +96,18 @@ class _Compiler:
                 return self.list_literal(node)
             case MapLit():
                 return self.map_literal(node)
-            case Fold():
+            case Comprehension():
                 return _FOLDS.get(node.macro, _Compiler.fold)(self, node)
         return raising(EvalError(f"unknown type: {type(node).__name__}", node.offset))
 
-    def constant(self, value: Value) -> Code:
-        def code(_: Frame) -> Value:
+    def constant(self, value: CelValue) -> Closure:
+        def code(_: Frame) -> CelValue:
             return value
 
         self.constants[code] = value
         return code
 
-    def folded(self, run: Run, *codes: Code) -> Code | None:
+    def folded(self, run: Run, *codes: Closure) -> Closure | None:
         """A constant if all arguments are, and computing it works."""
         if not all(code in self.constants for code in codes):
             return None
@@ -122,7 +122,7 @@ class _Compiler:
 
     # ---- names and fields
 
-    def ident(self, node: Ident) -> Code:
+    def ident(self, node: Ident) -> Closure:
         name = node.name
         scopes = self.scopes[:1] if name.startswith(".") else self.scopes
         for scope in reversed(scopes):
@@ -131,12 +131,12 @@ class _Compiler:
                 return self.variable(slot)
         return raising(EvalError(f"no such attribute(s): {name}: undeclared reference", node.offset))
 
-    def variable(self, slot: int) -> Code:
+    def variable(self, slot: int) -> Closure:
         init = self.lazy.get(slot)
         if init is None:
             return lambda frame: frame[slot]
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             value = frame[slot]
             if value is UNSET:
                 value = frame[slot] = init(frame)
@@ -144,7 +144,7 @@ class _Compiler:
 
         return code
 
-    def select(self, node: Select) -> Code:
+    def select(self, node: Select) -> Closure:
         operand = self.code(node.operand)
         field, offset = node.field, node.offset
         if node.test_only:
@@ -155,13 +155,13 @@ class _Compiler:
         if kind.kind == "map":
             return entry(operand, field, offset)
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             return selected(operand(frame), field, offset)
 
         return code
 
-    def presence(self, operand: Code, field: str, offset: int) -> Code:
-        def code(frame: Frame) -> Value:
+    def presence(self, operand: Closure, field: str, offset: int) -> Closure:
+        def code(frame: Frame) -> CelValue:
             value = operand(frame)
             if value.__class__ is dict:
                 return field in value
@@ -174,7 +174,7 @@ class _Compiler:
 
     # ---- calls
 
-    def call(self, node: Call) -> Code:
+    def call(self, node: Call) -> Closure:
         special = _SPECIAL.get(node.function)
         if special is not None:
             return special(self, node)
@@ -213,7 +213,7 @@ class _Compiler:
             for wanted, operand in zip(overload.args, operands, strict=True)
         )
 
-    def is_trusted(self, node: Node) -> bool:
+    def is_trusted(self, node: Expr) -> bool:
         """Whether a static type is more than a guess: type variables may have been bound by what follows."""
         match node:
             case Const():
@@ -232,13 +232,13 @@ class _Compiler:
                 return bool(results) and all(result.kind != "param" and not result.params for result in results)
         return False
 
-    def optional_or(self, node: Call) -> Code:
+    def optional_or(self, node: Call) -> Closure:
         assert node.target is not None
         left, right = self.code(node.target), self.code(node.args[0])
         offset = node.offset
         unwrap = node.function == "orValue"
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             value = left(frame)
             if value.__class__ is not Optional:
                 raise NoSuchOverload(offset=offset)
@@ -248,13 +248,13 @@ class _Compiler:
 
         return code
 
-    def conjunction(self, node: Call) -> Code:
+    def conjunction(self, node: Call) -> Closure:
         return self.chain(node, all_of, stop=False)
 
-    def disjunction(self, node: Call) -> Code:
+    def disjunction(self, node: Call) -> Closure:
         return self.chain(node, any_of, stop=True)
 
-    def chain(self, node: Call, join: Callable[[tuple[Code, ...], int], Code], *, stop: bool) -> Code:
+    def chain(self, node: Call, join: Callable[[tuple[Closure, ...], int], Closure], *, stop: bool) -> Closure:
         """A flat chain without its constant terms: one that decides alone is the answer, the others say nothing."""
         codes = list(map(self.code, node.args))
         if any(self.constants.get(code) is stop for code in codes):
@@ -264,7 +264,7 @@ class _Compiler:
             return self.constant(not stop)
         return join(left, node.offset)
 
-    def conditional(self, node: Call) -> Code:
+    def conditional(self, node: Call) -> Closure:
         test, then, other = map(self.code, node.args)
         if test in self.constants:
             decided = self.constants[test]
@@ -272,7 +272,7 @@ class _Compiler:
                 return then if decided else other
         offset = node.offset
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             decided = test(frame)
             if decided is True:
                 return then(frame)
@@ -282,11 +282,11 @@ class _Compiler:
 
         return code
 
-    def equality(self, node: Call) -> Code:
+    def equality(self, node: Call) -> Closure:
         left, right = map(self.code, node.args)
         return self.folded(equal, left, right) or equality(left, right, self.constants.get(right, UNSET), node.offset)
 
-    def ordering(self, node: Call) -> Code:
+    def ordering(self, node: Call) -> Closure:
         left, right = map(self.code, node.args)
         run = self.run(node, 2)
         if run is None:
@@ -294,7 +294,7 @@ class _Compiler:
         run = ORDERINGS[node.function]
         return self.folded(run, left, right) or ordering(node.function, left, right, self.constants, node.offset)
 
-    def membership(self, node: Call) -> Code:
+    def membership(self, node: Call) -> Closure:
         left, right = map(self.code, node.args)
         run = next(iter(self.environment.functions["@in"])).run
         found = self.folded(run, left, right)
@@ -309,7 +309,7 @@ class _Compiler:
             return among_strings(left, frozenset(among))
         return called(run, [left, right], node.offset)
 
-    def indexing(self, node: Call) -> Code:
+    def indexing(self, node: Call) -> Closure:
         left, right = map(self.code, node.args)
         operand, key = node.args
         offset = node.offset
@@ -318,21 +318,21 @@ class _Compiler:
         if operand.type.kind == "opaque":
             return called(index_optional, [left, right], offset)
 
-        def run(one: Value, two: Value) -> Value:
+        def run(one: CelValue, two: CelValue) -> CelValue:
             if one.__class__ is Optional:
                 return index_optional(one, two)
             return index(one, two)
 
         return self.folded(run, left, right) or called(run, [left, right], offset)
 
-    def optional_select(self, node: Call) -> Code:
+    def optional_select(self, node: Call) -> Closure:
         operand = self.code(node.args[0])
         field = node.args[1]
         assert isinstance(field, Const)
         name: str = field.value
         offset = node.offset
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             value = operand(frame)
             if value.__class__ is dict:
                 return Optional(value[name]) if name in value else NONE
@@ -345,15 +345,15 @@ class _Compiler:
 
     # ---- literals
 
-    def list_literal(self, node: ListLit) -> Code:
+    def list_literal(self, node: ListLit) -> Closure:
         codes = list(map(self.code, node.elements))
         if not node.optional:
             return self.folded(lambda *values: values, *codes) or (lambda frame: tuple([code(frame) for code in codes]))
         marked = [(code, at in node.optional) for at, code in enumerate(codes)]
         offset = node.offset
 
-        def code(frame: Frame) -> Value:
-            found: list[Value] = []
+        def code(frame: Frame) -> CelValue:
+            found: list[CelValue] = []
             for element, optional in marked:
                 value = element(frame)
                 if not optional:
@@ -366,14 +366,14 @@ class _Compiler:
 
         return code
 
-    def map_literal(self, node: MapLit) -> Code:
+    def map_literal(self, node: MapLit) -> Closure:
         entries = [
             (self.code(key), self.code(value), at in node.optional) for at, (key, value) in enumerate(node.entries)
         ]
         offset = node.offset
 
-        def code(frame: Frame) -> Value:
-            found: dict[Value, Value] = {}
+        def code(frame: Frame) -> CelValue:
+            found: dict[CelValue, CelValue] = {}
             for key_code, value_code, optional in entries:
                 key = key_code(frame)
                 value = value_code(frame)
@@ -389,13 +389,13 @@ class _Compiler:
 
     # ---- loops
 
-    def within(self, names: dict[str, int], node: Node) -> Code:
+    def within(self, names: dict[str, int], node: Expr) -> Closure:
         self.scopes.append(names)
         code = self.code(node)
         self.scopes.pop()
         return code
 
-    def fold(self, node: Fold) -> Code:
+    def fold(self, node: Comprehension) -> Closure:
         """Any loop, as the language defines it."""
         values, init = self.code(node.range), self.code(node.init)
         one, two, accu = self.slot(), self.slot(), self.slot()
@@ -405,7 +405,7 @@ class _Compiler:
         result = self.within({node.accu: accu}, node.result)
         pairs = bool(node.var2)
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             frame[accu] = init(frame)
             if pairs:
                 for key, element in iterated_pairs(values(frame)):
@@ -423,7 +423,7 @@ class _Compiler:
 
         return placing(code, node.offset)
 
-    def quantifier(self, node: Fold) -> Code:
+    def quantifier(self, node: Comprehension) -> Closure:
         """all and exists: an error counts only if no element decides."""
         assert isinstance(node.step, Call)
         stop = node.macro == "exists"
@@ -431,7 +431,7 @@ class _Compiler:
         pairs = two if node.var2 else -1
         offset = node.offset
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             failed: EvalError | None = None
             for item in with_pairs(values(frame), frame, pairs):
                 frame[one] = item
@@ -450,20 +450,20 @@ class _Compiler:
 
         return placing(code, offset)
 
-    def loop(self, node: Fold, body: Node) -> tuple[Code, int, int, Code]:
+    def loop(self, node: Comprehension, body: Expr) -> tuple[Closure, int, int, Closure]:
         """Range, slots of the variables, and body."""
         values = self.code(node.range)
         one, two = self.slot(), self.slot()
         names = {node.var: one} | ({node.var2: two} if node.var2 else {})
         return values, one, two, self.within(names, body)
 
-    def exists_one(self, node: Fold) -> Code:
+    def exists_one(self, node: Comprehension) -> Closure:
         assert isinstance(node.step, Call)
         values, one, two, predicate = self.loop(node, node.step.args[0])
         pairs = two if node.var2 else -1
         offset = node.offset
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             count = 0
             for item in with_pairs(values(frame), frame, pairs):
                 frame[one] = item
@@ -476,7 +476,7 @@ class _Compiler:
 
         return placing(code, offset)
 
-    def collected(self, node: Fold) -> Code:
+    def collected(self, node: Comprehension) -> Closure:
         """map, filter and transformList."""
         assert isinstance(node.step, Call)
         step = node.step
@@ -492,8 +492,8 @@ class _Compiler:
         pairs = two if node.var2 else -1
         offset = node.offset
 
-        def code(frame: Frame) -> Value:
-            found: list[Value] = []
+        def code(frame: Frame) -> CelValue:
+            found: list[CelValue] = []
             for item in with_pairs(values(frame), frame, pairs):
                 frame[one] = item
                 kept = keeps(frame)
@@ -505,7 +505,7 @@ class _Compiler:
 
         return placing(code, offset)
 
-    def bind(self, node: Fold) -> Code:
+    def bind(self, node: Comprehension) -> Closure:
         """cel.bind: evaluated when first used, and only then."""
         init = self.code(node.init)
         if init in self.constants:
@@ -515,7 +515,7 @@ class _Compiler:
             if result in self.constants:
                 return result
 
-            def known(frame: Frame) -> Value:
+            def known(frame: Frame) -> CelValue:
                 frame[slot] = value
                 return result(frame)
 
@@ -524,14 +524,14 @@ class _Compiler:
         self.lazy[slot] = init
         result = self.within({node.accu: slot}, node.result)
 
-        def code(frame: Frame) -> Value:
+        def code(frame: Frame) -> CelValue:
             frame[slot] = UNSET
             return result(frame)
 
         return code
 
 
-_FOLDS: Final[dict[str, Callable[[_Compiler, Fold], Code]]] = {
+_FOLDS: Final[dict[str, Callable[[_Compiler, Comprehension], Closure]]] = {
     "all": _Compiler.quantifier,
     "exists": _Compiler.quantifier,
     "exists_one": _Compiler.exists_one,
@@ -540,7 +540,7 @@ _FOLDS: Final[dict[str, Callable[[_Compiler, Fold], Code]]] = {
     "bind": _Compiler.bind,
 }
 
-_SPECIAL: Final[dict[str, Callable[[_Compiler, Call], Code]]] = {
+_SPECIAL: Final[dict[str, Callable[[_Compiler, Call], Closure]]] = {
     "_&&_": _Compiler.conjunction,
     "_||_": _Compiler.disjunction,
     "_?_:_": _Compiler.conditional,

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dragoman.cel.stdlib.formats import FORMATS, Format
+from dragoman.cel.stdlib.formats import FORMATS, NamedFormat
 from dragoman.cel.stdlib.lists import INCLUDES_MAX
 from dragoman.cel.stdlib.net import CIDR, IP
 from dragoman.cel.stdlib.url import URL
-from dragoman.cel.values import Optional, Value
+from dragoman.cel.values import CelValue, Optional
 from dragoman.values.quantity import Quantity
 from dragoman.values.semver import Semver
 
@@ -22,14 +22,14 @@ MAP_CREATE: Final = 30
 STRING_FACTOR: Final = 0.1
 REGEX_FACTOR: Final = 0.25
 
-Values = Sequence[Value]
-CallCost = Callable[[Values, Value], int]
+Values = Sequence[CelValue]
+CallCost = Callable[[Values, CelValue], int]
 
 _SIZED: Final = (str, bytes, tuple, dict, IP, CIDR)
-_UNIT_EQUALITY: Final = (Quantity, Semver, IP, CIDR, URL, Format)
+_UNIT_EQUALITY: Final = (Quantity, Semver, IP, CIDR, URL, NamedFormat)
 
 
-def size_of(value: Value) -> int:
+def size_of(value: CelValue) -> int:
     """The size that costs are counted by: 1 for all that has none."""
     if isinstance(value, _SIZED):
         return len(value)
@@ -43,7 +43,7 @@ def scan(size: float, factor: float = STRING_FACTOR) -> int:
     return math.ceil(size * factor)
 
 
-def traversal(value: Value, seen: dict[int, int] | None = None) -> int:
+def traversal(value: CelValue, seen: dict[int, int] | None = None) -> int:
     """Going once over everything inside a value; a list that is held twice counts twice but is looked at once."""
     if value.__class__ is str:
         return int(len(value.encode()) * STRING_FACTOR)
@@ -60,7 +60,7 @@ def traversal(value: Value, seen: dict[int, int] | None = None) -> int:
     return seen[id(value)]
 
 
-def _one(_: Values, __: Value) -> int:
+def _one(_: Values, __: CelValue) -> int:
     return 1
 
 
@@ -68,27 +68,27 @@ def _scans(times: int, argument: int = 0) -> CallCost:
     return lambda args, _: scan(size_of(args[argument]) * times)
 
 
-def _regex(args: Values, _: Value) -> int:
+def _regex(args: Values, _: CelValue) -> int:
     return scan(1.0 + size_of(args[0])) * scan(size_of(args[1]), REGEX_FACTOR)
 
 
-def _contains(args: Values, _: Value) -> int:
+def _contains(args: Values, _: CelValue) -> int:
     return scan(size_of(args[0])) * scan(size_of(args[1]))
 
 
-def _smaller(args: Values, _: Value) -> int:
+def _smaller(args: Values, _: CelValue) -> int:
     return scan(min(size_of(args[0]), size_of(args[1])))
 
 
-def _equal(args: Values, _: Value) -> int:
+def _equal(args: Values, _: CelValue) -> int:
     return 1 if isinstance(args[0], _UNIT_EQUALITY) else _smaller(args, None)
 
 
-def _contains_ip(args: Values, _: Value) -> int:
+def _contains_ip(args: Values, _: CelValue) -> int:
     return scan(2 * size_of(args[0]))
 
 
-def _contains_cidr(args: Values, _: Value) -> int:
+def _contains_cidr(args: Values, _: CelValue) -> int:
     return _contains_ip(args, None) + scan(size_of(args[0])) + 1
 
 
@@ -115,8 +115,8 @@ _FORMAT_SIZES: Final = {
 assert set(_FORMAT_SIZES) == {found.name for found in FORMATS.values()}
 
 
-def _validate(args: Values, _: Value) -> int:
-    if not isinstance(args[0], Format):
+def _validate(args: Values, _: CelValue) -> int:
+    if not isinstance(args[0], NamedFormat):
         return 1
     return scan(1.0 + size_of(args[1])) * scan(_FORMAT_SIZES[args[0].name], REGEX_FACTOR)
 
@@ -125,11 +125,11 @@ def _list(factor: float, size: int) -> int:
     return int(size * factor) + 1 + LIST_CREATE
 
 
-def _of_result(_: Values, result: Value) -> int:
+def _of_result(_: Values, result: CelValue) -> int:
     return _list(1, size_of(result))
 
 
-def _flatten(args: Values, _: Value) -> int:
+def _flatten(args: Values, _: CelValue) -> int:
     if len(args) == 2 and args[1].__class__ is not int:
         return _list(1, 0)
     return _list(max(args[1], 1.0 if args[1] < 0 else 0.0) if len(args) == 2 else 1.0, size_of(args[0]))
@@ -138,7 +138,7 @@ def _flatten(args: Values, _: Value) -> int:
 def _pairwise(argument: int) -> CallCost:
     """Every element compared with every other."""
 
-    def cost(args: Values, _: Value) -> int:
+    def cost(args: Values, _: CelValue) -> int:
         values = args[argument]
         if values.__class__ is not tuple:
             return _list(1, 0)

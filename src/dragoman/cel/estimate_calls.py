@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from dragoman.cel.ast import Const, Node
+from dragoman.cel.ast import Const, Expr
 from dragoman.cel.cost import LIST_CREATE, REGEX_FACTOR, STRING_FACTOR
+from dragoman.cel.reads import AccessPath
 from dragoman.cel.stdlib.lists import INCLUDES_MAX
 from dragoman.cel.types import Type
 
-Path = tuple[str, ...]
 UNBOUNDED: Final = 2**64 - 1
 _DOUBLE_BOUND: Final = 2.0**64
 
@@ -71,9 +71,9 @@ class CallEstimate(NamedTuple):
 class Operand(NamedTuple):
     """An argument of a call as estimates see it. path is empty where it leads nowhere."""
 
-    node: Node | None
+    node: Expr | None
     type: Type
-    path: Path
+    path: AccessPath
     size: Span | None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dragoman.cel.ast import Node
+from dragoman.cel.ast import Expr
 from dragoman.cel.check import check
 from dragoman.cel.compile import Program, compile_program
 from dragoman.cel.environment import Environment
-from dragoman.cel.faults import Issue, Refused
+from dragoman.cel.faults import CompileError, Issue
 from dragoman.cel.parse import parse
 from dragoman.cel.types import DYN, WEIGHT_MAX, Type, TypeTooLarge
 from dragoman.cel.validate import validate
@@ -18,25 +18,25 @@ class Expression:
 
     __slots__ = ("program", "text", "tree", "type")
 
-    def __init__(self, text: str, tree: Node, program: Program) -> None:
+    def __init__(self, text: str, tree: Expr, program: Program) -> None:
         self.text = text
         self.tree = tree
         self.type: Type = tree.type
         self.program = program
 
 
-def checked(text: str, environment: Environment) -> Node:
+def checked(text: str, environment: Environment) -> Expr:
     """The tree with types. Raises Refused."""
     try:
         tree, issues = check(parse(text), environment)
     except RecursionError:
-        raise Refused(text, [Issue(0, "expression is nested too deeply")]) from None
+        raise CompileError(text, [Issue(0, "expression is nested too deeply")]) from None
     except TypeTooLarge:
-        raise Refused(text, [Issue(0, f"a type in the expression has more than {WEIGHT_MAX} parts")]) from None
+        raise CompileError(text, [Issue(0, f"a type in the expression has more than {WEIGHT_MAX} parts")]) from None
     if not issues and environment.strict:
         issues = validate(tree)
     if issues:
-        raise Refused(text, issues)
+        raise CompileError(text, issues)
     return tree
 
 
@@ -53,7 +53,7 @@ def compile_unchecked(text: str, environment: Environment) -> Expression:
     return Expression(text, tree, compile_program(tree, environment))
 
 
-def _forget_types(tree: Node) -> None:
+def _forget_types(tree: Expr) -> None:
 
     for node in nodes(tree):
         node.type = DYN

@@ -26,7 +26,7 @@ class Issue(msgspec.Struct, frozen=True):
         return f"ERROR: <input>:{line}:{column}: {self.message}\n | {shown}\n | {'.' * (column - 1)}^"
 
 
-class Refused(Exception):
+class CompileError(Exception):
     """The expression does not compile; issues holds at least one reason, in order of position."""
 
     def __init__(self, text: str, issues: list[Issue]) -> None:

@@ -12,9 +12,9 @@ import msgspec
 
 from dragoman.cel.faults import NoSuchOverload
 from dragoman.cel.types import Type
-from dragoman.cel.values import TYPE_OF, Value, map_keys
+from dragoman.cel.values import TYPE_OF, CelValue, map_keys
 
-Run = Callable[..., Value]
+Run = Callable[..., CelValue]
 
 
 class Overload(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def classes_of(kind: Type) -> frozenset[type] | None:
     return frozenset(cls for cls, found in TYPE_OF.items() if found.kind == kind.kind and found.name == kind.name)
 
 
-def fitting(kind: Type) -> Callable[[Value], bool] | None:
+def fitting(kind: Type) -> Callable[[CelValue], bool] | None:
     """Whether a value is of a type, judging lists and maps by what they hold first; None if everything is."""
     classes = classes_of(kind)
     if classes is None:
@@ -85,7 +85,7 @@ def fitting(kind: Type) -> Callable[[Value], bool] | None:
     return fits_map
 
 
-def _is(value: Value, classes: frozenset[type]) -> bool:
+def _is(value: CelValue, classes: frozenset[type]) -> bool:
     return value.__class__ in classes
 
 
@@ -93,7 +93,7 @@ def dispatch(overloads: tuple[Overload, ...]) -> Run:
     """A function that runs the first overload whose parameters fit the values, all of one number."""
     rows = [(overload.run, tuple(fitting(kind) for kind in overload.args)) for overload in overloads]
 
-    def run(*values: Value) -> Value:
+    def run(*values: CelValue) -> CelValue:
         for call, checks in rows:
             for value, fits in zip(values, checks, strict=True):
                 if fits is not None and not fits(value):

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from dragoman.cel.faults import Issue, Refused
-from dragoman.cel.values import INT_MAX, UINT_MAX, Uint, Value
+from dragoman.cel.faults import CompileError, Issue
+from dragoman.cel.values import INT_MAX, UINT_MAX, CelValue, Uint
 
 CODE_POINTS_MAX: Final = 100_000
 
@@ -23,7 +23,7 @@ class Token(msgspec.Struct, frozen=True):
     kind: str
     offset: int
     text: str
-    value: Value = None
+    value: CelValue = None
 
 
 _SPACE = re.compile(r"(?:[\t \r\n\f]|//[^\n]*)*")
@@ -42,7 +42,7 @@ _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v"
 def tokens_of(text: str) -> list[Token]:
     """The tokens of a text, the last one of kind `end`. Raises Refused."""
     if len(text) > CODE_POINTS_MAX:
-        raise Refused(
+        raise CompileError(
             "", [Issue(0, f"expression code point size exceeds limit: size: {len(text)}, limit {CODE_POINTS_MAX}")]
         )
     found: list[Token] = []
@@ -70,7 +70,7 @@ def _token_at(text: str, position: int) -> Token:
     if number:
         value = float(number.group())
         if math.isinf(value):
-            raise Refused(text, [Issue(position, "invalid double literal")])
+            raise CompileError(text, [Issue(position, "invalid double literal")])
         return Token("double", position, number.group(), value)
     number = _INT.match(text, position)
     if number:
@@ -81,7 +81,7 @@ def _token_at(text: str, position: int) -> Token:
     quoted = _QUOTED.match(text, position)
     if quoted:
         return Token("quoted", position, quoted.group(), quoted.group(1))
-    raise Refused(text, [Issue(position, f"Syntax error: token recognition error at: '{text[position]}'")])
+    raise CompileError(text, [Issue(position, f"Syntax error: token recognition error at: '{text[position]}'")])
 
 
 def _integer(text: str, position: int, number: re.Match[str]) -> Token:
@@ -89,11 +89,11 @@ def _integer(text: str, position: int, number: re.Match[str]) -> Token:
     value = int(digits, 16) if digits.startswith("0x") else int(digits[:40])
     if number.group(1):
         if value > UINT_MAX or len(digits) > 40:
-            raise Refused(text, [Issue(position, "invalid uint literal")])
+            raise CompileError(text, [Issue(position, "invalid uint literal")])
         return Token("uint", position, number.group(), Uint(value))
     # One more than the largest int: a minus sign may precede, the parser decides.
     if value > INT_MAX + 1 or len(digits) > 40:
-        raise Refused(text, [Issue(position, "invalid int literal")])
+        raise CompileError(text, [Issue(position, "invalid int literal")])
     return Token("int", position, number.group(), value)
 
 
@@ -103,7 +103,7 @@ def _string(text: str, position: int, prefix: str, quote: str, start: int) -> To
     single = len(quote) == 1
     while True:
         if end >= len(text) or (single and text[end] in "\r\n"):
-            raise Refused(
+            raise CompileError(
                 text, [Issue(position, f"Syntax error: token recognition error at: '{text[position:end][:40]}'")]
             )
         if text.startswith(quote, end):
@@ -130,7 +130,7 @@ def _unescape(body: str, text: str, position: int) -> str:
             continue
         found = _ESCAPE.match(body, at)
         if not found:
-            raise Refused(text, [Issue(position, f"Syntax error: invalid escape sequence '{body[at : at + 2]}'")])
+            raise CompileError(text, [Issue(position, f"Syntax error: invalid escape sequence '{body[at : at + 2]}'")])
         parts.append(_escaped_char(found, text, position))
         at = found.end()
     return "".join(parts)
@@ -142,7 +142,7 @@ def _escaped_char(found: re.Match[str], text: str, position: int) -> str:
         return _SIMPLE.get(simple, simple)
     code = int(octal, 8) if octal else int(hexed or short or long, 16)
     if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-        raise Refused(text, [Issue(position, "Syntax error: invalid unicode code point")])
+        raise CompileError(text, [Issue(position, "Syntax error: invalid unicode code point")])
     return chr(code)
 
 
@@ -157,7 +157,7 @@ def _unescape_bytes(body: str, text: str, position: int) -> bytes:
             continue
         found = _ESCAPE.match(body, at)
         if not found or found.group(3) or found.group(4):
-            raise Refused(text, [Issue(position, f"Syntax error: invalid escape sequence '{body[at : at + 2]}'")])
+            raise CompileError(text, [Issue(position, f"Syntax error: invalid escape sequence '{body[at : at + 2]}'")])
         if found.group(2) or found.group(5):
             parts.append(int(found.group(5), 8) if found.group(5) else int(found.group(2), 16))
         else:

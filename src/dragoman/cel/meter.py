@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from dragoman.cel.access import iterated, iterated_pairs, present, put_entry, select_optional, selected
-from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, MapLit, Node, Select
+from dragoman.cel.ast import Call, Comprehension, Const, Expr, Ident, ListLit, MapLit, Select
 from dragoman.cel.cost import LIST_CREATE, MAP_CREATE, CallCost, cost_of
 from dragoman.cel.environment import Environment
 from dragoman.cel.faults import CostExceeded, EvalError, NoSuchOverload
 from dragoman.cel.functions import Overload, Run, dispatch
 from dragoman.cel.stdlib.operators import index
 from dragoman.cel.stdlib.optionals import index_optional
-from dragoman.cel.values import NONE, Optional, Uint, Value, equal
+from dragoman.cel.values import NONE, CelValue, Optional, Uint, equal
 
 _CONVERSIONS: Final = frozenset(
     ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
@@ -61,18 +61,18 @@ class Failed:
         self.error = error
 
 
-class Scope:
+class EvalScope:
     """Names and values; `lazy` is evaluated when its name is first asked for."""
 
     __slots__ = ("lazy", "outer", "values")
 
-    def __init__(self, outer: Scope | None, values: dict[str, Value]) -> None:
+    def __init__(self, outer: EvalScope | None, values: dict[str, CelValue]) -> None:
         self.outer = outer
         self.values = values
-        self.lazy: dict[str, Callable[[], Value]] = {}
+        self.lazy: dict[str, Callable[[], CelValue]] = {}
 
-    def get(self, name: str) -> Value:
-        scope: Scope | None = self
+    def get(self, name: str) -> CelValue:
+        scope: EvalScope | None = self
         if name.startswith("."):
             while scope is not None and scope.outer is not None:
                 scope = scope.outer
@@ -94,10 +94,10 @@ class Plan:
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
-        self.free: dict[Node, Value] = {}
+        self.free: dict[Expr, CelValue] = {}
         """Constant literals and conversions of constants: their value, or _NOT_FREE."""
-        self.runs: dict[Node, Run | None] = {}
-        self.costs: dict[Node, CallCost] = {}
+        self.runs: dict[Expr, Run | None] = {}
+        self.costs: dict[Expr, CallCost] = {}
 
     def run(self, node: Call) -> Run | None:
         """What a call runs; None if nothing fits."""
@@ -137,9 +137,9 @@ class Meter:
         self.limit = limit
         self.cost = 0
 
-    def run(self, tree: Node, *values: Value) -> Value:
+    def run(self, tree: Expr, *values: CelValue) -> CelValue:
         """The value of an expression for the variables' values. Raises EvalError."""
-        found = self.value(tree, Scope(None, dict(zip(self.plan.environment.variables, values, strict=True))))
+        found = self.value(tree, EvalScope(None, dict(zip(self.plan.environment.variables, values, strict=True))))
         if isinstance(found, Failed):
             raise found.error
         return found
@@ -149,7 +149,7 @@ class Meter:
         if self.cost > self.limit:
             raise CostExceeded
 
-    def value(self, node: Node, scope: Scope) -> Value:
+    def value(self, node: Expr, scope: EvalScope) -> CelValue:
         """A value or Failed."""
         kind = node.__class__
         if kind is Const:
@@ -162,7 +162,7 @@ class Meter:
             found = self.attribute(node, [], scope)
             self.add(0 if node.test_only or _is_conditional(node) else 1)  # type: ignore[attr-defined]
             return found
-        if kind is Fold:
+        if kind is Comprehension:
             return self.fold(node, scope)  # type: ignore[arg-type]
         free = self.free(node)
         if free is not _NOT_FREE:
@@ -175,18 +175,18 @@ class Meter:
             return self.map_literal(node, scope)  # type: ignore[arg-type]
         return Failed(EvalError("unknown expression"))
 
-    def free(self, node: Node) -> Value:
+    def free(self, node: Expr) -> CelValue:
         """The value of a constant literal or of a conversion of a constant, which cost nothing; or _NOT_FREE."""
         known = self.plan.free
         if node in known:
             return known[node]
-        found: Value = _NOT_FREE
-        if not isinstance(node, Const | Ident | Select | Fold):
+        found: CelValue = _NOT_FREE
+        if not isinstance(node, Const | Ident | Select | Comprehension):
             found = self.constant(node)
         known[node] = found
         return found
 
-    def constant(self, node: Node) -> Value:
+    def constant(self, node: Expr) -> CelValue:
         if isinstance(node, Const):
             return node.value
         if isinstance(node, ListLit) and not node.optional:
@@ -200,8 +200,8 @@ class Meter:
             return _NOT_FREE if isinstance(found, Failed) else found
         return _NOT_FREE
 
-    def constant_map(self, node: MapLit) -> Value:
-        found: dict[Value, Value] = {}
+    def constant_map(self, node: MapLit) -> CelValue:
+        found: dict[CelValue, CelValue] = {}
         for key_node, value_node in node.entries:
             key, value = self.constant(key_node), self.constant(value_node)
             if key is _NOT_FREE or value is _NOT_FREE:
@@ -211,7 +211,7 @@ class Meter:
 
     # ---- attributes: a variable or any value, followed by fields and indices
 
-    def attribute(self, node: Node, steps: list[Node], scope: Scope) -> Value:
+    def attribute(self, node: Expr, steps: list[Expr], scope: EvalScope) -> CelValue:
         """The value of a path, whose own cost of 1 the caller counts; steps are those that come after node."""
         while (operand := _operand(node)) is not None:
             steps = [node, *steps]
@@ -227,7 +227,7 @@ class Meter:
             return self.attribute(node.args[1 if test else 2], steps, scope)
         return self.stepped(self.value(node, scope), steps, scope)
 
-    def stepped(self, value: Value, steps: list[Node], scope: Scope) -> Value:
+    def stepped(self, value: CelValue, steps: list[Expr], scope: EvalScope) -> CelValue:
         if isinstance(value, Failed) or not steps:
             return value
         optional = value.__class__ is Optional
@@ -242,7 +242,7 @@ class Meter:
                 return value
         return Optional(value) if optional else value
 
-    def step(self, value: Value, step: Node, scope: Scope, *, optional: bool) -> Value:
+    def step(self, value: CelValue, step: Expr, scope: EvalScope, *, optional: bool) -> CelValue:
         """One field or index. An optional step that finds nothing costs nothing and gives NONE."""
         try:
             if isinstance(step, Select) and step.test_only:
@@ -268,7 +268,7 @@ class Meter:
                 error.offset = step.offset
             return Failed(error)
 
-    def key(self, step: Node, scope: Scope) -> Value:
+    def key(self, step: Expr, scope: EvalScope) -> CelValue:
         """The field or index of a step. An index that is a path itself is not charged for being one."""
         if isinstance(step, Select):
             return step.field
@@ -284,7 +284,7 @@ class Meter:
 
     # ---- calls
 
-    def call(self, node: Call, scope: Scope) -> Value:
+    def call(self, node: Call, scope: EvalScope) -> CelValue:
         function = node.function
         if function in ("_[_]", "_[?_]", "_?._"):
             found = self.attribute(node, [], scope)
@@ -306,7 +306,7 @@ class Meter:
             return self.membership(node, scope)
         return self.strict_call(node, scope)
 
-    def membership(self, node: Call, scope: Scope) -> Value:
+    def membership(self, node: Call, scope: EvalScope) -> CelValue:
         """`in` with a constant list costs nothing, since it is a look-up in a set."""
         among = self.free(node.args[1])
         if not among:
@@ -316,7 +316,7 @@ class Meter:
             return wanted
         return self.applied(node, [wanted, among])
 
-    def is_constant(self, node: Node) -> bool:
+    def is_constant(self, node: Expr) -> bool:
         return isinstance(node, Const) or self.free(node) is not _NOT_FREE
 
     def is_set(self, node: Call) -> bool:
@@ -324,9 +324,9 @@ class Meter:
         among = self.free(node.args[1]) if node.overloads == ("in_list",) else _NOT_FREE
         return among.__class__ is tuple and all(element.__class__ in _PLAIN for element in among)
 
-    def strict_call(self, node: Call, scope: Scope) -> Value:
+    def strict_call(self, node: Call, scope: EvalScope) -> CelValue:
         operands = node.operands()
-        values: list[Value] = []
+        values: list[CelValue] = []
         failed: Failed | None = None
         for operand in operands:
             value = self.value(operand, scope)
@@ -351,7 +351,7 @@ class Meter:
             return True
         return len(node.overloads) == 1 and node.overloads[0] not in _ONE_BY_ONE
 
-    def applied(self, node: Call, values: list[Value]) -> Value:
+    def applied(self, node: Call, values: list[CelValue]) -> CelValue:
         run = equal if node.function == "_==_" else self.plan.run(node)
         if run is None:
             return Failed(NoSuchOverload(offset=node.offset))
@@ -362,7 +362,7 @@ class Meter:
                 error.offset = node.offset
             return Failed(error)
 
-    def chain(self, node: Call, scope: Scope, *, stop: bool) -> Value:
+    def chain(self, node: Call, scope: EvalScope, *, stop: bool) -> CelValue:
         failed: Failed | None = None
         for arg in node.args:
             value = self.value(arg, scope)
@@ -374,7 +374,7 @@ class Meter:
                 failed = failed or Failed(NoSuchOverload(offset=node.offset))
         return failed if failed is not None else not stop
 
-    def optional_or(self, node: Call, scope: Scope) -> Value:
+    def optional_or(self, node: Call, scope: EvalScope) -> CelValue:
         assert node.target is not None
         value = self.value(node.target, scope)
         if isinstance(value, Failed):
@@ -387,9 +387,9 @@ class Meter:
 
     # ---- literals and loops
 
-    def list_literal(self, node: ListLit, scope: Scope) -> Value:
-        found: list[Value] = []
-        outcome: Value = None
+    def list_literal(self, node: ListLit, scope: EvalScope) -> CelValue:
+        found: list[CelValue] = []
+        outcome: CelValue = None
         for at, element in enumerate(node.elements):
             value = self.value(element, scope)
             if isinstance(value, Failed):
@@ -407,9 +407,9 @@ class Meter:
         self.add(LIST_CREATE)
         return outcome if outcome is not None else tuple(found)
 
-    def map_literal(self, node: MapLit, scope: Scope) -> Value:
-        found: dict[Value, Value] = {}
-        outcome: Value = found
+    def map_literal(self, node: MapLit, scope: EvalScope) -> CelValue:
+        found: dict[CelValue, CelValue] = {}
+        outcome: CelValue = found
         for at, (key_node, value_node) in enumerate(node.entries):
             key = self.value(key_node, scope)
             value = key if isinstance(key, Failed) else self.value(value_node, scope)
@@ -424,13 +424,13 @@ class Meter:
         self.add(MAP_CREATE)
         return outcome
 
-    def fold(self, node: Fold, scope: Scope) -> Value:
+    def fold(self, node: Comprehension, scope: EvalScope) -> CelValue:
         values = self.value(node.range, scope)
         if isinstance(values, Failed):
             return values
-        accumulated = Scope(scope, {})
+        accumulated = EvalScope(scope, {})
         accumulated.lazy[node.accu] = lambda: self.value(node.init, scope)
-        inner = Scope(accumulated, {})
+        inner = EvalScope(accumulated, {})
         try:
             for one, two in _pairs(values, both=bool(node.var2)):
                 inner.values[node.var] = one
@@ -448,11 +448,11 @@ class Meter:
         return self.value(node.result, accumulated)
 
 
-def _pairs(values: Value, *, both: bool) -> Iterable[tuple[Value, Value]]:
+def _pairs(values: CelValue, *, both: bool) -> Iterable[tuple[CelValue, CelValue]]:
     return iterated_pairs(values) if both else ((one, None) for one in iterated(values))
 
 
-def _operand(node: Node) -> Node | None:
+def _operand(node: Expr) -> Expr | None:
     """What a field or index is taken of; None if the node is neither."""
     if isinstance(node, Select):
         return node.operand
@@ -461,11 +461,11 @@ def _operand(node: Node) -> Node | None:
     return None
 
 
-def _is_optional(step: Node) -> bool:
+def _is_optional(step: Expr) -> bool:
     return isinstance(step, Call) and step.function in ("_[?_]", "_?._")
 
 
-def _is_conditional(node: Node) -> bool:
+def _is_conditional(node: Expr) -> bool:
     """Whether a path starts at a `? :`."""
     while (operand := _operand(node)) is not None:
         node = operand

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.cel.ast import Call, Const, Ident, ListLit, MapLit, Node, Select, StructLit
-from dragoman.cel.faults import Issue, Refused
+from dragoman.cel.ast import Call, Const, Expr, Ident, ListLit, MapLit, Select, StructLit
+from dragoman.cel.faults import CompileError, Issue
 from dragoman.cel.lex import Token, tokens_of
 from dragoman.cel.macros import MACROS, MacroError
 from dragoman.cel.values import INT_MAX
@@ -38,7 +38,7 @@ _LITERALS: Final = frozenset(("uint", "double", "string", "bytes"))
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> Expr:
     """The tree of an expression. Raises Refused."""
     return _Parser(text).whole()
 
@@ -53,7 +53,7 @@ class _Parser:
         self.token = self.tokens[0]
         self.depth = 0
 
-    def whole(self) -> Node:
+    def whole(self) -> Expr:
         node = self.expression()
         if self.token.kind != "end":
             raise self.unexpected()
@@ -75,11 +75,11 @@ class _Parser:
             raise self.unexpected(f", expecting '{kind}'")
         return self.advance()
 
-    def unexpected(self, more: str = "") -> Refused:
+    def unexpected(self, more: str = "") -> CompileError:
         return self.refused(self.token.offset, f"Syntax error: unexpected '{self.token.text[:40]}'{more}")
 
-    def refused(self, offset: int, message: str) -> Refused:
-        return Refused(self.text, [Issue(offset, message)])
+    def refused(self, offset: int, message: str) -> CompileError:
+        return CompileError(self.text, [Issue(offset, message)])
 
     def deeper(self, levels: int = 1) -> None:
         self.depth += levels
@@ -88,11 +88,11 @@ class _Parser:
 
     # ---- expressions: few frames for each level, since Python's stack is short
 
-    def expression(self, *, ternary: bool = True) -> Node:
+    def expression(self, *, ternary: bool = True) -> Expr:
         """Operators over operands, then `a ? b : c` (where b is no ternary itself and c may be one)."""
         depth = self.depth
         self.deeper()
-        tests: list[tuple[Node, Token, Node]] = []
+        tests: list[tuple[Expr, Token, Expr]] = []
         while True:
             node = _Operators(self)
             node.operand(self.operand())
@@ -112,7 +112,7 @@ class _Parser:
         self.depth = depth
         return found
 
-    def operand(self) -> Node:
+    def operand(self) -> Expr:
         """Signs before, a primary, fields, indices and calls behind."""
         first = self.token
         count = 0
@@ -140,7 +140,7 @@ class _Parser:
         self.depth = depth
         return Call(first.offset, f"{first.kind}_", [node]) if count % 2 else node
 
-    def signed(self, first: Token, count: int) -> Node | None:
+    def signed(self, first: Token, count: int) -> Expr | None:
         """A number whose minus sign is a part of it: after one minus, or after exclamation marks."""
         minus: Token | None = None
         if first.kind == "-" and count == 1:
@@ -154,7 +154,7 @@ class _Parser:
             return None
         return self.literal(minus)
 
-    def selection(self, operand: Node, dot: Token) -> Node:
+    def selection(self, operand: Expr, dot: Token) -> Expr:
         optional = self.accept("?")
         quoted = self.accept("quoted")
         name = quoted or self.expect("name")
@@ -172,7 +172,7 @@ class _Parser:
 
     # ---- primaries
 
-    def primary(self) -> Node:
+    def primary(self) -> Expr:
         token = self.token
         kind = token.kind
         if kind == "int":
@@ -183,7 +183,7 @@ class _Parser:
             return Const(self.advance().offset, _WORDS[kind])
         raise self.unexpected()
 
-    def literal(self, minus: Token | None) -> Node:
+    def literal(self, minus: Token | None) -> Expr:
         """A number with its sign, which is a part of it."""
         token = self.advance()
         offset = minus.offset if minus else token.offset
@@ -193,7 +193,7 @@ class _Parser:
             raise self.refused(offset, "invalid int literal")
         return Const(offset, token.value)
 
-    def name(self) -> Node:
+    def name(self) -> Expr:
         dot = self.accept(".")
         token = self.expect("name")
         if token.text in _RESERVED:
@@ -209,7 +209,7 @@ class _Parser:
         struct = self.struct_literal(name)
         return struct or Ident(token.offset, name)
 
-    def struct_literal(self, name: str) -> Node | None:
+    def struct_literal(self, name: str) -> Expr | None:
         """`a.b.C{...}`, told from a selection by looking ahead for the brace."""
         at = self.at
         while self.tokens[at].kind == "." and self.tokens[at + 1].kind == "name":
@@ -220,7 +220,7 @@ class _Parser:
         self.at = at
         self.token = self.tokens[at]
         brace = self.advance()
-        values: list[Node] = []
+        values: list[Expr] = []
         while self.token.kind != "}":
             self.accept("?")
             if not self.accept("quoted"):
@@ -232,9 +232,9 @@ class _Parser:
         self.expect("}")
         return StructLit(brace.offset, name, values)
 
-    def list_literal(self) -> Node:
+    def list_literal(self) -> Expr:
         bracket = self.advance()
-        elements: list[Node] = []
+        elements: list[Expr] = []
         optional: list[int] = []
         while self.token.kind != "]":
             if self.accept("?"):
@@ -245,9 +245,9 @@ class _Parser:
         self.expect("]")
         return ListLit(bracket.offset, elements, frozenset(optional))
 
-    def map_literal(self) -> Node:
+    def map_literal(self) -> Expr:
         brace = self.advance()
-        entries: list[tuple[Node, Node]] = []
+        entries: list[tuple[Expr, Expr]] = []
         optional: list[int] = []
         while self.token.kind != "}":
             if self.accept("?"):
@@ -260,7 +260,7 @@ class _Parser:
         self.expect("}")
         return MapLit(brace.offset, entries, frozenset(optional))
 
-    def call(self, opened: Token, function: str, arguments: list[Node], target: Node | None) -> Node:
+    def call(self, opened: Token, function: str, arguments: list[Expr], target: Expr | None) -> Expr:
         macro = MACROS.get((function, len(arguments), target is not None))
         if macro:
             try:
@@ -272,7 +272,7 @@ class _Parser:
         return Call(opened.offset, function, arguments, target)
 
 
-_STARTS: Final[dict[str, Callable[[_Parser], Node]]] = {
+_STARTS: Final[dict[str, Callable[[_Parser], Expr]]] = {
     "name": _Parser.name,
     ".": _Parser.name,
     "[": _Parser.list_literal,
@@ -287,13 +287,13 @@ class _Operators:
 
     def __init__(self, parser: _Parser) -> None:
         self.parser = parser
-        self.operands: list[Node] = []
+        self.operands: list[Expr] = []
         self.operators: list[Token] = []
         self.flat: set[int] = set()
         """Chains of `&&` and `||` made here, which take further operands in."""
         self.run = 0
 
-    def operand(self, node: Node) -> None:
+    def operand(self, node: Expr) -> None:
         self.operands.append(node)
 
     def operator(self, sign: Token) -> None:
@@ -304,7 +304,7 @@ class _Operators:
             self.parser.deeper(self.run)
         self.operators.append(sign)
 
-    def whole(self) -> Node:
+    def whole(self) -> Expr:
         self.reduce(0)
         (node,) = self.operands
         return node

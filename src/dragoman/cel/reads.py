@@ -6,13 +6,13 @@ done with a path otherwise reads all that is below it. Names bound by cel.bind()
 
 from __future__ import annotations
 
-from dragoman.cel.ast import Call, Const, Fold, Ident, ListLit, Node, Select
+from dragoman.cel.ast import Call, Comprehension, Const, Expr, Ident, ListLit, Select
 from dragoman.cel.walk import children
 
-Path = tuple[str, ...]
+AccessPath = tuple[str, ...]
 
 
-def paths_read(tree: Node, variable: str) -> tuple[frozenset[Path], dict[int, Path]]:
+def paths_read(tree: Expr, variable: str) -> tuple[frozenset[AccessPath], dict[int, AccessPath]]:
     """All paths read, shortest covering ones only; and for offsets of nodes the path that the node stands for."""
     reader = _Reader(variable)
     reader.visit(tree, {})
@@ -20,7 +20,7 @@ def paths_read(tree: Node, variable: str) -> tuple[frozenset[Path], dict[int, Pa
     return frozenset(found), reader.places
 
 
-def texts_compared(tree: Node, variable: str) -> dict[Path, frozenset[str]]:
+def texts_compared(tree: Expr, variable: str) -> dict[AccessPath, frozenset[str]]:
     """Paths that are only ever compared with constant texts (`==`, `!=`, `in` a list), or tested with has().
 
     An expression cannot tell apart two texts at such a path that are not among those given here.
@@ -40,10 +40,10 @@ class _Reader:
 
     def __init__(self, variable: str) -> None:
         self.variable = variable
-        self.found: set[Path] = set()
-        self.places: dict[int, Path] = {}
+        self.found: set[AccessPath] = set()
+        self.places: dict[int, AccessPath] = {}
 
-    def visit(self, node: Node, bound: dict[str, Path | None]) -> None:
+    def visit(self, node: Expr, bound: dict[str, AccessPath | None]) -> None:
         path = self.path(node, bound)
         if path is not None:
             self.found.add(path)
@@ -54,13 +54,13 @@ class _Reader:
             if outer is not None and isinstance(key, Const) and isinstance(key.value, str):
                 self.found.add((*outer, key.value))
                 return
-        if isinstance(node, Fold):
+        if isinstance(node, Comprehension):
             self.fold(node, bound)
             return
         for part in children(node):
             self.visit(part, bound)
 
-    def fold(self, node: Fold, bound: dict[str, Path | None]) -> None:
+    def fold(self, node: Comprehension, bound: dict[str, AccessPath | None]) -> None:
         self.visit(node.range, bound)
         alias = self.path(node.init, bound) if node.macro == "bind" else None
         if alias is None:
@@ -72,13 +72,13 @@ class _Reader:
             self.visit(node.step, looped)
         self.visit(node.result, inner)
 
-    def path(self, node: Node, bound: dict[str, Path | None]) -> Path | None:
+    def path(self, node: Expr, bound: dict[str, AccessPath | None]) -> AccessPath | None:
         """The constant path that a node stands for, if it does."""
         if isinstance(node, Ident):
             if node.name in bound:
                 return bound[node.name]
             return () if node.name.removeprefix(".") == self.variable else None
-        operand: Node
+        operand: Expr
         if isinstance(node, Select):
             operand, step = node.operand, node.field
         elif isinstance(node, Call) and node.function in ("_[_]", "_[?_]", "_?._"):
@@ -102,10 +102,10 @@ class _Comparer(_Reader):
 
     def __init__(self, variable: str) -> None:
         super().__init__(variable)
-        self.texts: dict[Path, set[str]] = {}
+        self.texts: dict[AccessPath, set[str]] = {}
 
-    def visit(self, node: Node, bound: dict[str, Path | None]) -> None:
-        if isinstance(node, Fold):
+    def visit(self, node: Expr, bound: dict[str, AccessPath | None]) -> None:
+        if isinstance(node, Comprehension):
             reader = _Reader(self.variable)
             reader.visit(node, bound)
             self.found |= reader.found
@@ -117,7 +117,7 @@ class _Comparer(_Reader):
             path, texts = compared
             self.texts.setdefault(path, set()).update(texts)
 
-    def _compared(self, node: Node, bound: dict[str, Path | None]) -> tuple[Path, list[str]] | None:
+    def _compared(self, node: Expr, bound: dict[str, AccessPath | None]) -> tuple[AccessPath, list[str]] | None:
         """The path and the texts, if the node compares one with constant texts or tests whether it is there."""
         if isinstance(node, Select) and node.test_only:
             path = self.path(node, bound)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from dragoman.cel import types as t
-from dragoman.cel.ast import Call, Const, ListLit, MapLit, Node
+from dragoman.cel.ast import Call, Const, Expr, ListLit, MapLit
 from dragoman.cel.faults import EvalError, Issue
 from dragoman.cel.functions import dispatch, table
 from dragoman.cel.stdlib.conversions import OVERLOADS, re2_compiled
 from dragoman.cel.stdlib.strformat import clauses
 from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
 from dragoman.cel.types import Type
-from dragoman.cel.values import Value
+from dragoman.cel.values import CelValue
 from dragoman.cel.walk import children, nodes
 
 _LITERALS: Final[dict[str, Callable[[str], object]]] = {
@@ -47,7 +47,7 @@ _CLAUSES: Final[dict[str, tuple[frozenset[str], str]]] = {
 _CLAUSES["X"] = _CLAUSES["x"]
 
 
-def validate(tree: Node) -> list[Issue]:
+def validate(tree: Expr) -> list[Issue]:
     """What is unsound, all of it."""
     issues: list[Issue] = []
     for node in nodes(tree):
@@ -84,7 +84,7 @@ def _conversion(node: Call) -> Iterator[Issue]:
         yield Issue(node.offset, error.message)
 
 
-def _converted(node: Node) -> Value:
+def _converted(node: Expr) -> CelValue:
     """The value of nested conversions of a constant, or _UNKNOWN."""
     if isinstance(node, Const):
         return node.value
@@ -137,7 +137,7 @@ def _format(node: Call) -> Iterator[Issue]:
         yield Issue(node.offset, message)
 
 
-def _mixed(tree: Node) -> Iterator[Issue]:
+def _mixed(tree: Expr) -> Iterator[Issue]:
     """Literals whose elements are not all of one type, except inside a call of format."""
     left = [tree]
     while left:
@@ -153,11 +153,11 @@ def _mixed(tree: Node) -> Iterator[Issue]:
         left.extend(reversed(children(node)))
 
 
-def _element_type(node: Node, optional: bool) -> Type:
+def _element_type(node: Expr, optional: bool) -> Type:
     return t.unwrap_optional(node.type)[0] if optional else node.type
 
 
-def _differing(elements: list[tuple[Node, Type]]) -> Iterator[Issue]:
+def _differing(elements: list[tuple[Expr, Type]]) -> Iterator[Issue]:
     if not elements:
         return
     first = elements[0][1]

@@ -13,7 +13,7 @@ from dragoman.cel import types as t
 from dragoman.cel.faults import EvalError, NoSuchOverload
 from dragoman.cel.types import Type
 
-Value = Any
+CelValue = Any
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -88,7 +88,7 @@ class Optional:
 
     __slots__ = ("present", "value")
 
-    def __init__(self, value: Value, *, present: bool = True) -> None:
+    def __init__(self, value: CelValue, *, present: bool = True) -> None:
         self.value = value
         self.present = present
 
@@ -120,12 +120,12 @@ STRICT_EQUALITY: Final[set[type]] = set()
 NUMBERS: Final = frozenset((int, Uint, float))
 
 
-def type_name(value: Value) -> str:
+def type_name(value: CelValue) -> str:
     """The name of a value's type, as `type(x)` and error messages give it."""
     return TYPE_OF[value.__class__].name
 
 
-def map_key(key: Value) -> Value:
+def map_key(key: CelValue) -> CelValue:
     """The key under which a map keeps a value; raises EvalError for what cannot be a key."""
     kind = key.__class__
     if kind is str or kind is int or kind is Uint:
@@ -137,12 +137,12 @@ def map_key(key: Value) -> Value:
     raise EvalError(f"unsupported key type: {type_name(key)}")
 
 
-def map_keys(entries: Map) -> list[Value]:
+def map_keys(entries: Map) -> list[CelValue]:
     """The keys as values, in the order they were put in."""
     return [key.value if key.__class__ is BoolKey else key for key in entries]
 
 
-def equal(one: Value, two: Value) -> bool:
+def equal(one: CelValue, two: CelValue) -> bool:
     """The language's `==`. Raises NoSuchOverload where the left one refuses the right one's kind."""
     kind = one.__class__
     if kind is two.__class__:
@@ -169,7 +169,7 @@ def equal(one: Value, two: Value) -> bool:
 _Seen = dict[tuple[int, int], bool]
 
 
-def _same_contents(one: Value, two: Value, seen: _Seen) -> bool:
+def _same_contents(one: CelValue, two: CelValue, seen: _Seen) -> bool:
     """Two lists or two maps. `seen` remembers pairs: lists that hold one list twice would take for ever."""
     if len(one) != len(two):
         return False
@@ -184,7 +184,7 @@ def _same_contents(one: Value, two: Value, seen: _Seen) -> bool:
     return found
 
 
-def _is_not_unequal(one: Value, two: Value, seen: _Seen) -> bool:
+def _is_not_unequal(one: CelValue, two: CelValue, seen: _Seen) -> bool:
     """Inside lists and maps, elements that cannot be compared do not count as different."""
     if (one.__class__ is tuple and two.__class__ is tuple) or (isinstance(one, dict) and isinstance(two, dict)):
         return _same_contents(one, two, seen)
@@ -194,7 +194,7 @@ def _is_not_unequal(one: Value, two: Value, seen: _Seen) -> bool:
         return True
 
 
-def contains(elements: tuple[Value, ...], wanted: Value) -> bool:
+def contains(elements: tuple[CelValue, ...], wanted: CelValue) -> bool:
     """The language's `in` for lists: comparisons that fail count as no, as long as another element decides."""
     for element in elements:
         try:
@@ -223,7 +223,7 @@ def compare_numbers(one: float, two: float) -> int:
 _ORDERED: Final = frozenset((str, bytes, bool))
 
 
-def compare(one: Value, two: Value) -> int:
+def compare(one: CelValue, two: CelValue) -> int:
     """-1, 0 or 1. Raises NoSuchOverload where there is no order."""
     kind = one.__class__
     other = two.__class__
@@ -241,14 +241,14 @@ def compare(one: Value, two: Value) -> int:
     raise NoSuchOverload
 
 
-def size(value: Value) -> int:
+def size(value: CelValue) -> int:
     """Length of a string (code points), bytes, list or map."""
     if value.__class__ in (str, bytes, tuple) or isinstance(value, dict):
         return len(value)
     raise NoSuchOverload
 
 
-def is_zero(value: Value) -> bool:
+def is_zero(value: CelValue) -> bool:
     """Whether optional.ofNonZeroValue() makes none of it."""
     if value is None:
         return True

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dragoman.cel.ast import Call, Fold, ListLit, MapLit, Node, Select, StructLit
+from dragoman.cel.ast import Call, Comprehension, Expr, ListLit, MapLit, Select, StructLit
 
 
-def children(node: Node) -> list[Node]:
+def children(node: Expr) -> list[Expr]:
     """The direct parts of a node, in the order they stand."""
     match node:
         case Select():
@@ -20,12 +20,12 @@ def children(node: Node) -> list[Node]:
             return [part for entry in node.entries for part in entry]
         case StructLit():
             return node.values
-        case Fold():
+        case Comprehension():
             return [node.range, node.init, node.condition, node.step, node.result]
     return []
 
 
-def nodes(tree: Node) -> Iterator[Node]:
+def nodes(tree: Expr) -> Iterator[Expr]:
     """All nodes of a tree."""
     left = [tree]
     while left:

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from dragoman.api.files import DEFAULT_NAMESPACE
-from dragoman.api.meta import ObjectMeta
+from dragoman.api.meta import NamespacedName, ObjectMeta
 from dragoman.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from dragoman.cli import source
 from dragoman.errors import Invalid, NotFound
-from dragoman.snapshot.change import Key, Snapshot
+from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.taints import applies
 from dragoman.whatif.changes import (
     Change,
@@ -39,7 +39,7 @@ SHAPE = "shape-of "
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangedSnapshot(msgspec.Struct, frozen=True):
     """The cluster after the changes. order: pods that their users create again, to be decided after the files'."""
 
     cluster: Cluster
@@ -72,7 +72,7 @@ class Changed(msgspec.Struct, frozen=True):
 
     def lines(self) -> list[str]:
         """The same for people."""
-        told = [
+        reported = [
             f"{what} {', '.join(names)}"
             for what, names in (
                 ("added nodes:", self.added),
@@ -81,20 +81,20 @@ class Changed(msgspec.Struct, frozen=True):
             )
             if names
         ]
-        told += [f"no device is tainted by {text}" for text in self.idle]
+        reported += [f"no device is tainted by {text}" for text in self.idle]
         for entry in self.displaced:
             when = f" after {entry.after_s} s" if entry.after_s else ""
             pod = "/".join(entry.pod)
-            told.append(f"displaced{when}: {pod} on {entry.node}, device {entry.device} (claim {entry.claim})")
-        return told
+            reported.append(f"displaced{when}: {pod} on {entry.node}, device {entry.device} (claim {entry.claim})")
+        return reported
 
 
-def changed(cluster: Cluster, args: argparse.Namespace) -> Changed:
+def changed(cluster: Cluster, args: argparse.Namespace) -> ChangedSnapshot:
     """The cluster with what the flags say, controllers at rest. Raises Invalid, NotFound."""
     created: dict[Named, None] = {}
     added: list[str] = []
     deleted: list[str] = []
-    displaced: dict[Key, Displaced] = {}
+    displaced: dict[NamespacedName, Displaced] = {}
     idle: list[str] = []
 
     def made(steps: Sequence[Change]) -> None:
@@ -122,15 +122,17 @@ def changed(cluster: Cluster, args: argparse.Namespace) -> Changed:
         made([Remove("Pod", *key)])
         deleted.append("/".join(key))
     listed = tuple(displaced[key] for key in sorted(displaced))
-    return Changed(cluster, tuple(created), tuple(added), tuple(args.remove_node), tuple(deleted), listed, tuple(idle))
+    return ChangedSnapshot(
+        cluster, tuple(created), tuple(added), tuple(args.remove_node), tuple(deleted), listed, tuple(idle)
+    )
 
 
 def _concerns(rule: DeviceTaintRule, snapshot: Snapshot) -> bool:
     """Whether a published device is meant."""
     return any(
-        applies(rule, driver=piece.spec.driver, pool=piece.spec.pool.name, device=device.name)
-        for piece in snapshot.slices.values()
-        for device in piece.spec.devices
+        applies(rule, driver=resource_slice.spec.driver, pool=resource_slice.spec.pool.name, device=device.name)
+        for resource_slice in snapshot.slices.values()
+        for device in resource_slice.spec.devices
     )
 
 
@@ -152,7 +154,7 @@ def _more(cluster: Cluster, text: str) -> tuple[list[Change], list[str]]:
     for refused in world.refused:
         raise Invalid(f"--add-node {text}", refused.rejection.message)
     changes: list[Change] = [Put("Node", world.snapshot.nodes[name]) for name in nodes]
-    changes += [Put("ResourceSlice", piece) for _, piece in sorted(world.snapshot.slices.items())]
+    changes += [Put("ResourceSlice", resource_slice) for _, resource_slice in sorted(world.snapshot.slices.items())]
     return changes, nodes
 
 
@@ -176,7 +178,7 @@ def _rules(text: str) -> list[DeviceTaintRule]:
     return [DeviceTaintRule(metadata=ObjectMeta(name=f"flag --taint {text}"), spec=spec)]
 
 
-def _pod(snapshot: Snapshot, text: str) -> Key:
+def _pod(snapshot: Snapshot, text: str) -> NamespacedName:
     namespace, slash, name = text.removeprefix("pod/").rpartition("/")
     key = (namespace if slash else DEFAULT_NAMESPACE, name)
     if key not in snapshot.pods:

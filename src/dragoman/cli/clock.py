@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from dragoman.cli import connect, fault
 from dragoman.errors import Invalid, NotFound
-from dragoman.kubelet.faults import CLOCK, clock_wish_of
+from dragoman.kubelet.faults import CLOCK, clock_request_of
 
 EXAMPLES = """\
 examples:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid(f"clock {args.what}", "needs a duration, as 5m" if args.what == "advance" else "needs a number")
     data = {args.what: args.value} if args.what else {"advance": "0s"}
     try:
-        asked = clock_wish_of(data)
+        asked = clock_request_of(data)
     except Invalid as error:
         raise Invalid(f"clock {error.where.removeprefix('data.')}", error.what) from None
     patience_s = ANSWER_S + getattr(asked, "seconds", 0.0) * SECONDS_PER_STEP
@@ -45,11 +45,11 @@ def run(args: argparse.Namespace) -> int:
 
 async def _turn(args: argparse.Namespace, data: dict[str, str], patience_s: float) -> int:
     namespace = connect.namespace(args)
-    body = fault.wish(fault.unique("clock"), CLOCK, data)
+    body = fault.config_map(fault.unique("clock"), CLOCK, data)
     async with connect.client(args) as client:
         await client.create(fault.CONFIG_MAP, body, namespace)
         try:
-            return await fault.told(client, body["metadata"]["name"], namespace, patience_s)
+            return await fault.reported(client, body["metadata"]["name"], namespace, patience_s)
         finally:
             with suppress(NotFound):
                 await client.delete(fault.CONFIG_MAP, body["metadata"]["name"], namespace)

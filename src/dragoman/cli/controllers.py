@@ -24,9 +24,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
-    from dragoman.daemon.controllers import Controllers, Settings  # --help is fast without it
+    from dragoman.daemon.controllers import Controllers, ControllerSettings  # --help is fast without it
 
-    settings = Settings(controllers=tuple(args.controllers.split(",")))
+    settings = ControllerSettings(controllers=tuple(args.controllers.split(",")))
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         return Controllers(shell.client, shell.clock, shell.entropy, settings, shell.metrics).run

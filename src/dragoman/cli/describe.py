@@ -8,8 +8,8 @@ import asyncio
 import yaml
 
 from dragoman.api.kinds import kind_of
+from dragoman.api.shape import Object
 from dragoman.cli import connect, output
-from dragoman.cluster.client import Object
 
 # Bookkeeping of the server that tells a reader nothing.
 HIDDEN = ("managedFields", "selfLink", "resourceVersion", "generation", "uid")

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.cli import output, source
 from dragoman.errors import Invalid
-from dragoman.explain.text import plural
+from dragoman.explain.messages import plural
 from dragoman.inspect.inventory import TERMS, Inventory, Row, inventory
 from dragoman.runtime.clock import Clock
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("--by", f"must name a term: {', '.join(TERMS)} or an attribute")
     if args.watch:
         return asyncio.run(_watch(args, by))
-    found = inventory(source.world(args).snapshot, by, Clock().utc())
+    found = inventory(source.tool_input(args).snapshot, by, Clock().utc())
     _check(found)
     _print(found, args.output)
     return 0 if found.total.counts.total else 1
@@ -89,8 +89,8 @@ def as_json(found: Inventory) -> dict[str, Any]:
 
 def _counts(row: Row) -> dict[str, Any]:
     counts = row.counts
-    told = {"total": counts.total, **{state: getattr(counts, state) for state in STATES}}
-    return {**told, "heldTainted": counts.held_tainted, "fits": row.fits}
+    reported = {"total": counts.total, **{state: getattr(counts, state) for state in STATES}}
+    return {**reported, "heldTainted": counts.held_tainted, "fits": row.fits}
 
 
 def _csv(found: Inventory) -> str:
@@ -119,11 +119,11 @@ def lines(found: Inventory) -> list[str]:
     body = body[:LINES_MAX]
     total = _cells(("(all)", *("" for _ in found.by[1:])), found.total, shown, has_fits=has_fits)
     table = output.rows(header + (["STILL FITS"] if has_fits else []), [*body, total])
-    told = [table]
+    reported = [table]
     if rest:
-        told.append(f"and {len(rest)} more rows; -o csv shows all")
-    told += _troubles(found)
-    return told
+        reported.append(f"and {len(rest)} more rows; -o csv shows all")
+    reported += _troubles(found)
+    return reported
 
 
 def _cells(terms: Sequence[str], row: Row, shown: Sequence[str], *, has_fits: bool) -> list[str]:
@@ -137,10 +137,10 @@ def _grouped(rows: Sequence[Row]) -> list[tuple[tuple[str, ...], Row]]:
     """Each row; where they are too many for a screen, those that count alike as one."""
     if len(rows) <= LINES_MAX:
         return [(row.terms, row) for row in rows]
-    alike: dict[Any, list[Row]] = {}
+    equivalent: dict[Any, list[Row]] = {}
     for row in rows:
-        alike.setdefault((msgspec.structs.astuple(row.counts), tuple(sorted(row.fits.items()))), []).append(row)
-    groups = sorted(alike.values(), key=lambda same: (-len(same), same[0].terms))
+        equivalent.setdefault((msgspec.structs.astuple(row.counts), tuple(sorted(row.fits.items()))), []).append(row)
+    groups = sorted(equivalent.values(), key=lambda same: (-len(same), same[0].terms))
     return [(_named(same), same[0]) for same in groups]
 
 
@@ -154,10 +154,10 @@ def _named(same: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _troubles(found: Inventory) -> list[str]:
-    told = [
+    reported = [
         f"{trouble.what}: pool {trouble.driver}/{trouble.pool}, {trouble.devices} "
         f"device{'' if trouble.devices == 1 else 's'} ({trouble.detail})"
         for trouble in found.troubles[:TROUBLES_MAX]
     ]
     more = len(found.troubles) - TROUBLES_MAX
-    return [*told, f"and {more} more pools with trouble; -o json shows all"] if more > 0 else told
+    return [*reported, f"and {more} more pools with trouble; -o json shows all"] if more > 0 else reported

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from dragoman.cli.shell import Shell, Work
-    from dragoman.drivers.nvidia.driver import Options
+    from dragoman.drivers.nvidia.driver import DriverOptions
     from dragoman.drivers.nvidia.hardware import Hardware
     from dragoman.node.plugin import Plugin
     from dragoman.profiles import Catalog, Profile
@@ -154,9 +154,9 @@ def _nvidia(args: argparse.Namespace) -> Work:
     return work
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: argparse.Namespace) -> DriverOptions:
     from dragoman.drivers.nvidia.devices import Shares
-    from dragoman.drivers.nvidia.driver import Options
+    from dragoman.drivers.nvidia.driver import DriverOptions
     from dragoman.drivers.nvidia.gates import gates_with, parse_gates
     from dragoman.drivers.nvidia.health import IGNORED, HealthOptions, parse_xids
 
@@ -166,7 +166,7 @@ def _options(args: argparse.Namespace) -> Options:
         clear_on_recovery=args.clear_taints_on_recovery,
     )
     gates = gates_with(parse_gates(args.feature_gates), "--feature-gates")
-    return Options(gates, Shares.parse(args.consumable_shares), health, args.nvidia_driver_root)
+    return DriverOptions(gates, Shares.parse(args.consumable_shares), health, args.nvidia_driver_root)
 
 
 def _hardware(args: argparse.Namespace) -> Hardware:

@@ -11,7 +11,7 @@ from dragoman.errors import Invalid
 from dragoman.runtime.config import duration_s
 
 if TYPE_CHECKING:
-    from dragoman.node.bench.report import Outcome
+    from dragoman.node.bench.report import CaseResult
 
 DESCRIPTION = """\
 Plays kubelet and API server for a driver and runs life-cycle and fault cases against it.
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
     from dragoman.daemon.driver_bench import examine
     from dragoman.node.bench import report
-    from dragoman.node.bench.bed import Settings
+    from dragoman.node.bench.bed import BenchSettings
     from dragoman.node.bench.catalogue import CASES, named
     from dragoman.runtime import log
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     patience_s = duration_s(args.patience, "--patience")
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = (args.socket_dir or Path(temporary)).absolute()
-        settings = Settings(
+        settings = BenchSettings(
             folder=folder,
             kubeconfig=(args.kubeconfig or folder / "kubeconfig").absolute(),
             command=tuple(args.command),
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         if not settings.command:
             output.say(f"start the driver: KUBECONFIG={settings.kubeconfig} NODE_NAME={settings.node}")
             output.say(f"kubelet's folder: {folder}, CDI files in {folder / 'cdi'}")
-        found = asyncio.run(examine(settings, cases, _tell))
+        found = asyncio.run(examine(settings, cases, _report))
     if args.output == "json":
         output.write(report.json(found).decode())
     else:
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.is_clean else 1
 
 
-def _tell(outcome: Outcome) -> None:
+def _report(outcome: CaseResult) -> None:
     from dragoman.node.bench import report
 
     output.say(f"{report.WORDS[outcome.verdict]}  {outcome.case} ({outcome.seconds:.1f} s)")

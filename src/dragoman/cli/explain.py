@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dragoman.cli import connect, explain_watch, output, simulate, source
 
 if TYPE_CHECKING:
-    from dragoman.allocate.allocator import Options
+    from dragoman.allocate.allocator import AllocatorOptions
     from dragoman.explain.answers import Scene
 
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     kind, name = answers.object_of(args.object)
     options = simulate.options_of(args)
-    world = source.world(args, options.gates)
+    world = source.tool_input(args, options.gates)
     scene = _scene(world, options)
     namespace = args.namespace or ""
     if kind in ("pod", "claim") and not namespace and not args.filename:
@@ -51,16 +51,16 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.well and not world.refused else 1
 
 
-def _scene(world: source.World, options: Options) -> Scene:
+def _scene(world: source.ToolInput, options: AllocatorOptions) -> Scene:
     from dragoman.explain.answers import Scene
     from dragoman.explain.state import events_of
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy
-    from dragoman.schedule.units import Context
+    from dragoman.schedule.units import SchedulingContext
     from dragoman.whatif.cluster import bring
     from dragoman.whatif.settle import settled
 
     clock = Clock()
-    context = Context(new_id=Entropy().uuid4, options=options)
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options)
     cluster = settled(bring(world.snapshot, clock.utc()))
     return Scene(world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic)

@@ -12,8 +12,9 @@ import json
 from contextlib import suppress
 
 from dragoman.api.kinds import kind_of
+from dragoman.api.shape import Object
 from dragoman.cli import connect, output
-from dragoman.cluster.client import Client, Object
+from dragoman.cluster.client import Client
 from dragoman.errors import Invalid, NotFound, Retry
 from dragoman.kubelet.faults import DONE, FAULT, INVALID, KINDS, LABEL, MESSAGE, STATE, fault_of
 from dragoman.runtime.clock import Clock
@@ -110,10 +111,10 @@ def _object(args: argparse.Namespace) -> Object:
     place = given.get("gpu") or given.get("nic") or given.get("driver") or ""
     made = "-".join(part for part in (args.sort, args.node, place) if part)
     name = args.name or "".join(sign if sign.isalnum() or sign in "-." else "-" for sign in made.lower())
-    return wish(name, FAULT, data)
+    return config_map(name, FAULT, data)
 
 
-def wish(name: str, sort: str, data: dict[str, str]) -> Object:
+def config_map(name: str, sort: str, data: dict[str, str]) -> Object:
     """The ConfigMap of a fault, or of a wish for the clock."""
     return {
         "apiVersion": "v1",
@@ -129,14 +130,14 @@ async def _break(args: argparse.Namespace, body: Object) -> int:
     async with connect.client(args) as client:
         await client.create(CONFIG_MAP, body, namespace)
         try:
-            return await told(client, name, namespace, patience_s)
+            return await reported(client, name, namespace, patience_s)
         finally:
             if fault.once:  # it is over: the next one of that name has its place
                 with suppress(NotFound):
                     await client.delete(CONFIG_MAP, name, namespace)
 
 
-async def told(client: Client, name: str, namespace: str, within_s: float) -> int:
+async def reported(client: Client, name: str, namespace: str, within_s: float) -> int:
     """Wait for what came of it and say that; an invalid wish is taken back. Raises Invalid, Retry."""
     clock = Clock()
     deadline = clock.monotonic() + within_s

@@ -11,7 +11,7 @@ from dragoman.api.kinds import Kind
 from dragoman.cli import connect, output
 
 if TYPE_CHECKING:
-    from dragoman.cluster.client import Object
+    from dragoman.api.shape import Object as Object
     from dragoman.cluster.http import HttpClient
 
 

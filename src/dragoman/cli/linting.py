@@ -19,7 +19,7 @@ from dragoman.errors import Denied, Invalid
 from dragoman.lint import report
 from dragoman.lint.finding import ERROR, Finding
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import Target, lint
+from dragoman.lint.linter import LintTarget, lint
 
 OLDEST = 30
 _STDIN = "<stdin>"
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("-f", "name the files to lint; - reads standard input")
     gates = source.gates(args)
     background, minor = _background(args)
-    target = Target(minor=_minor(args.kubernetes) if args.kubernetes else minor, gates=gates)
+    target = LintTarget(minor=_minor(args.kubernetes) if args.kubernetes else minor, gates=gates)
     texts = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.filename)]
     scan = files.scan(texts)
     findings = lint(scan, target, background)

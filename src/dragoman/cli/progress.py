@@ -28,10 +28,10 @@ def reading(texts: Sequence[tuple[str, str]], passes: int) -> Iterator[Callable[
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"reading {size / 10**6:.0f} MB", total=expected or None)
 
-        def told() -> None:
+        def reported() -> None:
             nonlocal done
             done += 1
             if done % STEP == 0:
                 progress.update(task, completed=min(done, expected or done))
 
-        yield told
+        yield reported

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.api.kinds import kind_of
+from dragoman.api.shape import Object
 from dragoman.cli import connect, output
-from dragoman.cluster.client import Client, Object
+from dragoman.cluster.client import Client
 from dragoman.errors import Denied, NotFound
 from dragoman.snapshot.change import HELD
 

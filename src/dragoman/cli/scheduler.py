@@ -26,14 +26,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
-    from dragoman.allocate.allocator import Options  # --help is fast without them
+    from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without them
     from dragoman.api.gates import strict_gates
-    from dragoman.daemon.scheduler import Scheduler, Settings
+    from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
 
     names = args.scheduler_name or ["dragoman"]
-    settings = Settings(
+    settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
-        options=Options(gates=strict_gates(args.feature_gates), policy=args.policy),
+        options=AllocatorOptions(gates=strict_gates(args.feature_gates), policy=args.policy),
     )
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:

@@ -16,9 +16,9 @@ from dragoman.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dragoman.allocate.allocator import Options
-    from dragoman.cli.changes import Changed
-    from dragoman.explain.why import Answer
+    from dragoman.allocate.allocator import AllocatorOptions
+    from dragoman.cli.changes import ChangedSnapshot
+    from dragoman.explain.explanation import Explanation
 
 POLICIES = ("first-fit", "pack")
 MOST_STEPS = 2_000_000
@@ -38,28 +38,28 @@ def deciding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=MOST_STEPS, help="limit of one search; beyond it: not decided")
 
 
-def options_of(args: argparse.Namespace) -> Options:
+def options_of(args: argparse.Namespace) -> AllocatorOptions:
     """What --policy, --steps and --feature-gates say. Raises Invalid."""
-    from dragoman.allocate.allocator import Limits, Options
+    from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
 
     if args.steps < 1:
         raise Invalid("--steps", f"must be 1 or more, got {args.steps}")
-    return Options(gates=source.gates(args), policy=args.policy, limits=Limits(args.steps))
+    return AllocatorOptions(gates=source.gates(args), policy=args.policy, limits=SearchLimits(args.steps))
 
 
 def run(args: argparse.Namespace) -> int:
     """Decide the unscheduled pods in file order; 1 if one of them has no place or would lose it, or is refused."""
     from dragoman.cli import changes
-    from dragoman.explain import verdict as say
+    from dragoman.explain import report as say
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy
-    from dragoman.schedule.units import Context
+    from dragoman.schedule.units import SchedulingContext
     from dragoman.whatif.cluster import bring
     from dragoman.whatif.settle import settled
 
     if not args.filename:
         raise Invalid("-f", "name the files to simulate; - reads standard input")
-    context = Context(new_id=Entropy().uuid4, options=options_of(args))
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args))
     world = _read(args, context)
     clock = Clock()
     cluster = settled(bring(world.snapshot, clock.utc()))
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if placed and not changed.displaced and not world.refused else 1
 
 
-def _read(args: argparse.Namespace, context: Any) -> source.World:
+def _read(args: argparse.Namespace, context: Any) -> source.ToolInput:
     try:
         return source.from_files(args.filename, context.gates)
     except Invalid:
@@ -84,22 +84,22 @@ def _read(args: argparse.Namespace, context: Any) -> source.World:
         raise
 
 
-def _answers(changed: Changed, order: tuple[Any, ...], context: Any, clock: Any) -> list[Answer]:
-    from dragoman.explain.why import answers_for
+def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clock: Any) -> list[Explanation]:
+    from dragoman.explain.explanation import explain_unit
     from dragoman.whatif.budget import Budget
     from dragoman.whatif.decide import run
 
     budget = Budget(clock.monotonic)
-    answers: list[Answer] = []
+    answers: list[Explanation] = []
     for step in run(changed.cluster, (*order, *changed.order), context):
         brief = budget.is_brief(step)
         with budget.spent(step) as over:
-            answers += answers_for(step, changed.cluster.now, context, over, brief=brief)
+            answers += explain_unit(step, changed.cluster.now, context, over, brief=brief)
     return answers
 
 
-def _print(answers: list[Answer], changed: Changed, refused: Sequence[source.Refused]) -> None:
-    from dragoman.explain import verdict as say
+def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.Refused]) -> None:
+    from dragoman.explain import report as say
 
     output.prose([*changed.lines(), *(entry.line for entry in refused)])
     if not answers:
@@ -110,17 +110,17 @@ def _print(answers: list[Answer], changed: Changed, refused: Sequence[source.Ref
         verdict = answer.verdict
         if verdict.node is None:
             output.write("")
-            output.prose([say.headline(answer), *(f"  {line}" for line in say.why(answer))])
+            output.prose([say.headline(answer), *(f"  {line}" for line in say.reason_lines(answer))])
 
 
-def table(answers: list[Answer]) -> str:
+def table(answers: list[Explanation]) -> str:
     """Where each pod goes and what it gets."""
-    from dragoman.explain import verdict as say
+    from dragoman.explain import report as say
 
     body: list[tuple[Any, ...]] = []
     for answer in answers:
         verdict = answer.verdict
-        place = verdict.node or ("not decided" if verdict.refused and verdict.refused.gave_up else "none")
+        place = verdict.node or ("not decided" if verdict.refused and verdict.refused.undecided else "none")
         lines = say.devices(verdict) or [""]
         body.append((f"{verdict.pod[0]}/{verdict.pod[1]}", place, lines[0]))
         body += [("", "", line) for line in lines[1:]]

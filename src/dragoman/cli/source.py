@@ -51,7 +51,7 @@ class Refused(NamedTuple):
         }
 
 
-class World(NamedTuple):
+class ToolInput(NamedTuple):
     """A snapshot and what tools need beside it.
 
     order: pods and workloads in file order (for a live cluster, pods by creation time). documents: as read, for
@@ -91,17 +91,17 @@ def gates(args: argparse.Namespace) -> Gates:
     return found
 
 
-def world(args: argparse.Namespace, gates: Gates | None = None) -> World:
+def tool_input(args: argparse.Namespace, gates: Gates | None = None) -> ToolInput:
     """From the files if there are any, else from the cluster. Raises Invalid, NotFound, Denied, Retry."""
     return from_files(args.filename, gates) if args.filename else asyncio.run(_live(args))
 
 
-async def world_now(args: argparse.Namespace) -> World:
+async def world_now(args: argparse.Namespace) -> ToolInput:
     """The same for those who wait in between."""
     return from_files(args.filename) if args.filename else await _live(args)
 
 
-def from_files(names: Sequence[str], gates: Gates | None = None) -> World:
+def from_files(names: Sequence[str], gates: Gates | None = None) -> ToolInput:
     """The objects of these files. Raises Invalid for the first thing that cannot be understood.
 
     gates: of the API server that judges objects which no server has taken yet; default: Kubernetes' defaults.
@@ -110,8 +110,8 @@ def from_files(names: Sequence[str], gates: Gates | None = None) -> World:
     from dragoman.cli import progress
 
     texts = _texts(names)
-    with progress.reading(texts, passes=2) as told, _without_collections():
-        found = _of(files.read_all(texts, told), told, gates)
+    with progress.reading(texts, passes=2) as reported, _without_collections():
+        found = _of(files.read_all(texts, reported), reported, gates)
     if len(found.documents) > FROZEN_MIN:
         gc.freeze()  # it lives as long as the process: no collection need look at it again
     return found
@@ -157,7 +157,7 @@ def _texts(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(list(names))]
 
 
-def _of(documents: list[Document], told: Callable[[], None], gates: Gates | None) -> World:
+def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | None) -> ToolInput:
     from dragoman.api.gates import DEFAULTS
     from dragoman.runtime.clock import Clock
     from dragoman.snapshot.change import WORKLOADS, Snapshot
@@ -170,7 +170,7 @@ def _of(documents: list[Document], told: Callable[[], None], gates: Gates | None
     def objects() -> Iterator[tuple[str, Any]]:
         for entry in identified([(document.kind_name, value) for document, value in taken], now):
             yield entry
-            told()
+            reported()
 
     snapshot = Snapshot.from_objects(objects())
     order = tuple(
@@ -179,10 +179,10 @@ def _of(documents: list[Document], told: Callable[[], None], gates: Gates | None
         if d.kind_name == "Pod" or d.kind_name in WORKLOADS
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
-    return World(snapshot, order, tuple(documents), events, tuple(Refused(*pair) for pair in refused))
+    return ToolInput(snapshot, order, tuple(documents), events, tuple(Refused(*pair) for pair in refused))
 
 
-async def _live(args: argparse.Namespace) -> World:
+async def _live(args: argparse.Namespace) -> ToolInput:
     from dragoman.api import codec
     from dragoman.api.kinds import kind_of
     from dragoman.errors import Denied, NotFound
@@ -213,4 +213,4 @@ async def _live(args: argparse.Namespace) -> World:
     snapshot = Snapshot.from_objects(objects)
     pods = sorted(snapshot.pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     order = tuple(("Pod", pod.metadata.namespace, pod.metadata.name) for pod in pods)
-    return World(snapshot, order, (), tuple(events))
+    return ToolInput(snapshot, order, (), tuple(events))

@@ -19,10 +19,10 @@ from rich.rule import Rule
 from rich.table import Table
 
 from dragoman.api.kinds import Kind, kind_of
+from dragoman.api.shape import Object
 from dragoman.cluster import kubeconfig
-from dragoman.cluster.client import Object
 from dragoman.cluster.http import HttpClient
-from dragoman.daemon.allinone import Cluster, Settings
+from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.errors import NotFound, Retry
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -43,7 +43,7 @@ async def _demo(folder: Path) -> int:
     clock = Clock()
     started = clock.monotonic()
     config = folder / "kubeconfig"
-    async with Cluster(Settings(nodes=(("worker", "example"),), kubeconfig=config, root_dir=folder)):
+    async with Cluster(ClusterSettings(nodes=(("worker", "example"),), kubeconfig=config, root_dir=folder)):
         client = HttpClient(kubeconfig.load([config]), clock, Entropy())
         try:
             await Tour(screen, client, clock).walk(clock.monotonic() - started)
@@ -137,11 +137,11 @@ class Tour:
     async def devices(self) -> None:
         """What the driver publishes."""
         self._head("1", "A driver publishes devices", "kubectl get resourceslices -o yaml")
-        piece = await self._until(SLICE, self._any_slice)
-        attributes = [name for name in piece["spec"]["devices"][0]["attributes"] if name != "uuid"]
-        capacity = list(piece["spec"]["devices"][0]["capacity"])
+        resource_slice = await self._until(SLICE, self._any_slice)
+        attributes = [name for name in resource_slice["spec"]["devices"][0]["attributes"] if name != "uuid"]
+        capacity = list(resource_slice["spec"]["devices"][0]["capacity"])
         table = Table("device", *attributes, *capacity, box=None, pad_edge=False, header_style="bold")
-        for device in piece["spec"]["devices"]:
+        for device in resource_slice["spec"]["devices"]:
             cells = [str(next(iter(device["attributes"][name].values()))) for name in attributes]
             table.add_row(device["name"], *cells, *(device["capacity"][name]["value"] for name in capacity))
         self._print(table)
@@ -162,9 +162,9 @@ class Tour:
     async def the_very_device(self) -> None:
         """A CEL selector."""
         self._head("3", "A condition picks the very device", "selectors are CEL over what the driver published")
-        wish = "device.attributes['gpu.example.com'].index == 7"
-        self._say(f"  {wish}")
-        await self._apply(claim("number-seven", request(cel=wish)))
+        expression = "device.attributes['gpu.example.com'].index == 7"
+        self._say(f"  {expression}")
+        await self._apply(claim("number-seven", request(cel=expression)))
         await self._apply(pod("picky", resourceClaimName="number-seven"))
         await self._running("picky")
         await self._holders()
@@ -251,7 +251,7 @@ class Tour:
 
     async def _any_slice(self) -> Object | None:
         listed = (await self.client.list(SLICE)).items
-        return next((piece for piece in listed if piece["spec"].get("devices")), None)
+        return next((resource_slice for resource_slice in listed if resource_slice["spec"].get("devices")), None)
 
     async def _event(self, name: str, reason: str) -> Object | None:
         listed = await self.client.list(EVENT, "default", field_selector=f"involvedObject.name={name},reason={reason}")

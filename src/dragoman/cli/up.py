@@ -14,7 +14,7 @@ from dragoman.errors import Denied, Invalid
 if TYPE_CHECKING:
     import asyncio
 
-    from dragoman.daemon.allinone import Settings
+    from dragoman.daemon.allinone import ClusterSettings
 
 OLDEST, NEWEST = 34, 37
 """Versions that may be reported: resource.k8s.io/v1 is there from 1.34 on."""
@@ -66,10 +66,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    from dragoman.allocate.allocator import Options  # --help is fast without all these
+    from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without all these
     from dragoman.api.gates import strict_gates
     from dragoman.cli import signals
-    from dragoman.daemon.allinone import Settings
+    from dragoman.daemon.allinone import ClusterSettings
     from dragoman.daemon.machines import GpuSettings
     from dragoman.drivers.nvidia.gates import parse_gates
     from dragoman.drivers.nvidia.health import HealthOptions
@@ -77,14 +77,14 @@ def run(args: argparse.Namespace) -> int:
 
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
     groups = args.node or ([] if args.no_nodes else [(("node-0", "example"),)])
-    settings = Settings(
+    settings = ClusterSettings(
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
         kubeconfig=_writable(args.kubeconfig),
         minor=_minor(args.kubernetes),
         speed=_speed(args.speed),
-        options=Options(gates=strict_gates(args.feature_gates)),
+        options=AllocatorOptions(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
         gpus=GpuSettings(
             parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"),
@@ -118,7 +118,7 @@ def _writable(file: Path) -> Path:
     return file
 
 
-async def _up(settings: Settings, stop: asyncio.Event) -> None:
+async def _up(settings: ClusterSettings, stop: asyncio.Event) -> None:
     from dragoman.daemon.allinone import Cluster
 
     async with Cluster(settings) as cluster:

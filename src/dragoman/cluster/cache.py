@@ -23,9 +23,9 @@ from dragoman.cluster.watch import Informer, Informers, as_typed
 from dragoman.effects import Bind, Create, Delete, Effect, Emit, Evict, Patch
 from dragoman.snapshot.change import HELD, Change, Gone, Put, Snapshot, apply_all
 
-Listener: TypeAlias = Callable[[Sequence[Change], Snapshot, Snapshot], None]
-Fold: TypeAlias = Callable[[Any], Any]
-Address: TypeAlias = tuple[str, str, str]
+SnapshotListener: TypeAlias = Callable[[Sequence[Change], Snapshot, Snapshot], None]
+ObjectFold: TypeAlias = Callable[[Any], Any]
+ObjectAddress: TypeAlias = tuple[str, str, str]
 
 DECIDED_ON = (
     "Node",
@@ -45,7 +45,7 @@ DECIDED_ON = (
 class _Overlay(msgspec.Struct, eq=False):
     """A change of ours over one object. `seen` says that the watch shows it, `written` that the server took it."""
 
-    fold: Fold
+    fold: ObjectFold
     seen: Callable[[Any], bool]
     written: bool = False
 
@@ -56,7 +56,7 @@ class Assumption:
     __slots__ = ("overlays",)
 
     def __init__(self) -> None:
-        self.overlays: list[tuple[Address, _Overlay]] = []
+        self.overlays: list[tuple[ObjectAddress, _Overlay]] = []
 
 
 class Cache:
@@ -64,8 +64,8 @@ class Cache:
 
     def __init__(self, informers: Informers, kinds: Iterable[str] = DECIDED_ON) -> None:
         self.snapshot = Snapshot.empty()
-        self._listeners: list[Listener] = []
-        self._overlays: dict[Address, list[_Overlay]] = {}
+        self._listeners: list[SnapshotListener] = []
+        self._overlays: dict[ObjectAddress, list[_Overlay]] = {}
         self._informers: dict[str, Informer] = {}
         for kind in kinds:
             assert kind in HELD, f"snapshots hold no {kind}"
@@ -76,7 +76,7 @@ class Cache:
         for informer in self._informers.values():
             await informer.synced()
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: SnapshotListener) -> Callable[[], None]:
         """Call with (changes, snapshot before, snapshot after) after each step; must not raise. Returns how to end."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -139,18 +139,18 @@ class Cache:
                 shown.append(self._change(address, change.object))
         self._step(shown)
 
-    def _refresh(self, addresses: Iterable[Address]) -> None:
+    def _refresh(self, addresses: Iterable[ObjectAddress]) -> None:
         self._step([self._change(address, self._base(address)) for address in dict.fromkeys(addresses)])
 
-    def _base(self, address: Address) -> Any:
+    def _base(self, address: ObjectAddress) -> Any:
         return self._informers[address[0]].objects.get(address[1:])
 
-    def _change(self, address: Address, value: Any) -> Change:
+    def _change(self, address: ObjectAddress, value: Any) -> Change:
         for overlay in self._overlays.get(address, ()):
             value = overlay.fold(value)
         return Gone(*address) if value is None else Put(address[0], value)
 
-    def _drop(self, address: Address, overlay: _Overlay) -> None:
+    def _drop(self, address: ObjectAddress, overlay: _Overlay) -> None:
         rest = [other for other in self._overlays.get(address, ()) if other is not overlay]
         if rest:
             self._overlays[address] = rest
@@ -165,11 +165,11 @@ class Cache:
                 listener(changes, before, self.snapshot)
 
 
-def _address(ref: Ref) -> Address:
+def _address(ref: Ref) -> ObjectAddress:
     return ref.kind, ref.namespace, ref.name
 
 
-def _overlay(item: Effect | Change) -> tuple[Address, _Overlay] | None:
+def _overlay(item: Effect | Change) -> tuple[ObjectAddress, _Overlay] | None:
     match item:
         case Create(body):
             meta = body["metadata"]
@@ -204,7 +204,7 @@ def _is_bound(pod: Any) -> bool:
     return bool(pod.spec.node_name)
 
 
-def _bound(ref: Ref, node: str) -> Fold:
+def _bound(ref: Ref, node: str) -> ObjectFold:
     def fold(pod: Any) -> Any:
         if pod is None or (ref.uid and pod.metadata.uid != ref.uid):
             return pod
@@ -213,7 +213,7 @@ def _bound(ref: Ref, node: str) -> Fold:
     return fold
 
 
-def _patched(effect: Patch) -> Fold:
+def _patched(effect: Patch) -> ObjectFold:
     def fold(value: Any) -> Any:
         if value is None or (effect.ref.uid and value.metadata.uid != effect.ref.uid):
             return value

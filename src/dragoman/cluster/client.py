@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from dragoman.api.kinds import Kind
-
-Object = dict[str, Any]
+from dragoman.api.shape import Object
 
 
 class Listed(msgspec.Struct):

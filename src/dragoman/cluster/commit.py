@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 
 import msgspec
 
 from dragoman.api.kinds import Kind, kind_of
 from dragoman.api.meta import Ref, format_time
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.cache import ObjectAddress
+from dragoman.cluster.client import Client
 from dragoman.cluster.events import Recorder
 from dragoman.cluster.watch import Informers
 from dragoman.effects import Bind, Create, Delete, Effect, Emit, Evict, Patch
@@ -24,10 +26,9 @@ from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.metrics import Metrics
 
 TURN = 16
-Address: TypeAlias = tuple[str, str, str]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CommitResult(msgspec.Struct, frozen=True):
     """What the server answered to each effect carried out (None where it answers no object).
 
     failed_at: index of the effect that failed; those after it were not tried. None: all done. moved: objects whose
@@ -37,7 +38,7 @@ class Outcome(msgspec.Struct, frozen=True):
     written: tuple[Object | None, ...]
     failed_at: int | None = None
     error: DragomanError | None = None
-    moved: dict[Address, tuple[str, str]] = {}
+    moved: dict[ObjectAddress, tuple[str, str]] = {}
 
     @property
     def ok(self) -> bool:
@@ -80,7 +81,7 @@ class Committer:
         """Send events for ever; supervise it."""
         await self.recorder.run()
 
-    async def carry_out(self, effects: Sequence[Effect], after: Outcome | None = None) -> Outcome:
+    async def carry_out(self, effects: Sequence[Effect], after: CommitResult | None = None) -> CommitResult:
         """All effects in order, up to the first that fails. Raises nothing of ours.
 
         A version in a precondition is the one decided on. Our own writes to that object in this list, or in the
@@ -96,7 +97,7 @@ class Committer:
                 answer = await self._write(_moved(effect, moved))
             except DragomanError as error:
                 self._writes.labels(verb, kind, type(error).__name__).inc()
-                return Outcome(tuple(written), index, error, moved)
+                return CommitResult(tuple(written), index, error, moved)
             self._writes.labels(verb, kind, "done").inc()
             if isinstance(effect, Patch) and effect.resource_version and answer is not None:
                 address = _address(effect.ref)
@@ -108,7 +109,7 @@ class Committer:
                 elif isinstance(effect, Delete):
                     self._informers.observe_deletion(effect.ref, format_time(self._clock.utc()))
             written.append(answer)
-        return Outcome(tuple(written), moved=moved)
+        return CommitResult(tuple(written), moved=moved)
 
     async def _write(self, effect: Effect) -> Object | None:
         match effect:
@@ -222,11 +223,11 @@ class Committer:
 _POD: Kind = kind_of("Pod")
 
 
-def _address(ref: Ref) -> Address:
+def _address(ref: Ref) -> ObjectAddress:
     return ref.kind, ref.namespace, ref.name
 
 
-def _moved(effect: Effect, moved: dict[Address, tuple[str, str]]) -> Effect:
+def _moved(effect: Effect, moved: dict[ObjectAddress, tuple[str, str]]) -> Effect:
     if isinstance(effect, Patch | Delete) and effect.resource_version:
         old, new = moved.get(_address(effect.ref), ("", ""))
         if old == effect.resource_version:

@@ -12,7 +12,8 @@ import msgspec
 
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import format_time
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.effects import Emit
 from dragoman.errors import DragomanError, NotFound
 from dragoman.runtime.clock import Clock

@@ -16,7 +16,8 @@ import msgspec
 from dragoman import __version__
 from dragoman.api import convert
 from dragoman.api.kinds import Kind
-from dragoman.cluster.client import Listed, Object, WatchEvent
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Listed, WatchEvent
 from dragoman.cluster.credentials import Credentials
 from dragoman.cluster.kubeconfig import Access
 from dragoman.errors import Bug, Denied, DragomanError, Invalid, NotFound, Retry, Stale
@@ -320,9 +321,9 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     async for chunk in response.content.iter_any():
         first, *more = chunk.split(b"\n")
         rest.append(first)
-        for piece in more:
+        for resource_slice in more:
             line = b"".join(rest)
-            rest = [piece]
+            rest = [resource_slice]
             if line.strip():
                 yield line
     if (line := b"".join(rest)).strip():

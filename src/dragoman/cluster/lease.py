@@ -14,7 +14,8 @@ import msgspec
 
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import format_micro_time
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, NotFound, Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy

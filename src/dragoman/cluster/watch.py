@@ -15,8 +15,9 @@ import msgspec
 
 from dragoman.api import codec
 from dragoman.api.kinds import Kind, kind_of
-from dragoman.api.meta import ObjectMeta, Ref, Value
-from dragoman.cluster.client import Client, Object, WatchEvent
+from dragoman.api.meta import NamespacedName, ObjectMeta, Ref, Value
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client, WatchEvent
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -26,8 +27,7 @@ from dragoman.runtime.retry import Backoff
 from dragoman.runtime.tasks import Tasks, report
 from dragoman.snapshot.change import Change, Gone, Put
 
-Consumer: TypeAlias = Callable[[Sequence[Change]], None]
-Key: TypeAlias = tuple[str, str]
+ChangeHandler: TypeAlias = Callable[[Sequence[Change]], None]
 
 BACKOFF = Backoff(initial_s=0.1, max_s=30.0, jitter=0.5)
 ABSENT_S = 300.0
@@ -61,7 +61,7 @@ class Informer:
         metrics: Metrics | None = None,
     ) -> None:
         self.kind = kind
-        self.objects: dict[Key, Any] = {}
+        self.objects: dict[NamespacedName, Any] = {}
         self.resource_version = ""
         self._client = client
         self._clock = clock
@@ -69,7 +69,7 @@ class Informer:
         self._namespace = namespace
         self._selectors = {"field_selector": field_selector, "label_selector": label_selector}
         self._type: type[Value] = type_ or codec.TYPES.get(kind.kind, Bare)
-        self._consumers: list[Consumer] = []
+        self._consumers: list[ChangeHandler] = []
         self._synced = asyncio.Event()
         self._log = get("watch", kind=kind.kind)
         metrics = metrics or Metrics()
@@ -82,7 +82,7 @@ class Informer:
 
     # ---- consumers
 
-    def subscribe(self, consumer: Consumer) -> Callable[[], None]:
+    def subscribe(self, consumer: ChangeHandler) -> Callable[[], None]:
         """Tell it what is known (one batch), then every change. The result ends that."""
         if self.objects:
             consumer([Put(self.kind.kind, value) for value in self.objects.values()])
@@ -93,12 +93,12 @@ class Informer:
         """Wait for the first list."""
         await self._synced.wait()
 
-    def _tell(self, changes: Sequence[Change]) -> None:
+    def _report(self, changes: Sequence[Change]) -> None:
         if not changes:
             return
-        with ExitStack() as told:  # which calls all, last pushed first, even if one of them breaks
+        with ExitStack() as reported:  # which calls all, last pushed first, even if one of them breaks
             for consumer in reversed(self._consumers):
-                told.callback(consumer, changes)
+                reported.callback(consumer, changes)
 
     # ---- following
 
@@ -140,7 +140,7 @@ class Informer:
 
     def _replace(self, items: Iterable[Object], list_version: int) -> None:
         known = self.objects
-        found: dict[Key, Any] = {}
+        found: dict[NamespacedName, Any] = {}
         for item in items:
             value = self._decode(item)
             if value is not None:
@@ -152,7 +152,7 @@ class Informer:
         gone: list[Change] = [Gone(self.kind.kind, *key) for key in known if key not in found]
         put = [Put(self.kind.kind, value) for key, value in found.items() if not _same(known.get(key), value)]
         self.objects = found
-        self._tell([*gone, *put])
+        self._report([*gone, *put])
 
     def observe(self, obj: Object) -> None:
         """What a write of ours returned: known at once, before the watch says it."""
@@ -161,7 +161,7 @@ class Informer:
             return  # the watch is past it, maybe past its deletion
         if _is_newer(value, self.objects.get(_key(value))):
             self.objects[_key(value)] = value
-            self._tell([Put(self.kind.kind, value)])
+            self._report([Put(self.kind.kind, value)])
 
     def observe_deletion(self, ref: Ref, when: str) -> None:
         """That incarnation was deleted by us: it counts as being deleted until the watch says more."""
@@ -171,7 +171,7 @@ class Informer:
         meta = msgspec.structs.replace(value.metadata, deletion_timestamp=when)
         value = msgspec.structs.replace(value, metadata=meta)
         self.objects[ref.namespace, ref.name] = value
-        self._tell([Put(self.kind.kind, value)])
+        self._report([Put(self.kind.kind, value)])
 
     async def _watch(self) -> None:
         stream = self._client.watch(self.kind, self.resource_version, self._namespace, **self._selectors)
@@ -193,10 +193,10 @@ class Informer:
                 # A write that removes the last finalizer answers with the version of the deletion itself.
                 if known is not None and version_of(known) <= version_of(value):
                     del self.objects[key]
-                    self._tell([Gone(self.kind.kind, *key)])
+                    self._report([Gone(self.kind.kind, *key)])
             elif _is_newer(value, known):  # else a write of ours, observed before
                 self.objects[key] = value
-                self._tell([Put(self.kind.kind, value)])
+                self._report([Put(self.kind.kind, value)])
         self.resource_version = version
 
     def _decode(self, item: Object) -> Any:
@@ -236,7 +236,7 @@ class Informers:
                 self._tasks.supervise(f"watch {kind}", informer.run)
         return informer
 
-    def follow(self, kind: str, consumer: Consumer) -> Informer:
+    def follow(self, kind: str, consumer: ChangeHandler) -> Informer:
         """Subscribe to a kind."""
         informer = self.of(kind)
         informer.subscribe(consumer)
@@ -266,25 +266,25 @@ class Informers:
         for informer in list(self._informers.values()):
             await informer.synced()
 
-    def part(self) -> Part:
+    def part(self) -> SharedInformers:
         """The same informers for one part of the process, which may end and start anew while they go on."""
-        return Part(self)
+        return SharedInformers(self)
 
 
-class Part(Informers):
+class SharedInformers(Informers):
     """Informers that run elsewhere: `start` begins all subscriptions, and the end of its task group ends them."""
 
     def __init__(self, whole: Informers) -> None:
         super().__init__(whole._client, whole._clock, whole._entropy, whole._metrics)
         self._whole = whole
-        self._followers: list[tuple[Informer, Consumer]] = []
+        self._followers: list[tuple[Informer, ChangeHandler]] = []
 
     def of(self, kind: str, type_: type[Value] | None = None) -> Informer:
         """The shared informer of a kind."""
         informer = self._informers[kind] = self._whole.of(kind, type_)
         return informer
 
-    def follow(self, kind: str, consumer: Consumer) -> Informer:
+    def follow(self, kind: str, consumer: ChangeHandler) -> Informer:
         """Subscribe to a kind once started."""
         informer = self.of(kind)
         self._followers.append((informer, consumer))
@@ -297,7 +297,7 @@ class Part(Informers):
         following.add_done_callback(lambda _: [end() for end in ends])
 
 
-def _key(value: Any) -> Key:
+def _key(value: Any) -> NamespacedName:
     meta: ObjectMeta = value.metadata
     return meta.namespace, meta.name
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import msgspec
 
-from dragoman.allocate.allocator import OPTIONS, Options
+from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
@@ -29,10 +29,10 @@ from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
 from dragoman.daemon.controllers import Controllers
-from dragoman.daemon.controllers import Settings as ControllerSettings
+from dragoman.daemon.controllers import ControllerSettings as ControllerSettings
 from dragoman.daemon.machines import GPU_SETTINGS, GpuSettings, Site, machines
 from dragoman.daemon.scheduler import Scheduler
-from dragoman.daemon.scheduler import Settings as SchedulerSettings
+from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
 from dragoman.daemon.simulation import Simulation
 from dragoman.errors import Stale
@@ -57,7 +57,7 @@ LONGEST_SOCKET = "plugins_registry/gpu.example.com-reg.sock"
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ClusterSettings(msgspec.Struct, frozen=True):
     """nodes: (name, profile). data: keep state there; root_dir: sockets and node files of a memory-only cluster.
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True):
     root_dir: Path | None = None
     minor: int = 37
     speed: float = 1.0
-    options: Options = OPTIONS
+    options: AllocatorOptions = OPTIONS
     profiles: tuple[Path, ...] = ()
     gpus: GpuSettings = GPU_SETTINGS
 
@@ -80,7 +80,7 @@ class Settings(msgspec.Struct, frozen=True):
 class Cluster:
     """A running cluster while the body of `async with` runs. Raises Invalid and Denied at the start."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         self.machines = machines(settings.nodes, settings.profiles, settings.gpus)
         self.clock = Clock(speed=settings.speed)
@@ -119,7 +119,7 @@ class Cluster:
         client = InProcessClient(self._server.registry)
         await self._create_classes(client)
         host = NodeHost(client, self.clock, self.entropy, metrics=self.metrics)
-        self._server.registry.logs.offer(host.log_source)
+        self._server.registry.logs.device_state(host.log_source)
         informers = Informers(client, self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)

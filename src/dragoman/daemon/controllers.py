@@ -21,7 +21,7 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref
 from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATION, ResourceClaim
 from dragoman.cluster.client import Client
-from dragoman.cluster.commit import Committer, Outcome
+from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
@@ -29,7 +29,7 @@ from dragoman.errors import Invalid, NotFound, Retry
 from dragoman.reconcile import nodes
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
-from dragoman.reconcile.step import Step, World
+from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.table import Controller, table
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -43,14 +43,14 @@ GONE_REMEMBERED = 10_000
 ASKS_MAX = 5
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ControllerSettings(msgspec.Struct, frozen=True):
     """controllers: names to run, "*" for all; `-NAME` leaves one out. root_ca: PEM for kube-root-ca.crt."""
 
     controllers: tuple[str, ...] = ("*",)
     root_ca: str = ""
 
 
-def chosen(settings: Settings) -> tuple[Controller, ...]:
+def chosen(settings: ControllerSettings) -> tuple[Controller, ...]:
     """The controllers that the settings name. Raises Invalid for an unknown name."""
     everything = table(settings.root_ca)
     known = {controller.name for controller in everything}
@@ -72,11 +72,11 @@ class Controllers:
         client: Client,
         clock: Clock,
         entropy: Entropy,
-        settings: Settings | None = None,
+        settings: ControllerSettings | None = None,
         metrics: Metrics | None = None,
         informers: Informers | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or ControllerSettings()
         self.controllers = chosen(self.settings)
         self._client = client
         self._clock = clock
@@ -114,9 +114,9 @@ class Controllers:
             self._depth.labels(controller.name).set_function(self.queues[controller.name].__len__)
 
     @property
-    def world(self) -> World:
+    def world(self) -> ReconcileInput:
         """What is known now."""
-        return World(
+        return ReconcileInput(
             self._snapshot,
             self._ownership,
             self._clock.now(),
@@ -175,7 +175,7 @@ class Controllers:
                     for key in controller.keys(change, before, after):
                         queue.add(key)
 
-    def _remember(self, before: World, change: Gone) -> None:
+    def _remember(self, before: ReconcileInput, change: Gone) -> None:
         found = before.ownership.find(change.kind, change.namespace, change.name)
         if found is not None:
             self._gone[found.ref.uid] = None
@@ -198,7 +198,7 @@ class Controllers:
     async def _step(self, controller: Controller, key: Any) -> None:
         step = await self._decide(controller, key)
         outcome = await self.committer.carry_out(step.effects)
-        await self._tell(controller, key, step, outcome)
+        await self._report(controller, key, step, outcome)
         if step.again_s is not None:
             self.queues[controller.name].add_after(key, step.again_s)
         outcome.check()
@@ -207,7 +207,7 @@ class Controllers:
         if step.problem:
             raise Retry(step.problem)
 
-    async def _decide(self, controller: Controller, key: Any) -> Step:
+    async def _decide(self, controller: Controller, key: Any) -> ReconcileResult:
         answers: dict[Ref, str] = {}
         for _ in range(ASKS_MAX):
             step = controller.sync(msgspec.structs.replace(self.world, answers=answers), key)
@@ -224,17 +224,17 @@ class Controllers:
             return ""
         return str(found["metadata"]["uid"])
 
-    async def _tell(self, controller: Controller, key: Any, step: Step, outcome: Outcome) -> None:
-        told: list[Effect] = []
+    async def _report(self, controller: Controller, key: Any, step: ReconcileResult, outcome: CommitResult) -> None:
+        events: list[Effect] = []
         for index, effect in enumerate(step.effects[: len(outcome.written) + 1]):
             failed = index == outcome.failed_at
             written = None if failed or index >= len(outcome.written) else outcome.written[index]
             error = str(outcome.error) if failed else ""
             self._count(effect, failed=failed)
-            if controller.told is not None:
-                told += controller.told(self.world, key, effect, written, error)
-        if told:
-            reported = await self.committer.carry_out(told)
+            if controller.events is not None:
+                events += controller.events(self.world, key, effect, written, error)
+        if events:
+            reported = await self.committer.carry_out(events)
             if reported.error is not None:
                 self._log.info("not reported", key=str(key), error=str(reported.error))
 

@@ -11,16 +11,16 @@ from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import ServerConfig, serving
 from dragoman.cluster.http import HttpClient
 from dragoman.errors import Denied
-from dragoman.node.bench.bed import Settings
+from dragoman.node.bench.bed import BenchSettings
 from dragoman.node.bench.case import Case
 from dragoman.node.bench.catalogue import Bench
-from dragoman.node.bench.report import Outcome, Report
+from dragoman.node.bench.report import CaseResult, Report
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
 
 async def examine(
-    settings: Settings, cases: Sequence[Case], tell: Callable[[Outcome], None] = lambda outcome: None
+    settings: BenchSettings, cases: Sequence[Case], report: Callable[[CaseResult], None] = lambda outcome: None
 ) -> Report:
     """Run the cases against an API server of their own. Raises Invalid, Denied."""
     clock, entropy = Clock(), Entropy()
@@ -32,6 +32,6 @@ async def examine(
         write(settings.kubeconfig, server.access)
         client = HttpClient(server.access, clock, entropy, manager="dragoman-bench")
         try:
-            return await Bench(settings, client, clock, entropy, tell).run(cases)
+            return await Bench(settings, client, clock, entropy, report).run(cases)
         finally:
             await client.close()

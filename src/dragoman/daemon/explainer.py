@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.allocate.allocator import OPTIONS, Options
+from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
 from dragoman.api.core import Pod
-from dragoman.api.meta import format_time
+from dragoman.api.meta import NamespacedName, format_time
 from dragoman.cluster.cache import Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import Committer
@@ -27,9 +27,9 @@ from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
-from dragoman.schedule.cycle import Context, Unit, decide, gated, is_waiting
+from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, gated, is_waiting
 from dragoman.schedule.decision import Refused
-from dragoman.snapshot.change import Key, Snapshot
+from dragoman.snapshot.change import Snapshot
 from dragoman.whatif.units import units_of
 
 COMPONENT = "dragoman-explain"
@@ -48,7 +48,7 @@ class _Waiting(msgspec.Struct):
 
     since_s: float
     seen: Topics | None = None
-    told: Topics | None = None
+    reported: Topics | None = None
     counts: dict[Topics, int] = {}
 
 
@@ -60,7 +60,7 @@ class Explainer:
         client: Client,
         clock: Clock,
         entropy: Entropy,
-        options: Options = OPTIONS,
+        options: AllocatorOptions = OPTIONS,
         metrics: Metrics | None = None,
     ) -> None:
         self._client = client
@@ -68,10 +68,10 @@ class Explainer:
         self._entropy = entropy
         self._log = get("explainer")
         self._metrics = metrics or Metrics()
-        self._told = self._metrics.counter(
+        self._reported = self._metrics.counter(
             "dragoman_explained_total", "Events about waiting pods by outcome.", ["outcome"]
         )
-        self._context = Context(new_id=entropy.uuid4, options=options)
+        self._context = SchedulingContext(new_id=entropy.uuid4, options=options)
         self._waiting: dict[str, _Waiting] = {}
         self._metrics.gauge("dragoman_explainer_waiting", "Pods that wait.").set_function(lambda: len(self._waiting))
         self._looked: tuple[Snapshot, bool] | None = None
@@ -118,11 +118,11 @@ class Explainer:
                 began = self._clock.monotonic()
         self._looked = (snapshot, open_ends)
 
-    def _due(self, snapshot: Snapshot) -> list[Key]:
+    def _due(self, snapshot: Snapshot) -> list[NamespacedName]:
         """Pods whose patience is over, oldest first; those that wait no more are forgotten."""
         now_s = self._clock.monotonic()
         found: dict[str, _Waiting] = {}
-        due: list[tuple[str, Key]] = []
+        due: list[tuple[str, NamespacedName]] = []
         for key, pod in snapshot.pods.items():
             if len(found) < LOOKED_AT_MAX and is_waiting(pod) and not gated(pod):
                 uid = pod.metadata.uid
@@ -132,7 +132,7 @@ class Explainer:
         self._waiting = found
         return [key for _, key in sorted(due)]
 
-    def _refused(self, snapshot: Snapshot, unit: Unit) -> tuple[Refused, ...]:
+    def _refused(self, snapshot: Snapshot, unit: SchedulingUnit) -> tuple[Refused, ...]:
         """Why the pods of a unit have no place, each unit asked as if it were next; () if it has one."""
         return decide(snapshot, unit, self._clock.utc(), msgspec.structs.replace(self._context)).refused
 
@@ -140,26 +140,26 @@ class Explainer:
         """Tell if the reason is another one, and lasts; True if nothing is left to be told of it."""
         waiting = self._waiting.get(pod.metadata.uid)
         topics = pending.topics(refused)
-        if waiting is None or waiting.told == topics:
+        if waiting is None or waiting.reported == topics:
             return True
         if waiting.seen != topics:
             waiting.seen = topics
             return False
-        return await self._tell(pod, refused, waiting, topics)
+        return await self._report(pod, refused, waiting, topics)
 
-    async def _tell(self, pod: Pod, refused: Refused, waiting: _Waiting, topics: Topics) -> bool:
+    async def _report(self, pod: Pod, refused: Refused, waiting: _Waiting, topics: Topics) -> bool:
         event = pending.event(pod, refused, format_time(self._clock.utc()), COMPONENT)
         count = waiting.counts.get(topics, 0) + 1
         outcome = await self._committer.carry_out([event])
         if isinstance(outcome.error, Stale) and count > 1:
-            outcome = await self._committer.carry_out([pending.told_again(event, count)])
+            outcome = await self._committer.carry_out([pending.seen_again(event, count)])
         error = outcome.error
         # There already: we wrote it before a restart, or another replica did.
         if error is not None and not isinstance(error, Stale | NotFound):
-            self._told.labels(type(error).__name__).inc()
+            self._reported.labels(type(error).__name__).inc()
             self._log.info("event not written", pod=str(refused.pod), error=str(error))
             return False
-        self._told.labels("written" if error is None else "there").inc()
-        waiting.told = topics
+        self._reported.labels("written" if error is None else "there").inc()
+        waiting.reported = topics
         waiting.counts = {**waiting.counts, topics: count}
         return True

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.drivers import example, nic
 from dragoman.drivers.nvidia import run as nvidia
 from dragoman.drivers.nvidia.driver import DRIVER as NVIDIA
-from dragoman.drivers.nvidia.driver import Options
+from dragoman.drivers.nvidia.driver import DriverOptions
 from dragoman.drivers.nvidia.gates import gates_with
 from dragoman.drivers.nvidia.health import HealthOptions
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.errors import Invalid
-from dragoman.kubelet.node_object import NodeFacts
+from dragoman.kubelet.node_object import NodeProperties
 from dragoman.node.driver import Driver
 from dragoman.node.plugin import Places
 from dragoman.profiles import Catalog, Profile
@@ -50,7 +51,7 @@ class Machine(msgspec.Struct, frozen=True):
     """
 
     name: str
-    facts: NodeFacts
+    facts: NodeProperties
     drivers: tuple[Callable[[Site], Driver], ...]
     classes: tuple[Object, ...] = ()
     direct: frozenset[str] = frozenset()
@@ -96,7 +97,7 @@ def catalog_with(files: tuple[Path, ...]) -> Catalog:
 
 
 def _example(name: str) -> Iterator[Machine]:
-    yield Machine(name, NodeFacts(), (lambda site: example.ExampleDriver(name),), (example.DEVICE_CLASS,))
+    yield Machine(name, NodeProperties(), (lambda site: example.ExampleDriver(name),), (example.DEVICE_CLASS,))
 
 
 def _kind(catalog: Catalog, name: str, wanted: str, settings: GpuSettings) -> _Kind:
@@ -117,10 +118,10 @@ class _Kind:
         self.models = catalog.gpu_models(profile)
         where = f"driver of profile {profile.name}"
         gates = gates_with({**profile.feature_gates, **settings.gates}, where)
-        self.options = nvidia.options_of(profile, Options(gates, health=settings.health))
+        self.options = nvidia.options_of(profile, DriverOptions(gates, health=settings.health))
         shape = profile.node
         capacity = {"cpu": str(shape.cpu), "memory": shape.memory, "ephemeral-storage": "1Ti", "pods": "110"}
-        self.facts = NodeFacts(labels=nvidia.labels(profile, self.models), capacity=capacity)
+        self.facts = NodeProperties(labels=nvidia.labels(profile, self.models), capacity=capacity)
 
     def machines(self, name: str) -> Iterator[Machine]:
         if self.profile.rack is None:
@@ -131,7 +132,7 @@ class _Kind:
         for tray in range(self.profile.rack.trays):
             yield self._machine(f"{name}-{tray}", facts)
 
-    def _machine(self, name: str, facts: NodeFacts) -> Machine:
+    def _machine(self, name: str, facts: NodeProperties) -> Machine:
         drivers: list[Callable[[Site], Driver]] = [lambda site: self._gpu_driver(name, site)]
         classes = nvidia.DEVICE_CLASSES
         if self.profile.nics:

@@ -15,18 +15,18 @@ from functools import partial
 
 import msgspec
 
-from dragoman.allocate.allocator import OPTIONS, Options, Recent
+from dragoman.allocate.allocator import OPTIONS, AllocatorOptions, TaskHistory
 from dragoman.api.core import Pod
 from dragoman.api.kinds import kind_of
-from dragoman.api.meta import Ref
+from dragoman.api.meta import NamespacedName, Ref
 from dragoman.cluster.cache import Assumption, Cache
 from dragoman.cluster.client import Client
-from dragoman.cluster.commit import Committer, Outcome
+from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
 from dragoman.effects import Bind, Effect, Patch
 from dragoman.errors import DragomanError, NotFound, Retry, Stale
 from dragoman.explain import events
-from dragoman.explain.text import message
+from dragoman.explain.messages import message
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -34,14 +34,14 @@ from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.retry import Backoff
 from dragoman.runtime.tasks import Tasks
 from dragoman.schedule.conditions import TIMEOUT_S
-from dragoman.schedule.confirm import still_holds
-from dragoman.schedule.cycle import Context, Unit, decide, gated, is_waiting, priority_of, unit_of
+from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, gated, is_waiting, priority_of, unit_of
 from dragoman.schedule.decision import Decision, Refused, undo
-from dragoman.schedule.doubles import Double, doubles
-from dragoman.schedule.place import Memory
-from dragoman.schedule.queue import Entry, Limits, Queue, State, Topic, UnitKey
+from dragoman.schedule.double_allocations import DoubleAllocation, double_allocations
+from dragoman.schedule.placement import PlacementCache
+from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
+from dragoman.schedule.revalidate import still_holds
 from dragoman.schedule.wakeup import named, topics
-from dragoman.snapshot.change import Change, Gone, Key, Snapshot, keys_of
+from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 
 POD = kind_of("Pod")
 PATIENCE_S = 3.0
@@ -51,12 +51,12 @@ TURN_S = 0.01
 """How long decisions go on before others get their turn on the loop."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class SchedulerSettings(msgspec.Struct, frozen=True):
     """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time."""
 
     names: tuple[str, ...] = ("default-scheduler",)
-    options: Options = OPTIONS
-    limits: Limits = Limits()
+    options: AllocatorOptions = OPTIONS
+    limits: QueueLimits = QueueLimits()
     binding_timeout_s: float = TIMEOUT_S
     commits: int = 64
     most_steps: int = 2_000_000
@@ -73,11 +73,11 @@ class Scheduler:
         client: Client,
         clock: Clock,
         entropy: Entropy,
-        settings: Settings | None = None,
+        settings: SchedulerSettings | None = None,
         metrics: Metrics | None = None,
         informers: Informers | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or SchedulerSettings()
         self._client = client
         self._clock = clock
         self._entropy = entropy
@@ -90,15 +90,15 @@ class Scheduler:
         self._seconds = self._metrics.histogram(
             "dragoman_scheduler_bind_seconds", "From a unit's arrival in the queue to its binding."
         )
-        self._doubles = self._metrics.counter(
+        self._double_allocations = self._metrics.counter(
             "dragoman_scheduler_double_allocations_total", "Devices seen with two holders."
         )
         units = self._metrics.gauge("dragoman_scheduler_units", "Units (pods or gangs) by state.", ["state"])
-        for state in State:
+        for state in UnitState:
             units.labels(state.value).set_function(partial(self._count_units, state))
         self._start_anew()
 
-    def _count_units(self, state: State) -> int:
+    def _count_units(self, state: UnitState) -> int:
         return self.queue.counts()[state]
 
     def _start_anew(self) -> None:
@@ -108,19 +108,19 @@ class Scheduler:
         self.committer = Committer(
             self._client, self._clock, self._entropy, informers=self.informers, metrics=self._metrics
         )
-        self._context = Context(
+        self._context = SchedulingContext(
             new_id=self._entropy.uuid4,
             options=self.settings.options,
             in_flight=set(),
             binding_timeout_s=self.settings.binding_timeout_s,
         )
-        self._recent = Recent()
-        self._in_flight: set[Key] = set()
+        self._recent = TaskHistory()
+        self._in_flight: set[NamespacedName] = set()
         self._context.in_flight = self._in_flight
-        self._placed: dict[UnitKey, tuple[tuple[Key, str], ...]] = {}
+        self._placed: dict[UnitKey, tuple[tuple[NamespacedName, str], ...]] = {}
         self._room: dict[UnitKey, Assumption] = {}
         self._arrived: dict[UnitKey, float] = {}
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._steps: dict[UnitKey, int] = {}
         self._thinking = asyncio.Lock()
         self._work = asyncio.Event()
@@ -157,17 +157,17 @@ class Scheduler:
             if change.kind == "Pod":
                 self._track(change, before, after)
         self._wake(found)
-        for double in doubles(after, changes, self.settings.names):
-            self._part(double)
+        for double_allocation in double_allocations(after, changes, self.settings.names):
+            self._part(double_allocation)
 
-    def _part(self, double: Double) -> None:
+    def _part(self, double_allocation: DoubleAllocation) -> None:
         """Two claims hold one device, which two schedulers can do: ours gives way where nobody loses work."""
-        self._doubles.inc()
-        names = ", ".join("/".join(key) for key in double.claims)
-        loser = "/".join(double.loser) if double.loser is not None else "nobody"
-        self._log.error("a device has two holders", device=str(double.device), claims=names, gives_way=loser)
-        told = events.double_effects(double, self._component)
-        self._tasks.start("part", self._carry((*double.effects, *told)))
+        self._double_allocations.inc()
+        names = ", ".join("/".join(key) for key in double_allocation.claims)
+        loser = "/".join(double_allocation.loser) if double_allocation.loser is not None else "nobody"
+        self._log.error("a device has two holders", device=str(double_allocation.device), claims=names, gives_way=loser)
+        reported = events.double_allocation_effects(double_allocation, self._component)
+        self._tasks.start("part", self._carry((*double_allocation.effects, *reported)))
 
     def _wake(self, about: Iterable[Topic]) -> None:
         self.queue.wake(about, self._clock.monotonic())
@@ -180,16 +180,16 @@ class Scheduler:
         if pod is None or pod.spec.scheduler_name not in self.settings.names:
             return
         if gone:
-            self._told.pop(pod.metadata.uid, None)
+            self._reported.pop(pod.metadata.uid, None)
         unit = unit_of(after, pod, self.settings.options.gates)
         entry = self.queue.get(unit.key)
-        if entry is not None and entry.state in (State.ASSUMED, State.WAITING) and unit.key[0] == "Pod":
+        if entry is not None and entry.state in (UnitState.ASSUMED, UnitState.WAITING) and unit.key[0] == "Pod":
             if gone or pod.metadata.deletion_timestamp is not None:
                 self._forget(unit.key)
             return
         waiting = [after.pods[key] for key in unit.pods if key in after.pods and is_waiting(after.pods[key])]
         if not waiting:
-            if entry is not None and entry.state not in (State.ASSUMED, State.WAITING, State.DECIDING):
+            if entry is not None and entry.state not in (UnitState.ASSUMED, UnitState.WAITING, UnitState.DECIDING):
                 self._forget(unit.key)
             return
         now = self._clock.monotonic()
@@ -238,7 +238,7 @@ class Scheduler:
         except TimeoutError:
             return
 
-    def _decide(self, entry: Entry) -> bool:
+    def _decide(self, entry: QueuedUnit) -> bool:
         """Decide a unit; True if a commit was started, which then owns the slot."""
         key = entry.key
         unit = self._unit(key)
@@ -250,7 +250,7 @@ class Scheduler:
             return True
         return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
 
-    async def _think(self, unit: Unit, steps: int) -> None:
+    async def _think(self, unit: SchedulingUnit, steps: int) -> None:
         """A search that gave up before, with more steps and in a thread, so that the others go on meanwhile."""
         options = self._context.options
         limits = msgspec.structs.replace(options.limits, search_steps=steps)
@@ -258,12 +258,12 @@ class Scheduler:
             self._context,
             options=msgspec.structs.replace(options, limits=limits),
             in_flight=frozenset(self._in_flight),
-            memory=Memory(),
+            memory=PlacementCache(),
         )
         async with self._thinking:
             decision = await asyncio.to_thread(decide, self.snapshot, unit, self._clock.utc(), context)
         entry = self.queue.get(unit.key)
-        if entry is None or entry.state is not State.DECIDING:
+        if entry is None or entry.state is not UnitState.DECIDING:
             self._slots.release()
         elif not still_holds(self.snapshot, decision, self._context):
             self._slots.release()
@@ -277,7 +277,7 @@ class Scheduler:
         key, now = decision.unit, self._clock.monotonic()
         self._count(decision)
         self._context.learn(decision.placements, self._recent)
-        self._tell(decision.refused)
+        self._report(decision.refused)
         if decision.lost:
             self._let_go(key)
         if decision.effects:
@@ -287,7 +287,7 @@ class Scheduler:
             self._park(decision)
         elif decision.lost:
             self.queue.again(key, now)
-        elif decision.gave_up:
+        elif decision.undecided:
             steps = steps or self.settings.options.limits.search_steps
             self._steps[key] = min(steps * 10, self.settings.most_steps)
             self.queue.failed(key, now)
@@ -298,20 +298,20 @@ class Scheduler:
             self._forget(key)
         return False
 
-    def _unit(self, key: UnitKey) -> Unit | None:
+    def _unit(self, key: UnitKey) -> SchedulingUnit | None:
         kind, namespace, name = key
         if key in self._placed:
-            return Unit(key, (), placed=self._placed[key])
+            return SchedulingUnit(key, (), placed=self._placed[key])
         if kind == "Pod":
             pod = self.snapshot.pods.get((namespace, name))
-            return Unit(key, ((namespace, name),)) if pod is not None and is_waiting(pod) else None
+            return SchedulingUnit(key, ((namespace, name),)) if pod is not None and is_waiting(pod) else None
         for member in keys_of(self.snapshot.pods_by_group, (namespace, name)):
             unit = unit_of(self.snapshot, self.snapshot.pods[member], self.settings.options.gates)
             return unit if unit.pods else None
         return None
 
     def _count(self, decision: Decision) -> None:
-        outcome = "placed" if decision.placements else "gave_up" if decision.gave_up else "refused"
+        outcome = "placed" if decision.placements else "gave_up" if decision.undecided else "refused"
         self._decisions.labels(outcome).inc()
 
     def _park(self, decision: Decision) -> None:
@@ -338,7 +338,7 @@ class Scheduler:
     def _commit(self, decision: Decision) -> None:
         key, now = decision.unit, self._clock.monotonic()
         for placement in decision.placements:
-            self._told.pop(placement.uid, None)
+            self._reported.pop(placement.uid, None)
         if decision.placements:
             self.queue.assumed(key, now)
         else:
@@ -370,7 +370,7 @@ class Scheduler:
         self._settle(decision, outcome)
         self._wake(named("ResourceClaim", *claim) for claim in decision.written)
 
-    def _settle(self, decision: Decision, outcome: Outcome) -> None:
+    def _settle(self, decision: Decision, outcome: CommitResult) -> None:
         key = decision.unit
         if not outcome.ok:
             self._failed(decision, outcome)
@@ -397,12 +397,12 @@ class Scheduler:
             if is_waiting(pod):
                 self.queue.add(key, priority_of(self.snapshot, pod), self._clock.monotonic())
 
-    def _failed(self, decision: Decision, outcome: Outcome) -> None:
+    def _failed(self, decision: Decision, outcome: CommitResult) -> None:
         key, now = decision.unit, self._clock.monotonic()
         error = outcome.error
         entry = self.queue.get(key)
         self._log.info("write failed", unit="/".join(key), error=str(error))
-        if entry is None or entry.state is not State.ASSUMED:
+        if entry is None or entry.state is not UnitState.ASSUMED:
             return
         self._let_go(key)
         if isinstance(error, Stale | NotFound):
@@ -415,7 +415,7 @@ class Scheduler:
                 if pod is not None:
                     self._send(events.error_effects(pod, str(error), self._clock.utc(), self._component))
 
-    async def _take_back(self, decision: Decision, outcome: Outcome) -> None:
+    async def _take_back(self, decision: Decision, outcome: CommitResult) -> None:
         """Undo what was written, unless a pod is, or may be, bound already: then its claims are its own.
 
         A write whose answer was lost may have been done: its devices count as taken until the API says what is there,
@@ -443,7 +443,7 @@ class Scheduler:
                 self._log.info("cannot look again yet", error=str(error), wait_s=round(wait_s, 3))
                 await self._clock.sleep(wait_s)
 
-    async def _is_bound(self, key: Key, uid: str) -> bool:
+    async def _is_bound(self, key: NamespacedName, uid: str) -> bool:
         try:
             pod = await self._client.get(POD, key[1], key[0])
         except NotFound:
@@ -465,26 +465,26 @@ class Scheduler:
 
     # ---- telling
 
-    def _tell(self, refused: Iterable[Refused]) -> None:
+    def _report(self, refused: Iterable[Refused]) -> None:
         """Once for each change of the reason."""
         for one in refused:
             pod = self.snapshot.pods.get(one.pod)
-            if pod is None or one.gave_up:
+            if pod is None or one.undecided:
                 continue
             text = message(one, one.pod[0])
-            if self._told.get(one.uid) == text:
+            if self._reported.get(one.uid) == text:
                 continue
-            self._told[one.uid] = text
+            self._reported[one.uid] = text
             if events.is_passing(one):
-                self._tasks.start("tell later", self._tell_later(one, text))
+                self._tasks.start("tell later", self._report_later(one, text))
             else:
                 self._send(events.refusal_effects(pod, one, self._clock.utc(), self._component))
 
-    async def _tell_later(self, refused: Refused, text: str) -> None:
+    async def _report_later(self, refused: Refused, text: str) -> None:
         """Only if it is still so after a while."""
         await self._clock.sleep(PATIENCE_S)
         pod = self.snapshot.pods.get(refused.pod)
-        if pod is not None and pod.metadata.uid == refused.uid and self._told.get(refused.uid) == text:
+        if pod is not None and pod.metadata.uid == refused.uid and self._reported.get(refused.uid) == text:
             self._send(events.refusal_effects(pod, refused, self._clock.utc(), self._component))
 
     def _send(self, effects: Iterable[Effect]) -> None:

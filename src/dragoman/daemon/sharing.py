@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dragoman.drivers.nvidia.clients import Clients, Context
-from dragoman.drivers.nvidia.consequences import Hit, Holder, holders, of_overrun, of_xid
+from dragoman.drivers.nvidia.clients import Clients, GpuContext
+from dragoman.drivers.nvidia.consequences import AffectedUser, DeviceUser, holders, of_overrun, of_xid
 from dragoman.drivers.nvidia.driver import NvidiaDriver
 from dragoman.errors import Bug, Invalid
 from dragoman.kubelet.agent import NodeAgent
@@ -21,7 +21,7 @@ WORKING_SET_MIB = 64
 """What a simulated client has allocated before anything happens."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AffectedPods(msgspec.Struct, frozen=True):
     """Pods that were hit, by name; what was predicted is the same. As text an addition to a sentence."""
 
     pods: tuple[str, ...]
@@ -30,7 +30,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return f"; hit, as predicted: {', '.join(self.pods)}" if self.pods else ""
 
 
-class Scene:
+class NodeClients:
     """The clients of one node's GPUs as they are now."""
 
     def __init__(self, agent: NodeAgent, driver: NvidiaDriver) -> None:
@@ -47,16 +47,16 @@ class Scene:
             )
             made.allocate(min(WORKING_SET_MIB, limit or total))
 
-    def xid(self, number: int, gpu: str, gi: int | None, pod: str = "") -> Outcome:
+    def xid(self, number: int, gpu: str, gi: int | None, pod: str = "") -> AffectedPods:
         """An XID happens; pod: whose work raised it, `namespace/name`, if that is known."""
         predicted = of_xid(self.who, number, gpu, gi, pod)
         return self._suffer(predicted, self.clients.xid(number, gpu, gi, pod), f"XID {number}")
 
-    def lost(self, gpu: str) -> Outcome:
+    def lost(self, gpu: str) -> AffectedPods:
         """A GPU falls off the bus, which is XID 79 to whoever uses it."""
         return self.xid(79, gpu, None)
 
-    def overrun(self, pod: str, gpu: str) -> Outcome:
+    def overrun(self, pod: str, gpu: str) -> AffectedPods:
         """A pod takes all the memory that it gets on a GPU. Raises Invalid if it does not use that."""
         device = next((h.device for h in self.who if (h.consumer, h.gpu) == (pod, gpu)), None)
         if device is None:
@@ -64,7 +64,7 @@ class Scene:
         predicted = of_overrun(self.who, pod, device)
         return self._suffer(predicted, self.clients.overrun(pod, device), "out of memory")
 
-    def _suffer(self, predicted: Iterable[Hit], happened: Iterable[Context], why: str) -> Outcome:
+    def _suffer(self, predicted: Iterable[AffectedUser], happened: Iterable[GpuContext], why: str) -> AffectedPods:
         foreseen = {(hit.consumer, hit.device) for hit in predicted}
         ended = {(context.client, context.device) for context in happened}
         if foreseen != ended:
@@ -76,10 +76,10 @@ class Scene:
             names = {name for claim in claims for name in self._users.get(claim, {}).get(uid or "", ())}
             if uid is not None:
                 self.agent.fail(uid, sorted(names), f"CUDA error: {why}")
-        return Outcome(tuple(pods))
+        return AffectedPods(tuple(pods))
 
 
-def _memory_mib(driver: NvidiaDriver, holder: Holder) -> int:
+def _memory_mib(driver: NvidiaDriver, holder: DeviceUser) -> int:
     gpu = next((gpu for gpu in driver.hardware.gpus() if gpu.uuid == holder.gpu), None)
     if gpu is None:
         return 0

@@ -14,10 +14,10 @@ from types import UnionType
 import msgspec
 
 from dragoman.api.kinds import kind_of
-from dragoman.api.meta import ObjectMeta, Value, format_time, parse_time
+from dragoman.api.meta import NamespacedName, ObjectMeta, Value, format_time, parse_time
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
-from dragoman.daemon.sharing import Scene
+from dragoman.daemon.sharing import NodeClients
 from dragoman.daemon.simulated_node import SimulatedNode, node_named
 from dragoman.drivers.nic import DRIVER as NIC
 from dragoman.drivers.nic import NicDriver
@@ -43,7 +43,7 @@ from dragoman.kubelet.faults import (
     NodeRebooted,
     SlowPrepare,
     Xid,
-    clock_wish_of,
+    clock_request_of,
     fault_of,
 )
 from dragoman.runtime.clock import Clock
@@ -58,10 +58,8 @@ ADVANCE_STEP_S = 5.0
 """The clock is moved in such steps, so that heartbeats keep pace and no node looks silent."""
 ADVANCE_REST_S = 0.005
 
-Key = tuple[str, str]
 
-
-class Wish(Value, frozen=True):
+class FaultConfigMap(Value, frozen=True):
     """A ConfigMap."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -84,10 +82,10 @@ class Simulation:
         self.clock = clock
         self.entropy = entropy
         self.nodes = nodes
-        self._queue: KeyQueue[Key] = KeyQueue("faults", clock)
-        self._injected: dict[Key, _Injected] = {}
-        self._told: dict[Key, tuple[str, dict[str, str]]] = {}
-        self._informer = Informer(client, CONFIG_MAP, clock, entropy, label_selector=LABEL, type_=Wish)
+        self._queue: KeyQueue[NamespacedName] = KeyQueue("faults", clock)
+        self._injected: dict[NamespacedName, _Injected] = {}
+        self._reported: dict[NamespacedName, tuple[str, dict[str, str]]] = {}
+        self._informer = Informer(client, CONFIG_MAP, clock, entropy, label_selector=LABEL, type_=FaultConfigMap)
         self._log = get("simulation")
 
     async def run(self) -> None:
@@ -107,81 +105,83 @@ class Simulation:
             meta = change if isinstance(change, Gone) else change.object.metadata
             self._queue.add((meta.namespace, meta.name))
 
-    async def _step(self, key: Key) -> None:
-        wish: Wish | None = self._informer.objects.get(key)
+    async def _step(self, key: NamespacedName) -> None:
+        config_map: FaultConfigMap | None = self._informer.objects.get(key)
         before = self._injected.get(key)
-        if before and (wish is None or (wish.metadata.uid, wish.data) != (before.uid, before.data)):
+        if before and (config_map is None or (config_map.metadata.uid, config_map.data) != (before.uid, before.data)):
             await self._recover(before.fault)
             del self._injected[key]
             before = None
-        if wish is None:
-            self._told.pop(key, None)
+        if config_map is None:
+            self._reported.pop(key, None)
         elif before:
-            await self._end_in_time(key, wish, before.fault)
-        elif self._told.get(key) != (wish.metadata.uid, wish.data):
-            await self._grant(key, wish)
+            await self._end_in_time(key, config_map, before.fault)
+        elif self._reported.get(key) != (config_map.metadata.uid, config_map.data):
+            await self._grant(key, config_map)
 
-    async def _grant(self, key: Key, wish: Wish) -> None:
-        sort = wish.metadata.labels.get(LABEL, "")
+    async def _grant(self, key: NamespacedName, config_map: FaultConfigMap) -> None:
+        sort = config_map.metadata.labels.get(LABEL, "")
         try:
             if sort == CLOCK:
-                state, message = await self._turn_clock(wish)
+                state, message = await self._turn_clock(config_map)
             elif sort == FAULT:
-                state, message = await self._break(key, wish)
+                state, message = await self._break(key, config_map)
             else:
                 raise Invalid(f"metadata.labels.{LABEL}", f"must be {FAULT} or {CLOCK}, got {sort!r}")
         except Invalid as error:
             state, message = INVALID, str(error)
-        self._told[key] = (wish.metadata.uid, wish.data)
+        self._reported[key] = (config_map.metadata.uid, config_map.data)
         self._log.info("fault", object="/".join(key), state=state, message=message)
         try:
-            change = {"metadata": {"uid": wish.metadata.uid, "annotations": {STATE: state, MESSAGE: message}}}
-            await self.client.patch(CONFIG_MAP, wish.metadata.name, change, wish.metadata.namespace)
+            change = {"metadata": {"uid": config_map.metadata.uid, "annotations": {STATE: state, MESSAGE: message}}}
+            await self.client.patch(CONFIG_MAP, config_map.metadata.name, change, config_map.metadata.namespace)
         except DragomanError as error:
             self._log.info("state not told", object="/".join(key), error=str(error))
 
     # ---- faults
 
-    async def _break(self, key: Key, wish: Wish) -> tuple[str, str]:
-        fault = fault_of(wish.data)
+    async def _break(self, key: NamespacedName, config_map: FaultConfigMap) -> tuple[str, str]:
+        fault = fault_of(config_map.data)
         node = node_named(self.nodes, fault.node)
-        if fault.once and wish.metadata.annotations.get(STATE) == DONE:
-            return DONE, wish.metadata.annotations.get(MESSAGE, "")  # before this process began
+        if fault.once and config_map.metadata.annotations.get(STATE) == DONE:
+            return DONE, config_map.metadata.annotations.get(MESSAGE, "")  # before this process began
         message = await self._inject(node, fault)
         if fault.once:
             return DONE, message
-        self._injected[key] = made = _Injected(wish.metadata.uid, wish.data, fault)
-        await self._end_in_time(key, wish, made.fault)
+        self._injected[key] = made = _Injected(config_map.metadata.uid, config_map.data, fault)
+        await self._end_in_time(key, config_map, made.fault)
         return ACTIVE, message
 
-    async def _end_in_time(self, key: Key, wish: Wish, fault: Fault) -> None:
-        if fault.for_s is None or wish.metadata.creation_timestamp is None:
+    async def _end_in_time(self, key: NamespacedName, config_map: FaultConfigMap, fault: Fault) -> None:
+        if fault.for_s is None or config_map.metadata.creation_timestamp is None:
             return
-        age_s = self.clock.now() - parse_time(wish.metadata.creation_timestamp).timestamp()
+        age_s = self.clock.now() - parse_time(config_map.metadata.creation_timestamp).timestamp()
         if age_s < fault.for_s:
             self._queue.add_after(key, fault.for_s - age_s)
             return
         with contextlib.suppress(NotFound):
-            await self.client.delete(CONFIG_MAP, wish.metadata.name, wish.metadata.namespace, uid=wish.metadata.uid)
+            await self.client.delete(
+                CONFIG_MAP, config_map.metadata.name, config_map.metadata.namespace, uid=config_map.metadata.uid
+            )
 
     async def _inject(self, node: SimulatedNode, fault: Fault) -> str:
         match fault:
             case Xid():
                 driver, hardware, index = self._gpu(node, fault.gpu)
-                scene = Scene(node.agent, driver)
+                scene = NodeClients(node.agent, driver)
                 hardware.inject_xid(index, fault.number, fault.instance)
                 outcome = scene.xid(fault.number, hardware.gpu_uuid(index), fault.instance, fault.pod)
                 where = "" if fault.instance is None else f", instance {fault.instance}"
                 return f"XID {fault.number} on gpu-{index}{where} of {node.name}{_unheard(driver)}{outcome}"
             case GpuLost():
                 driver, hardware, index = self._gpu(node, fault.gpu)
-                scene = Scene(node.agent, driver)
+                scene = NodeClients(node.agent, driver)
                 hardware.lose(index)
                 outcome = scene.lost(hardware.gpu_uuid(index))
                 return f"gpu-{index} of {node.name} is lost{_unheard(driver)}{outcome}"
             case MemoryOverrun():
                 driver, hardware, index = self._gpu(node, fault.gpu)
-                outcome = Scene(node.agent, driver).overrun(fault.pod, hardware.gpu_uuid(index))
+                outcome = NodeClients(node.agent, driver).overrun(fault.pod, hardware.gpu_uuid(index))
                 return f"{fault.pod} takes all memory that it gets on gpu-{index} of {node.name}{outcome}"
             case NicDown():
                 self._adapters(node).set_down(fault.nic, down=True)
@@ -252,10 +252,10 @@ class Simulation:
 
     # ---- clock
 
-    async def _turn_clock(self, wish: Wish) -> tuple[str, str]:
-        asked = clock_wish_of(wish.data)
-        if wish.metadata.annotations.get(STATE) == DONE:
-            return DONE, wish.metadata.annotations.get(MESSAGE, "")
+    async def _turn_clock(self, config_map: FaultConfigMap) -> tuple[str, str]:
+        asked = clock_request_of(config_map.data)
+        if config_map.metadata.annotations.get(STATE) == DONE:
+            return DONE, config_map.metadata.annotations.get(MESSAGE, "")
         if isinstance(asked, Advance):
             await self.advance(asked.seconds)
         else:

@@ -15,9 +15,12 @@ from typing import Any
 import msgspec
 
 from dragoman.api.files import DEFAULT_NAMESPACE
+from dragoman.api.meta import NamespacedName
 from dragoman.errors import Invalid, NotFound
-from dragoman.explain import describe, text
-from dragoman.explain import verdict as say
+from dragoman.explain import describe, messages
+from dragoman.explain import report as say
+from dragoman.explain.conflict_messages import plain
+from dragoman.explain.explanation import Explanation, explain_pod, explain_unit
 from dragoman.explain.objects import (
     choices_of,
     claim_facts,
@@ -26,12 +29,10 @@ from dragoman.explain.objects import (
     pod_facts,
     probe,
 )
-from dragoman.explain.phrases import plain
 from dragoman.explain.scenarios import claims_used
-from dragoman.explain.state import Told, deletion, stuck
-from dragoman.explain.why import Answer, answer_for, answers_for
-from dragoman.schedule.units import Context
-from dragoman.snapshot.change import Key, Put, Snapshot
+from dragoman.explain.state import EventInfo, deletion, stuck
+from dragoman.schedule.units import SchedulingContext
+from dragoman.snapshot.change import Put, Snapshot
 from dragoman.snapshot.usage import DeviceId
 from dragoman.whatif.budget import EXPLAIN_S, Budget, deadline
 from dragoman.whatif.cluster import Cluster
@@ -52,8 +53,8 @@ class Scene(msgspec.Struct):
     raw: Snapshot
     cluster: Cluster
     order: tuple[Named, ...]
-    events: tuple[Told, ...]
-    context: Context
+    events: tuple[EventInfo, ...]
+    context: SchedulingContext
     monotonic: Callable[[], float]
 
     @property
@@ -102,7 +103,7 @@ def only_namespace(scene: Scene) -> str:
     return known.pop() if len(known) == 1 else DEFAULT_NAMESPACE
 
 
-def _missing(what: str, key: Key, known: Iterable[Key]) -> NotFound:
+def _missing(what: str, key: NamespacedName, known: Iterable[NamespacedName]) -> NotFound:
     names = ["/".join(other) for other in known]
     other_space = [name for name in names if name.partition("/")[2] == key[1]]
     near = other_space or difflib.get_close_matches("/".join(key), names, 3)
@@ -113,7 +114,7 @@ def _missing(what: str, key: Key, known: Iterable[Key]) -> NotFound:
 # ---- pods
 
 
-def about_pod(scene: Scene, key: Key) -> About:
+def about_pod(scene: Scene, key: NamespacedName) -> About:
     """Why a pod is where it is, or where it would go now."""
     pod = scene.settled.pods.get(key) or scene.raw.pods.get(key)
     if pod is None:
@@ -126,21 +127,23 @@ def about_pod(scene: Scene, key: Key) -> About:
     return _waiting_pod(scene, scene.cluster, [*scene.order, ("Pod", *key)], key)
 
 
-def _waiting_pod(scene: Scene, cluster: Cluster, order: Sequence[Named], key: Key) -> About:
+def _waiting_pod(scene: Scene, cluster: Cluster, order: Sequence[Named], key: NamespacedName) -> About:
     """Decides those that stand before it, then the pod."""
     for step in run(cluster, order, scene.context):
         if key in step.unit.pods:
             break
     verdict = next(verdict for verdict in step.verdicts if verdict.pod == key)
     over = deadline(scene.monotonic, EXPLAIN_S)
-    return _decided(scene, step, answer_for(step, verdict, cluster.now, scene.context, over))
+    return _decided(scene, step, explain_pod(step, verdict, cluster.now, scene.context, over))
 
 
-def _decided(scene: Scene, step: Step, answer: Answer) -> About:
+def _decided(scene: Scene, step: Step, answer: Explanation) -> About:
     verdict = answer.verdict
     entry = say.as_json(answer)
     if verdict.node is None:
-        return About({"pods": [entry]}, [say.headline(answer), *(f"  {line}" for line in say.why(answer))], False)
+        return About(
+            {"pods": [entry]}, [say.headline(answer), *(f"  {line}" for line in say.reason_lines(answer))], False
+        )
     claims = claims_used(step.after, step.after.pods[verdict.pod])
     choices = choices_of(step.after, claims, verdict.node, scene.context)
     entry["choices"] = [plain(choice) for choice in choices]
@@ -155,7 +158,7 @@ def _decided(scene: Scene, step: Step, answer: Answer) -> About:
 # ---- claims, devices, nodes
 
 
-def about_claim(scene: Scene, key: Key) -> About:
+def about_claim(scene: Scene, key: NamespacedName) -> About:
     """What a claim has and for whom, or why nothing yet."""
     snapshot = scene.raw if key in scene.raw.claims else scene.settled
     claim = snapshot.claims.get(key)
@@ -216,7 +219,7 @@ def about_everything(scene: Scene, namespace: str) -> About:
     """Of one namespace, or of all with ""; what stands before them in the order is decided first all the same."""
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
-    waits: list[say.Short] = []
+    waits: list[say.Summary] = []
     fits: list[tuple[str, str]] = []
     waiting = units(scene.cluster, scene.order)
     asked = sum(_is_asked(key, namespace) for unit in waiting for key in unit.pods)
@@ -227,12 +230,12 @@ def about_everything(scene: Scene, namespace: str) -> About:
             continue
         brief = budget.is_brief(step)
         with budget.spent(step) as over:
-            answers = answers_for(step, now, scene.context, over, brief=brief)
+            answers = explain_unit(step, now, scene.context, over, brief=brief)
         for answer in answers:
             verdict = answer.verdict
             pods.append(say.as_json(answer))
             if verdict.node is None:
-                waits.append(say.short(answer))
+                waits.append(say.summary(answer))
             else:
                 fits.append(("/".join(verdict.pod), verdict.node))
     for key in sorted(key for key in scene.raw.pods if _is_asked(key, namespace)):
@@ -240,17 +243,17 @@ def about_everything(scene: Scene, namespace: str) -> About:
         reasons = stuck(scene.raw, pod, scene.events, now)
         if reasons:
             pods.append(describe.pod_json(pod_facts(scene.raw, pod, scene.events, now, scene.context)))
-            why = tuple(text.sentence(reason) for reason in reasons)
-            waits.append(say.Short(f"pod {'/'.join(key)}", why, why))
+            why = tuple(messages.sentence(reason) for reason in reasons)
+            waits.append(say.Summary(f"pod {'/'.join(key)}", why, why))
     for key in sorted(key for key in scene.raw.claims if _is_asked(key, namespace)):
         kept = deletion(scene.raw, scene.raw.claims[key], now)
         if kept is not None:
             claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], now, scene.context)))
-            why = (text.sentence(kept),)
-            waits.append(say.Short(f"claim {'/'.join(key)}", why, why))
-    lines = [*say.short_lines(waits), *say.fit_lines(fits)] or ["nothing waits"]
+            why = (messages.sentence(kept),)
+            waits.append(say.Summary(f"claim {'/'.join(key)}", why, why))
+    lines = [*say.summary_lines(waits), *say.fit_lines(fits)] or ["nothing waits"]
     return About({"pods": pods, "claims": claims}, lines, not waits)
 
 
-def _is_asked(key: Key, namespace: str) -> bool:
+def _is_asked(key: NamespacedName, namespace: str) -> bool:
     return not namespace or key[0] == namespace

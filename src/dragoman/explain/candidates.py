@@ -14,9 +14,10 @@ import msgspec
 
 from dragoman.allocate import refusal
 from dragoman.allocate.allocator import Allocation, Ask, allocate
-from dragoman.allocate.rank import TOPOLOGY
+from dragoman.allocate.policy import TOPOLOGY
 from dragoman.allocate.refusal import Refusal
 from dragoman.api.core import Container, Pod, Toleration
+from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import (
     ALL,
     CapacityRequirements,
@@ -25,10 +26,10 @@ from dragoman.api.resource import (
     DeviceToleration,
     ResourceClaim,
 )
-from dragoman.explain.asking import claims_on
+from dragoman.explain.closest import claims_on
 from dragoman.explain.edits import (
     Asked,
-    Edit,
+    RequestEdit,
     asked_of,
     changed,
     constrained_by,
@@ -43,8 +44,8 @@ from dragoman.explain.scenarios import claims_used, free_name, node_like, pendin
 from dragoman.schedule import refusal as schedule
 from dragoman.schedule.decision import AnyReason
 from dragoman.schedule.extended import SPECIAL_NAME
-from dragoman.schedule.units import Context, priority_of
-from dragoman.snapshot.change import Change, Gone, Key, Put, Snapshot, apply_all, keys_of
+from dragoman.schedule.units import SchedulingContext, priority_of
+from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all, keys_of
 from dragoman.snapshot.usage import DeviceId, Holder, is_finished
 from dragoman.values.quantity import Quantity
 
@@ -77,15 +78,15 @@ TOGETHER_MAX = 4
 """Pods that may have to go together."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class RefusingNode(msgspec.Struct, frozen=True):
     """A node that refuses the pod: the node's reasons, and all facts about its devices."""
 
     node: str
     reasons: tuple[AnyReason, ...]
-    story: tuple[Refusal, ...]
+    diagnosis: tuple[Refusal, ...]
 
 
-class Candidate(msgspec.Struct, frozen=True, eq=False):
+class HintCandidate(msgspec.Struct, frozen=True, eq=False):
     """A change that may help. make: the changes on a snapshot, None if they cannot be made.
 
     topic: of several that concern the same thing only the first that works is told. node: judge it there ("" on the
@@ -99,12 +100,16 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
     make: Callable[[Snapshot], tuple[Change, ...] | None]
     node: str = ""
     place: str = ""
-    pod: Key | None = None
+    pod: NamespacedName | None = None
 
 
 def of(
-    snapshot: Snapshot, key: Key, reasons: Sequence[AnyReason], places: Sequence[Place], context: Context
-) -> Iterator[Candidate]:
+    snapshot: Snapshot,
+    key: NamespacedName,
+    reasons: Sequence[AnyReason],
+    places: Sequence[RefusingNode],
+    context: SchedulingContext,
+) -> Iterator[HintCandidate]:
     """All candidates, in no particular order but each kind's best first. reasons: those that hold on every node."""
     pod = snapshot.pods[key]
     yield from _of_gates(pod)
@@ -122,12 +127,12 @@ def of(
             yield _one_more(snapshot, place.node)
 
 
-def _wrong_class(snapshot: Snapshot, key: Key, reasons: Sequence[AnyReason]) -> Iterator[Candidate]:
+def _wrong_class(snapshot: Snapshot, key: NamespacedName, reasons: Sequence[AnyReason]) -> Iterator[HintCandidate]:
     """A class that exists instead of one that does not."""
     pod = snapshot.pods[key]
     for reason in reasons:
         match reason:
-            case refusal.MissingClass():
+            case refusal.ClassNotFound():
                 claim, request, name = reason.claim.rpartition("/")[2], reason.request, reason.class_name
             case _:
                 continue
@@ -136,7 +141,7 @@ def _wrong_class(snapshot: Snapshot, key: Key, reasons: Sequence[AnyReason]) -> 
             yield from _classes(snapshot, found, request, name, "")
 
 
-def back(snapshot: Snapshot, key: Key) -> tuple[Change, ...] | None:
+def back(snapshot: Snapshot, key: NamespacedName) -> tuple[Change, ...] | None:
     """A pod that made room as it comes back to be placed again; None for one that is going anyway."""
     pod = snapshot.pods[key]
     if pod.metadata.deletion_timestamp is not None:
@@ -151,14 +156,14 @@ def back(snapshot: Snapshot, key: Key) -> tuple[Change, ...] | None:
     return (*made, *owned)
 
 
-def _of_gates(pod: Pod) -> Iterator[Candidate]:
+def _of_gates(pod: Pod) -> Iterator[HintCandidate]:
     gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
     if gates:
         open_ = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=()))
-        yield Candidate("RemoveGates", WAIT, "gates", {"gates": gates}, lambda _: (Put("Pod", open_),))
+        yield HintCandidate("RemoveGates", WAIT, "gates", {"gates": gates}, lambda _: (Put("Pod", open_),))
 
 
-def _one_more(snapshot: Snapshot, shape: str) -> Candidate:
+def _one_more(snapshot: Snapshot, shape: str) -> HintCandidate:
     name = free_name(snapshot, f"{shape}-new")
 
     def make(base: Snapshot) -> tuple[Change, ...]:
@@ -168,18 +173,18 @@ def _one_more(snapshot: Snapshot, shape: str) -> Candidate:
         spec = msgspec.structs.replace(node.spec, unschedulable=False)
         return (Put("Node", msgspec.structs.replace(node, spec=spec)), *changes[1:])
 
-    return Candidate("AddNode", ADD, f"node {shape}", {"shape": shape}, make, node=shape, place=name)
+    return HintCandidate("AddNode", ADD, f"node {shape}", {"shape": shape}, make, node=shape, place=name)
 
 
 class _Of:
     """Candidates for one pod on one node."""
 
-    def __init__(self, snapshot: Snapshot, pod: Pod, place: Place, context: Context) -> None:
+    def __init__(self, snapshot: Snapshot, pod: Pod, place: RefusingNode, context: SchedulingContext) -> None:
         self.snapshot = snapshot
         self.pod = pod
         self.key = (pod.metadata.namespace, pod.metadata.name)
         self.node = place.node
-        self.facts = [fact for fact in (*place.reasons, *place.story) if not isinstance(fact, schedule.Reason)]
+        self.facts = [fact for fact in (*place.reasons, *place.diagnosis) if not isinstance(fact, schedule.ReasonBase)]
         self.reasons = place.reasons
         self.context = context
         self.claims = {
@@ -190,7 +195,7 @@ class _Of:
         entries = pod.spec.resource_claims
         self.templates = {made.get(entry.name): entry.resource_claim_template_name for entry in entries}
 
-    def all(self) -> Iterator[Candidate]:
+    def all(self) -> Iterator[HintCandidate]:
         """Every kind in turn."""
         yield from self._pools()
         yield from self._node_checks()
@@ -205,49 +210,52 @@ class _Of:
 
     # ---- wait
 
-    def _pools(self) -> Iterator[Candidate]:
+    def _pools(self) -> Iterator[HintCandidate]:
         for fact in self.facts:
             if not isinstance(fact, refusal.PoolIncomplete):
                 continue
             facts = {"driver": fact.driver, "pool": fact.pool, "have": fact.have, "want": fact.want}
             kind = "WaitForPool" if fact.have < fact.want else "CorrectSliceCount"
             complete = self._complete(fact)
-            yield Candidate(kind, WAIT, f"pool {fact.driver}/{fact.pool}", facts, complete, node=self.node)
+            yield HintCandidate(kind, WAIT, f"pool {fact.driver}/{fact.pool}", facts, complete, node=self.node)
 
     def _complete(self, fact: refusal.PoolIncomplete) -> Callable[[Snapshot], tuple[Change, ...]]:
         def make(base: Snapshot) -> tuple[Change, ...]:
-            pieces = [base.slices[name] for name in keys_of(base.slices_by_pool, (fact.driver, fact.pool))]
+            resource_slices = [base.slices[name] for name in keys_of(base.slices_by_pool, (fact.driver, fact.pool))]
             return tuple(
                 Put(
-                    "ResourceSlice", msgspec.structs.replace(piece, spec=msgspec.structs.replace(piece.spec, pool=pool))
+                    "ResourceSlice",
+                    msgspec.structs.replace(
+                        resource_slice, spec=msgspec.structs.replace(resource_slice.spec, pool=pool)
+                    ),
                 )
-                for piece in pieces
-                if piece.spec.pool.generation == fact.generation
-                for pool in [msgspec.structs.replace(piece.spec.pool, resource_slice_count=fact.have)]
+                for resource_slice in resource_slices
+                if resource_slice.spec.pool.generation == fact.generation
+                for pool in [msgspec.structs.replace(resource_slice.spec.pool, resource_slice_count=fact.have)]
             )
 
         return make
 
     # ---- the own pod
 
-    def _node_checks(self) -> Iterator[Candidate]:
+    def _node_checks(self) -> Iterator[HintCandidate]:
         spec = self.pod.spec
         for reason in self.reasons:
             match reason:
-                case schedule.TaintNotTolerated():
+                case schedule.UntoleratedTaint():
                     more = Toleration(key=reason.key, operator="Equal", value=reason.value, effect=reason.effect)
                     facts = {"node": self.node, "key": reason.key, "value": reason.value, "effect": reason.effect}
                     yield self._own_pod("TolerateNodeTaint", TOLERATE, facts, tolerations=(*spec.tolerations, more))
-                case schedule.TooLittle() if reason.free.nanos > 0:
+                case schedule.InsufficientResource() if reason.free.nanos > 0:
                     less = _with_less(self.pod, reason.resource, reason.wanted.nanos - reason.free.nanos)
                     if less is not None:
                         facts = {"resource": reason.resource, "from": str(reason.wanted), "to": str(reason.free)}
                         yield self._own_pod("ChangeResources", OWN, facts, containers=less)
-                case schedule.AffinityMismatch() if spec.node_selector:
+                case schedule.NodeAffinityMismatch() if spec.node_selector:
                     facts = {"node": self.node, "wanted": reason.wanted}
                     yield self._own_pod("DropNodeSelector", OWN, facts, node_selector={})
-                case schedule.NodeCordoned():
-                    yield Candidate(
+                case schedule.NodeUnschedulable():
+                    yield HintCandidate(
                         "Uncordon", OWN, f"cordon {self.node}", {"node": self.node}, self._uncordoned, self.node
                     )
                 case _:
@@ -259,16 +267,16 @@ class _Of:
             Put("Node", msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=False))),
         )
 
-    def _own_pod(self, kind: str, cost: int, facts: dict[str, Any], **fields: Any) -> Candidate:
+    def _own_pod(self, kind: str, cost: int, facts: dict[str, Any], **fields: Any) -> HintCandidate:
         def make(base: Snapshot) -> tuple[Change, ...]:
             pod = base.pods[self.key]
             return (Put("Pod", msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))),)
 
-        return Candidate(kind, cost, f"{kind} {self.node}", facts, make, self.node)
+        return HintCandidate(kind, cost, f"{kind} {self.node}", facts, make, self.node)
 
     # ---- the own claim
 
-    def _selectors(self) -> Iterator[Candidate]:
+    def _selectors(self) -> Iterator[HintCandidate]:
         """Weaker selectors of the request, and names that are meant."""
         seen: set[tuple[str, str, str, int]] = set()
         for fact in self.facts:
@@ -294,15 +302,22 @@ class _Of:
         few = self._few(claim, request)
         return few is not None and few.dropped.matched < max(few.wanted, 1)
 
-    def _few(self, claim: str, request: str) -> refusal.TooFew | None:
+    def _few(self, claim: str, request: str) -> refusal.InsufficientDevices | None:
         mark = (claim, request)
-        return next((f for f in self.facts if isinstance(f, refusal.TooFew) and (f.claim, f.request) == mark), None)
+        return next(
+            (f for f in self.facts if isinstance(f, refusal.InsufficientDevices) and (f.claim, f.request) == mark), None
+        )
 
     def _devices(self, driver: str) -> list[Device]:
-        pieces = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_node, self.node)]
-        return [device for piece in pieces if piece.spec.driver == driver for device in piece.spec.devices]
+        resource_slices = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_node, self.node)]
+        return [
+            device
+            for resource_slice in resource_slices
+            if resource_slice.spec.driver == driver
+            for device in resource_slice.spec.devices
+        ]
 
-    def _own_selector(self, fact: refusal.SelectorFalse | refusal.SelectorError, text: str) -> Candidate:
+    def _own_selector(self, fact: refusal.SelectorFalse | refusal.SelectorError, text: str) -> HintCandidate:
         def edit(asked: Asked) -> Asked:
             return msgspec.structs.replace(asked, selectors=selectors_with(asked.selectors, fact.index, text))
 
@@ -310,7 +325,7 @@ class _Of:
         topic = f"selector {fact.claim} {fact.request} {fact.index}"
         return self._own("ChangeSelector", OWN, topic, fact.claim, fact.request, facts, edit)
 
-    def _class_selector(self, fact: refusal.SelectorFalse | refusal.SelectorError, text: str) -> Candidate:
+    def _class_selector(self, fact: refusal.SelectorFalse | refusal.SelectorError, text: str) -> HintCandidate:
         def make(base: Snapshot) -> tuple[Change, ...] | None:
             found = base.classes.get(fact.class_name)
             if found is None:
@@ -322,9 +337,9 @@ class _Of:
 
         facts = {"class": fact.class_name, "selector": fact.index, "from": fact.text, "to": text}
         topic = f"class {fact.class_name} {fact.index}"
-        return Candidate("ChangeClassSelector", OTHER_CLASS, topic, facts, make, self.node)
+        return HintCandidate("ChangeClassSelector", OTHER_CLASS, topic, facts, make, self.node)
 
-    def _counts(self) -> Iterator[Candidate]:
+    def _counts(self) -> Iterator[HintCandidate]:
         for key, claim in self.claims.items():
             for request in claim.spec.devices.requests:
                 asked = request.exactly
@@ -344,7 +359,7 @@ class _Of:
                     facts = {"from": count, "to": number}
                     yield self._own("ChangeCount", OWN, topic, key, request.name, facts, counted(number))
 
-    def _fewer_requests(self) -> Iterator[Candidate]:
+    def _fewer_requests(self) -> Iterator[HintCandidate]:
         for key, claim in self.claims.items():
             devices = claim.spec.devices
             if len(devices.requests) < 2 or claim.metadata.name == SPECIAL_NAME:
@@ -353,9 +368,9 @@ class _Of:
                 kept = tuple(entry for entry in devices.requests if entry is not request)
                 facts = {"claim": claim.metadata.name, "template": self._template(claim), "request": request.name}
                 make = changed(claim, requests=kept, constraints=without_request(devices.constraints, request.name))
-                yield Candidate("DropRequest", OWN, f"request of {key}", facts, make, self.node)
+                yield HintCandidate("DropRequest", OWN, f"request of {key}", facts, make, self.node)
 
-    def _constraints(self) -> Iterator[Candidate]:
+    def _constraints(self) -> Iterator[HintCandidate]:
         for key, claim in self.claims.items():
             for index, constraint in enumerate(claim.spec.devices.constraints):
                 facts = {
@@ -367,15 +382,17 @@ class _Of:
                 }
                 if constraint.match_attribute == PCIE_ROOT:  # devices without a root in common may be near all the same
                     near = constrained_by(claim, index, NUMA_NODE)
-                    yield Candidate("ChangeConstraint", OWN, f"near {key}", {**facts, "to": NUMA_NODE}, near, self.node)
-                yield Candidate(
+                    yield HintCandidate(
+                        "ChangeConstraint", OWN, f"near {key}", {**facts, "to": NUMA_NODE}, near, self.node
+                    )
+                yield HintCandidate(
                     "DropConstraint", OWN, f"constraint {key}", facts, unconstrained(claim, index), self.node
                 )
 
-    def _capacities(self) -> Iterator[Candidate]:
-        best: dict[tuple[str, str, str], refusal.CapacityShort] = {}
+    def _capacities(self) -> Iterator[HintCandidate]:
+        best: dict[tuple[str, str, str], refusal.InsufficientCapacity] = {}
         for fact in self.facts:
-            if isinstance(fact, refusal.CapacityShort) and fact.have.nanos > 0:
+            if isinstance(fact, refusal.InsufficientCapacity) and fact.have.nanos > 0:
                 known = best.get((fact.claim, fact.request, fact.capacity))
                 if known is None or fact.have > known.have:
                     best[fact.claim, fact.request, fact.capacity] = fact
@@ -389,10 +406,10 @@ class _Of:
             facts = {"capacity": name, "from": str(fact.want), "to": str(amount)}
             yield self._own("ChangeCapacity", OWN, f"capacity {claim} {request} {name}", claim, request, facts, edit)
 
-    def _taints(self) -> Iterator[Candidate]:
+    def _taints(self) -> Iterator[HintCandidate]:
         taints: dict[tuple[str, str], dict[tuple[str, str, str], None]] = {}
         for fact in self.facts:
-            if isinstance(fact, refusal.Tainted):
+            if isinstance(fact, refusal.DeviceTainted):
                 taints.setdefault((fact.claim, fact.request), {})[fact.key, fact.value, fact.effect] = None
         for (claim, request), found in taints.items():
             one_by_one = [(taint,) for taint in found]
@@ -407,13 +424,13 @@ class _Of:
                 yield self._own("TolerateDeviceTaint", TOLERATE, topic, claim, request, facts, edit)
 
     def _own(
-        self, kind: str, cost: int, topic: str, key: str, request: str, facts: dict[str, Any], edit: Edit
-    ) -> Candidate:
+        self, kind: str, cost: int, topic: str, key: str, request: str, facts: dict[str, Any], edit: RequestEdit
+    ) -> HintCandidate:
         claim = self.claims[key]
         facts = {"claim": claim.metadata.name, "template": self._template(claim), "request": request, **facts}
         if claim.metadata.name == SPECIAL_NAME:
-            return Candidate(kind, cost, topic, facts, lambda _: None, self.node)
-        return Candidate(kind, cost, topic, facts, edited(claim, request, edit), self.node)
+            return HintCandidate(kind, cost, topic, facts, lambda _: None, self.node)
+        return HintCandidate(kind, cost, topic, facts, edited(claim, request, edit), self.node)
 
     def _template(self, claim: ResourceClaim) -> str | None:
         """The template that the claim is made from: that is what people can change."""
@@ -421,7 +438,7 @@ class _Of:
 
     # ---- other classes
 
-    def _other_classes(self) -> Iterator[Candidate]:
+    def _other_classes(self) -> Iterator[HintCandidate]:
         for key, claim in self.claims.items():
             if claim.metadata.name == SPECIAL_NAME:
                 continue
@@ -432,7 +449,7 @@ class _Of:
 
     # ---- room that others hold
 
-    def _room(self) -> Iterator[Candidate]:
+    def _room(self) -> Iterator[HintCandidate]:
         pods, claims = self._holders()
         for other in claims:
             yield self._rearranged((f"{other.metadata.namespace}/{other.metadata.name}"), None, (other,))
@@ -448,17 +465,17 @@ class _Of:
             yield self._without((key,), mover=key if key not in lower else None)
         for other in claims:
             facts = {"claims": [f"{other.metadata.namespace}/{other.metadata.name}"], "devices": _devices_of(other)}
-            yield Candidate("RemoveClaim", REMOVE, "remove claim", facts, _gone(other), self.node)
+            yield HintCandidate("RemoveClaim", REMOVE, "remove claim", facts, _gone(other), self.node)
         for size in range(2, min(TOGETHER_MAX, len(lower)) + 1):
             yield self._without(tuple(lower[:size]))
 
-    def _priority(self, key: Key) -> int:
+    def _priority(self, key: NamespacedName) -> int:
         return priority_of(self.snapshot, self.snapshot.pods[key])
 
-    def _leaves(self, key: Key) -> bool:
+    def _leaves(self, key: NamespacedName) -> bool:
         return self.snapshot.pods[key].metadata.deletion_timestamp is not None
 
-    def _without(self, keys: tuple[Key, ...], mover: Key | None = None) -> Candidate:
+    def _without(self, keys: tuple[NamespacedName, ...], mover: NamespacedName | None = None) -> HintCandidate:
         def make(base: Snapshot) -> tuple[Change, ...]:
             changes: list[Change] = []
             for key in keys:
@@ -466,36 +483,36 @@ class _Of:
                     changes += without_pod(base, key)
             return tuple(changes)
 
-        told = [{"pod": f"{ns}/{name}", "priority": self._priority((ns, name))} for ns, name in keys]
+        reported = [{"pod": f"{ns}/{name}", "priority": self._priority((ns, name))} for ns, name in keys]
         if all(self._leaves(key) for key in keys):
-            return Candidate("WaitForPods", WAIT, "wait for pods", {"pods": told}, make, self.node)
+            return HintCandidate("WaitForPods", WAIT, "wait for pods", {"pods": reported}, make, self.node)
         only_move = mover is not None
-        return Candidate(
+        return HintCandidate(
             MOVE_ONLY if only_move else "RemovePods",
             MOVE if only_move else REMOVE,
             f"remove {keys[0]}" if len(keys) == 1 else "remove pods",
-            {"pods": told, "forDevices": bool(self.facts)},
+            {"pods": reported, "forDevices": bool(self.facts)},
             make,
             self.node,
             pod=keys[0] if len(keys) == 1 else None,
         )
 
-    def _holders(self) -> tuple[list[Key], list[ResourceClaim]]:
+    def _holders(self) -> tuple[list[NamespacedName], list[ResourceClaim]]:
         """Pods that hold what is short, least important first; claims that do without a pod."""
         holders: dict[tuple[str, str], None] = {}
         for fact in self.facts:
             match fact:
-                case refusal.Held():
+                case refusal.DeviceInUse():
                     holders.update(((h.namespace, h.claim), None) for h in fact.holders)
-                case refusal.CapacityShort():
+                case refusal.InsufficientCapacity():
                     held = self.snapshot.holders.get(fact.device, ())
                     holders.update(((h.namespace, h.claim), None) for h in held)
-                case refusal.CounterShort():
+                case refusal.InsufficientCounter():
                     for holder in _users(self.snapshot, fact.device, fact.counter_set):
                         holders[holder.namespace, holder.claim] = None
                 case _:
                     pass
-        pods: dict[Key, None] = {}
+        pods: dict[NamespacedName, None] = {}
         alone: list[ResourceClaim] = []
         for claim_key in holders:
             claim = self.snapshot.claims[claim_key]
@@ -503,13 +520,16 @@ class _Of:
             pods.update(dict.fromkeys(k for k in users if k != self.key))
             if not users and not claim.status.reserved_for:
                 alone.append(claim)
-        if any(isinstance(r, schedule.TooLittle | schedule.TooManyPods | schedule.PortHeld) for r in self.reasons):
+        if any(
+            isinstance(r, schedule.InsufficientResource | schedule.TooManyPods | schedule.PortConflict)
+            for r in self.reasons
+        ):
             here = keys_of(self.snapshot.pods_by_node, self.node)
             pods.update(dict.fromkeys(k for k in here if not is_finished(self.snapshot.pods[k])))
         ordered = sorted(pods, key=lambda key: (not self._leaves(key), self._priority(key), key))
         return ordered[:HOLDERS_MAX], alone[:HOLDERS_MAX]
 
-    def _rearranged(self, name: str, pod: Key | None, claims: tuple[ResourceClaim, ...]) -> Candidate:
+    def _rearranged(self, name: str, pod: NamespacedName | None, claims: tuple[ResourceClaim, ...]) -> HintCandidate:
         """The claims of somebody on the same node, allocated anew after the pod's own."""
         facts: dict[str, Any] = {"node": self.node, "moves": []}
         facts |= {"pod": name} if pod is not None else {"heldClaim": name}
@@ -530,7 +550,7 @@ class _Of:
                 for status in [msgspec.structs.replace(claim.status, allocation=result)]
             )
 
-        return Candidate("MoveDevices", MOVE, "move devices", facts, make, self.node)
+        return HintCandidate("MoveDevices", MOVE, "move devices", facts, make, self.node)
 
 
 def _with_less(pod: Pod, resource: str, nanos: int) -> tuple[Container, ...] | None:
@@ -591,7 +611,7 @@ def _gone(claim: ResourceClaim) -> Callable[[Snapshot], tuple[Change, ...]]:
 
 def _classes(
     snapshot: Snapshot, claim: ResourceClaim, request: str, name: str, node: str, template: str | None = None
-) -> Iterator[Candidate]:
+) -> Iterator[HintCandidate]:
     others = sorted(other for other in snapshot.classes if other != name)
     near = difflib.get_close_matches(name, others, CLASSES_MAX, 0.5)
     for other in near:
@@ -602,4 +622,4 @@ def _classes(
         owner = {"claim": claim.metadata.name, "template": template, "request": request}
         facts = {**owner, "from": name, "to": other}
         topic = f"class of {claim.metadata.name} {request}"
-        yield Candidate("OtherClass", OTHER_CLASS, topic, facts, edited(claim, request, edit), node)
+        yield HintCandidate("OtherClass", OTHER_CLASS, topic, facts, edited(claim, request, edit), node)

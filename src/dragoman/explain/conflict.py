@@ -15,7 +15,15 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman.allocate import refusal
-from dragoman.allocate.allocator import Ask, Limits, Look, Looked, Options, allocate, look
+from dragoman.allocate.allocator import (
+    AllocatorOptions,
+    Ask,
+    DeviceInspection,
+    RequestInspection,
+    SearchLimits,
+    allocate,
+    inspect_claims,
+)
 from dragoman.allocate.refusal import Refusal, Refusals
 from dragoman.api.resource import DeviceConstraint, ResourceClaim
 from dragoman.snapshot.change import Snapshot, keys_of
@@ -23,7 +31,7 @@ from dragoman.snapshot.usage import DeviceId, Holder
 from dragoman.values.names import split_qualified
 from dragoman.values.quantity import Quantity
 
-Over: TypeAlias = Callable[[], bool]
+Expired: TypeAlias = Callable[[], bool]
 """True once the time is used up; who calls the core reads the clock."""
 
 STEPS = 5_000
@@ -37,7 +45,7 @@ _MISMATCHED = frozenset({"selector", "lacking", "gated"})
 _ORDER = ("selector", "lacking", "gated", "held", "capacity", "counters", "groups", "taint", "")
 
 
-class Part(msgspec.Struct, frozen=True):
+class ConflictRequest(msgspec.Struct, frozen=True):
     """A request of the contradiction. wanted 0: all. matching, usable: devices of the node."""
 
     claim: str
@@ -48,7 +56,7 @@ class Part(msgspec.Struct, frozen=True):
     usable: int
 
 
-class Constrained(msgspec.Struct, frozen=True):
+class ConflictConstraint(msgspec.Struct, frozen=True):
     """A constraint of the contradiction."""
 
     claim: str
@@ -74,7 +82,7 @@ class AtValue(msgspec.Struct, frozen=True):
     sets: int
 
 
-class Sets(msgspec.Struct, frozen=True):
+class RequestSets(msgspec.Struct, frozen=True):
     """Alike sets of requests, each within one value of an attribute: `wanted` of them, at most `most` possible."""
 
     attribute: str
@@ -150,12 +158,12 @@ class Conflict(msgspec.Struct, frozen=True):
     """
 
     node: str
-    parts: tuple[Part, ...]
-    constraints: tuple[Constrained, ...]
+    parts: tuple[ConflictRequest, ...]
+    constraints: tuple[ConflictConstraint, ...]
     reasons: tuple[Refusal, ...]
     minimal: bool
     tried: int
-    sets: tuple[Sets, ...] = ()
+    sets: tuple[RequestSets, ...] = ()
     unpublished: tuple[Unpublished, ...] = ()
     fragments: tuple[Fragment, ...] = ()
     nearest: Nearest | None = None
@@ -165,12 +173,12 @@ def conflict_on(
     snapshot: Snapshot,
     claims: Sequence[ResourceClaim],
     node: str,
-    options: Options,
-    story: Sequence[Refusal],
-    over: Over,
+    options: AllocatorOptions,
+    diagnosis: Sequence[Refusal],
+    over: Expired,
 ) -> Conflict | None:
     """The contradiction on one node; None if the claims cannot be read or fit there. story: the facts of the node."""
-    seen = look(snapshot, Ask(tuple(claims), node), options)
+    seen = inspect_claims(snapshot, Ask(tuple(claims), node), options)
     if isinstance(seen, Refusals):
         return None
     trial = _Trial(snapshot, claims, node, options, over)
@@ -188,7 +196,7 @@ def conflict_on(
         tuple(_sets(trial, seen)),
         tuple(_unpublished(trial, seen)),
         tuple(_fragments(snapshot, seen)),
-        _nearest(seen, story, node),
+        _nearest(seen, diagnosis, node),
     )
 
 
@@ -202,12 +210,12 @@ class _Trial:
     """Tries subsets of the requests and constraints."""
 
     def __init__(
-        self, snapshot: Snapshot, claims: Sequence[ResourceClaim], node: str, options: Options, over: Over
+        self, snapshot: Snapshot, claims: Sequence[ResourceClaim], node: str, options: AllocatorOptions, over: Expired
     ) -> None:
         self.snapshot = snapshot
         self.node = node
         self.over = over
-        self.options = msgspec.structs.replace(options, limits=Limits(STEPS))
+        self.options = msgspec.structs.replace(options, limits=SearchLimits(STEPS))
         self.claims = {_key(claim): claim for claim in claims}
         self.tried = 0
         self.elements: list[_Element] = []
@@ -223,7 +231,7 @@ class _Trial:
         if not claims:
             return None
         answer = allocate(self.snapshot, [Ask(claims, self.node)], self.options, share_id=lambda: "")
-        return answer.reasons if isinstance(answer, Refusals) and not answer.gave_up else None
+        return answer.reasons if isinstance(answer, Refusals) and not answer.undecided else None
 
     def minimise(self, reasons: tuple[Refusal, ...]) -> tuple[list[_Element], tuple[Refusal, ...], bool]:
         """An irreducible subset, its reasons, and whether it was proved to be one within time."""
@@ -280,12 +288,12 @@ def _named(reasons: Sequence[Refusal]) -> set[_Element]:
     found: set[_Element] = set()
     for reason in reasons[:1]:
         match reason:
-            case refusal.Contended():
+            case refusal.RequestsContended():
                 found |= {("request", claim, name.partition("/")[0]) for claim, name in reason.requests}
-            case refusal.ConstraintUnmet():
+            case refusal.ConstraintUnsatisfied():
                 found.add(("constraint", reason.claim, reason.index))
                 found |= {("request", reason.claim, name.partition("/")[0]) for name in reason.requests}
-            case refusal.TooFew() | refusal.SelectorError() | refusal.AllConstraint():
+            case refusal.InsufficientDevices() | refusal.SelectorError() | refusal.AllModeConstraintUnsatisfied():
                 found.add(("request", reason.claim, reason.request.partition("/")[0]))
     return found
 
@@ -299,19 +307,21 @@ def _requests(kept: Iterable[_Element]) -> set[tuple[str, str]]:
     return {(key, str(name)) for kind, key, name in kept if kind == "request"}
 
 
-def _part(found: Look) -> Part:
-    return Part(found.claim, found.request, found.class_name, found.wanted, len(_matching(found)), len(found.usable))
+def _part(found: RequestInspection) -> ConflictRequest:
+    return ConflictRequest(
+        found.claim, found.request, found.class_name, found.wanted, len(_matching(found)), len(found.usable)
+    )
 
 
-def _matching(found: Look) -> list[Looked]:
+def _matching(found: RequestInspection) -> list[DeviceInspection]:
     return [device for device in found.devices if device.step not in _MISMATCHED]
 
 
-def _constrained(trial: _Trial, entry: _Element) -> Constrained:
+def _constrained(trial: _Trial, entry: _Element) -> ConflictConstraint:
     _, key, index = entry
     constraint = trial.claims[key].spec.devices.constraints[int(index)]
     kind = "match" if constraint.match_attribute else "distinct"
-    return Constrained(key, int(index), kind, _attribute(constraint), constraint.requests)
+    return ConflictConstraint(key, int(index), kind, _attribute(constraint), constraint.requests)
 
 
 def _attribute(constraint: DeviceConstraint) -> str:
@@ -321,11 +331,11 @@ def _attribute(constraint: DeviceConstraint) -> str:
 # ---- sets within one value
 
 
-def _sets(trial: _Trial, seen: Sequence[Look]) -> Iterable[Sets]:
+def _sets(trial: _Trial, seen: Sequence[RequestInspection]) -> Iterable[RequestSets]:
     """Alike sets of requests (GPU and NIC under one root), where counting by value shows too few."""
     for key, claim in trial.claims.items():
         by_parent = {found.parent: found for found in seen if found.claim == key and found.request == found.parent}
-        groups: dict[tuple[str, tuple[tuple[str, int], ...]], list[list[Look]]] = {}
+        groups: dict[tuple[str, tuple[tuple[str, int], ...]], list[list[RequestInspection]]] = {}
         for constraint in claim.spec.devices.constraints:
             names = constraint.requests or tuple(by_parent)
             members = [by_parent[name] for name in names if name in by_parent and by_parent[name].wanted]
@@ -337,14 +347,16 @@ def _sets(trial: _Trial, seen: Sequence[Look]) -> Iterable[Sets]:
                 yield found
 
 
-def _needs(members: Sequence[Look]) -> tuple[tuple[str, int], ...]:
+def _needs(members: Sequence[RequestInspection]) -> tuple[tuple[str, int], ...]:
     needs: Counter[str] = Counter()
     for member in members:
         needs[member.class_name] += member.wanted
     return tuple(needs.items())
 
 
-def _count_sets(attribute: str, needs: tuple[tuple[str, int], ...], sets: Sequence[Sequence[Look]]) -> Sets:
+def _count_sets(
+    attribute: str, needs: tuple[tuple[str, int], ...], sets: Sequence[Sequence[RequestInspection]]
+) -> RequestSets:
     have: dict[str, Counter[str]] = {name: Counter() for name, _ in needs}
     usable: dict[str, set[DeviceId]] = {name: set() for name, _ in needs}
     for member in (member for members in sets for member in members):
@@ -365,7 +377,7 @@ def _count_sets(attribute: str, needs: tuple[tuple[str, int], ...], sets: Sequen
     ]
     rows.sort(key=lambda row: (_balanced(row, needs), row.value))
     parts = tuple(SetPart(name, each, len(usable[name])) for name, each in needs)
-    return Sets(attribute, len(sets), sum(row.sets for row in rows), parts, tuple(rows[:VALUES_MAX]))
+    return RequestSets(attribute, len(sets), sum(row.sets for row in rows), parts, tuple(rows[:VALUES_MAX]))
 
 
 def _balanced(row: AtValue, needs: tuple[tuple[str, int], ...]) -> bool:
@@ -376,7 +388,7 @@ def _balanced(row: AtValue, needs: tuple[tuple[str, int], ...]) -> bool:
 # ---- attributes that are not there
 
 
-def _unpublished(trial: _Trial, seen: Sequence[Look]) -> Iterable[Unpublished]:
+def _unpublished(trial: _Trial, seen: Sequence[RequestInspection]) -> Iterable[Unpublished]:
     for key, claim in trial.claims.items():
         looks = [found for found in seen if found.claim == key]
         for index, constraint in enumerate(claim.spec.devices.constraints):
@@ -402,7 +414,7 @@ def _unpublished(trial: _Trial, seen: Sequence[Look]) -> Iterable[Unpublished]:
                     )
 
 
-def _near(attribute: str, devices: Sequence[Looked]) -> tuple[str, ...]:
+def _near(attribute: str, devices: Sequence[DeviceInspection]) -> tuple[str, ...]:
     """Attributes that the devices publish, those with a similar name first or alone."""
     names = dict.fromkeys(
         "/".join(split_qualified(name, device.id.driver)) for device in devices for name in device.device.attributes
@@ -419,12 +431,12 @@ def _similar(one: str, other: str) -> bool:
 # ---- counters
 
 
-def _fragments(snapshot: Snapshot, seen: Sequence[Look]) -> Iterable[Fragment]:
+def _fragments(snapshot: Snapshot, seen: Sequence[RequestInspection]) -> Iterable[Fragment]:
     for found in seen:
         short = [device for device in found.devices if device.step == "counters"]
         if not short or len(found.usable) >= max(found.wanted, 1):
             continue
-        groups: dict[tuple[str, str, str], list[Looked]] = {}
+        groups: dict[tuple[str, str, str], list[DeviceInspection]] = {}
         for device in short:
             sets = dict.fromkeys(entry[0] for entry in device.counters)
             for name in sets:
@@ -434,7 +446,7 @@ def _fragments(snapshot: Snapshot, seen: Sequence[Look]) -> Iterable[Fragment]:
 
 
 def _fragment(
-    snapshot: Snapshot, found: Look, driver: str, pool: str, name: str, devices: Sequence[Looked]
+    snapshot: Snapshot, found: RequestInspection, driver: str, pool: str, name: str, devices: Sequence[DeviceInspection]
 ) -> Fragment:
     slots: dict[str, bool] = {}
     needs: list[tuple[str, ...]] = []
@@ -471,7 +483,7 @@ def _fragment(
     )
 
 
-def _profile(devices: Sequence[Looked], others: Sequence[Looked]) -> tuple[tuple[str, str], ...]:
+def _profile(devices: Sequence[DeviceInspection], others: Sequence[DeviceInspection]) -> tuple[tuple[str, str], ...]:
     """Text attributes that set these devices apart from the others: what people call the partition."""
     return tuple(
         (name, attribute.string)
@@ -486,8 +498,8 @@ def _all_slots(snapshot: Snapshot, driver: str, pool: str, name: str) -> set[str
     """Counters of the set that some device draws whole."""
     return {
         counter
-        for piece in keys_of(snapshot.slices_by_pool, (driver, pool))
-        for group in snapshot.slices[piece].spec.shared_counters
+        for resource_slice in keys_of(snapshot.slices_by_pool, (driver, pool))
+        for group in snapshot.slices[resource_slice].spec.shared_counters
         if group.name == name
         for counter, amount in group.counters.items()
         if amount.value == Quantity.of(1)
@@ -495,8 +507,8 @@ def _all_slots(snapshot: Snapshot, driver: str, pool: str, name: str) -> set[str
 
 
 def _users(snapshot: Snapshot, driver: str, pool: str, name: str) -> Iterable[CounterUser]:
-    for piece in keys_of(snapshot.slices_by_pool, (driver, pool)):
-        for device in snapshot.slices[piece].spec.devices:
+    for resource_slice in keys_of(snapshot.slices_by_pool, (driver, pool)):
+        for device in snapshot.slices[resource_slice].spec.devices:
             held = snapshot.holders.get(DeviceId(driver, pool, device.name))
             drawn = next((use for use in device.consumes_counters if use.counter_set == name), None)
             if held and drawn is not None:
@@ -511,9 +523,9 @@ def _numbered(name: str) -> tuple[str, int]:
 # ---- the nearest miss
 
 
-def _nearest(seen: Sequence[Look], story: Sequence[Refusal], node: str) -> Nearest | None:
+def _nearest(seen: Sequence[RequestInspection], diagnosis: Sequence[Refusal], node: str) -> Nearest | None:
     """Among the devices that a request cannot use, the one that passes most steps; its reason is in the story."""
-    best: tuple[int, Look, Looked] | None = None
+    best: tuple[int, RequestInspection, DeviceInspection] | None = None
     for found in seen:
         if len(found.usable) >= max(found.wanted, 1):
             continue
@@ -524,7 +536,7 @@ def _nearest(seen: Sequence[Look], story: Sequence[Refusal], node: str) -> Neare
     if best is None:
         return None
     _, found, device = best
-    for fact in story:
+    for fact in diagnosis:
         if getattr(fact, "device", None) == device.id and getattr(fact, "request", "") == found.request:
             return Nearest(node, found.request, device.id, fact)
     return None

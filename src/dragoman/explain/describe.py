@@ -9,10 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.api import codec
-from dragoman.explain import text
-from dragoman.explain.objects import Choice, ClaimFacts, DeviceFacts, HeldBy, NodeFacts, PodFacts
-from dragoman.explain.phrases import listed, plain
-from dragoman.explain.text import plural
+from dragoman.explain import messages
+from dragoman.explain.conflict_messages import listed, plain
+from dragoman.explain.messages import plural
+from dragoman.explain.objects import (
+    Choice,
+    ClaimDescription,
+    DeviceDescription,
+    DeviceHolder,
+    NodeDescription,
+    PodDescription,
+)
 from dragoman.values.quantity import Quantity
 
 _STEPS = {
@@ -43,7 +50,9 @@ def choice_lines(choices: Sequence[Choice], *, claims: bool = True) -> list[str]
     for choice in choices:
         same = (choice.claim, choice.request, choice.node, choice.class_name, choice.admin, _before(choice))
         groups.setdefault(same, []).append(choice)
-    return [_choice(alike, whose=f" (claim {alike[0].claim})" if claims else "") for alike in groups.values()]
+    return [
+        _choice(equivalent, whose=f" (claim {equivalent[0].claim})" if claims else "") for equivalent in groups.values()
+    ]
 
 
 def _before(choice: Choice) -> tuple[tuple[str, int], ...]:
@@ -51,26 +60,26 @@ def _before(choice: Choice) -> tuple[tuple[str, int], ...]:
     return tuple((step, count) for step, count in choice.passed if step != "chosen")
 
 
-def _choice(alike: Sequence[Choice], whose: str) -> str:
+def _choice(equivalent: Sequence[Choice], whose: str) -> str:
     """`gpu-1, gpu-2 for request g: 2 of 8 matching of 8 devices on node-a, class gpu; before them 1 held`."""
-    first = alike[0]
-    names = listed([device_name(choice.device) for choice in alike], 8)
+    first = equivalent[0]
+    names = listed([device_name(choice.device) for choice in equivalent], 8)
     head = f"{names}{' (admin access)' if first.admin else ''} for request {first.request}"
     if not first.node:
         return head + whose
     before = ", ".join(f"{count} {_STEPS[step]}" for step, count in _before(first))
-    count = "one" if len(alike) == 1 else str(len(alike))
-    told = f"; before {'it' if len(alike) == 1 else 'them'} {before}" if before else ", the first in order"
+    count = "one" if len(equivalent) == 1 else str(len(equivalent))
+    reported = f"; before {'it' if len(equivalent) == 1 else 'them'} {before}" if before else ", the first in order"
     return (
         f"{head}: {count} of {first.matching} matching of {plural(first.seen, 'device')} on {first.node}, "
-        f"class {first.class_name}{told}{whose}"
+        f"class {first.class_name}{reported}{whose}"
     )
 
 
 # ---- pods
 
 
-def pod_json(facts: PodFacts) -> dict[str, Any]:
+def pod_json(facts: PodDescription) -> dict[str, Any]:
     """An entry of `pods` as simulate has it, with state, reasons and choices."""
     return {
         "namespace": facts.key[0],
@@ -91,22 +100,22 @@ def pod_json(facts: PodFacts) -> dict[str, Any]:
         "nodes": [],
         "refusal": None,
         "state": facts.state,
-        "reasons": [text.as_json(reason) for reason in facts.reasons],
+        "reasons": [messages.as_json(reason) for reason in facts.reasons],
         "choices": [plain(choice) for choice in facts.choices],
     }
 
 
-def pod_lines(facts: PodFacts) -> list[str]:
+def pod_lines(facts: PodDescription) -> list[str]:
     """For people."""
     lines = [f"pod {'/'.join(facts.key)} is {facts.state} on {facts.node}"]
-    lines += [f"  {text.sentence(reason)}" for reason in facts.reasons]
+    lines += [f"  {messages.sentence(reason)}" for reason in facts.reasons]
     return lines + [f"  {line}" for line in choice_lines(facts.choices)]
 
 
 # ---- claims
 
 
-def claim_json(facts: ClaimFacts) -> dict[str, Any]:
+def claim_json(facts: ClaimDescription) -> dict[str, Any]:
     """State, allocation, consumers and reasons of a claim."""
     status = facts.claim.status
     return {
@@ -117,20 +126,20 @@ def claim_json(facts: ClaimFacts) -> dict[str, Any]:
         "allocation": codec.to_json(status.allocation) if status.allocation is not None else None,
         "consumers": [plain(consumer) for consumer in facts.consumers],
         "users": ["/".join(key) for key in facts.users],
-        "reasons": [text.as_json(reason) for reason in facts.reasons],
+        "reasons": [messages.as_json(reason) for reason in facts.reasons],
         "choices": [plain(choice) for choice in facts.choices],
         "conditions": [
-            {"device": device, "type": kind, "status": status, "told": told}
-            for device, kind, status, told in facts.conditions
+            {"device": device, "type": kind, "status": status, "reported": reported}
+            for device, kind, status, reported in facts.conditions
         ],
     }
 
 
-def claim_lines(facts: ClaimFacts) -> list[str]:
+def claim_lines(facts: ClaimDescription) -> list[str]:
     """For people."""
     where = f" on {facts.node}" if facts.node else ""
     lines = [f"claim {'/'.join(facts.key)} is {facts.state}{where}"]
-    lines += [f"  {text.sentence(reason)}" for reason in facts.reasons]
+    lines += [f"  {messages.sentence(reason)}" for reason in facts.reasons]
     lines += [f"  {line}" for line in choice_lines(facts.choices, claims=False)]
     lines += [
         f"  reserved for {consumer.namespace}/{consumer.name} ({consumer.state})"
@@ -138,8 +147,8 @@ def claim_lines(facts: ClaimFacts) -> list[str]:
         if facts.state != "deleting"
     ]
     lines += [
-        f"  {device_name(d)}: {kind} is {status}{f' ({told})' if told else ''}"
-        for d, kind, status, told in facts.conditions
+        f"  {device_name(d)}: {kind} is {status}{f' ({reported})' if reported else ''}"
+        for d, kind, status, reported in facts.conditions
     ]
     if not facts.users and facts.state == "pending":
         lines.append("  no pod uses it; it gets its devices when one does")
@@ -149,13 +158,13 @@ def claim_lines(facts: ClaimFacts) -> list[str]:
 # ---- devices
 
 
-def device_json(facts: DeviceFacts) -> dict[str, Any]:
+def device_json(facts: DeviceDescription) -> dict[str, Any]:
     """Everything that is known of a device."""
-    told: dict[str, Any] = plain(facts)
-    told |= {"driver": facts.id.driver, "pool": facts.id.pool, "device": facts.id.device}
-    told["pool"] = facts.id.pool
-    told["poolSlices"] = {"have": facts.slices[0], "want": facts.slices[1]}
-    told["counters"] = [
+    reported: dict[str, Any] = plain(facts)
+    reported |= {"driver": facts.id.driver, "pool": facts.id.pool, "device": facts.id.device}
+    reported["pool"] = facts.id.pool
+    reported["poolSlices"] = {"have": facts.slices[0], "want": facts.slices[1]}
+    reported["counters"] = [
         {
             "set": group,
             "counter": name,
@@ -163,11 +172,11 @@ def device_json(facts: DeviceFacts) -> dict[str, Any]:
         }
         for group, name, *numbers in facts.counters
     ]
-    del told["id"], told["slices"]
-    return told
+    del reported["id"], reported["slices"]
+    return reported
 
 
-def device_lines(facts: DeviceFacts) -> list[str]:
+def device_lines(facts: DeviceDescription) -> list[str]:
     """For people."""
     where = f" on {listed(facts.nodes, 3)}" if facts.nodes else ""
     lines = [f"device {facts.id} is {facts.state}{where}"]
@@ -196,7 +205,7 @@ def device_lines(facts: DeviceFacts) -> list[str]:
     return lines + [f"  capacity {name} = {value}" for name, value in facts.capacity.items()]
 
 
-def _held(holder: HeldBy) -> str:
+def _held(holder: DeviceHolder) -> str:
     pods = f", used by {listed(holder.pods)}" if holder.pods else ", used by no pod"
     verb = "seen with admin access by" if holder.admin else "shared with" if holder.share else "held by"
     return f"{verb} claim {holder.namespace}/{holder.claim}, request {holder.request}{pods}"
@@ -205,7 +214,7 @@ def _held(holder: HeldBy) -> str:
 # ---- nodes
 
 
-def node_json(facts: NodeFacts) -> dict[str, Any]:
+def node_json(facts: NodeDescription) -> dict[str, Any]:
     """Everything that is known of a node's devices."""
     names = ("driver", "pool", "state", "slices", "slicesWanted", "devices", "held")
     return {
@@ -227,7 +236,7 @@ def plain_counts(counts: Any) -> dict[str, int]:
     return {name: getattr(counts, name) for name in type(counts).__struct_fields__ if name != "held_tainted"}
 
 
-def node_lines(facts: NodeFacts) -> list[str]:
+def node_lines(facts: NodeDescription) -> list[str]:
     """For people."""
     state = [] if facts.ready in ("True", "unknown") else [f"not ready ({facts.ready})"]
     state += ["cordoned"] if facts.cordoned else []
@@ -246,8 +255,8 @@ def node_lines(facts: NodeFacts) -> list[str]:
         others = [
             f"{getattr(counts, s)} {s}" for s in ("shared", "tainted", "blocked", "unusable") if getattr(counts, s)
         ]
-        told = ", ".join([f"{counts.free} of {counts.total} free", f"{counts.held} held", *others])
-        lines.append(f"  class {row.terms[0]}: {told}{more}")
+        reported = ", ".join([f"{counts.free} of {counts.total} free", f"{counts.held} held", *others])
+        lines.append(f"  class {row.terms[0]}: {reported}{more}")
     for namespace, name, names in facts.pods:
         lines.append(f"  {namespace}/{name} has {listed([device_name(d) for d in names])}")
     return lines

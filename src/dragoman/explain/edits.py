@@ -23,10 +23,10 @@ from dragoman.api.resource import (
 from dragoman.snapshot.change import Change, Put, Snapshot
 
 Asked: TypeAlias = ExactDeviceRequest | DeviceSubRequest
-Edit: TypeAlias = Callable[[Asked], Asked]
+RequestEdit: TypeAlias = Callable[[Asked], Asked]
 
 
-def edited(claim: ResourceClaim, request: str, edit: Edit) -> Callable[[Snapshot], tuple[Change, ...]]:
+def edited(claim: ResourceClaim, request: str, edit: RequestEdit) -> Callable[[Snapshot], tuple[Change, ...]]:
     """The claim with one request ("r" or "r/sub") changed."""
     name, _, sub = request.partition("/")
 
@@ -87,7 +87,7 @@ def selectors_with(known: tuple[DeviceSelector, ...], index: int, text: str) -> 
     return (*known[:index], *changed, *known[index + 1 :])
 
 
-def counted(number: int) -> Edit:
+def counted(number: int) -> RequestEdit:
     """So many devices."""
 
     def edit(asked: Asked) -> Asked:

@@ -10,10 +10,10 @@ from datetime import datetime
 from dragoman.api.core import Pod
 from dragoman.api.meta import Ref, format_time
 from dragoman.effects import Effect, Emit, Patch
-from dragoman.explain.text import message
+from dragoman.explain.messages import message
 from dragoman.schedule.decision import Placement, Refused, Wait
-from dragoman.schedule.doubles import Double
-from dragoman.schedule.refusal import ClaimInFlight, ClaimNotCreated, Gated
+from dragoman.schedule.double_allocations import DoubleAllocation
+from dragoman.schedule.refusal import ClaimInFlight, ClaimNotCreated, SchedulingGated
 
 SCHEDULED = "PodScheduled"
 
@@ -21,7 +21,7 @@ SCHEDULED = "PodScheduled"
 def refusal_effects(pod: Pod, refused: Refused, now: datetime, component: str) -> tuple[Effect, ...]:
     """The pod's condition PodScheduled=False and, but for gates, a FailedScheduling event."""
     text = message(refused, pod.metadata.namespace)
-    is_gated = bool(refused.reasons) and isinstance(refused.reasons[0], Gated)
+    is_gated = bool(refused.reasons) and isinstance(refused.reasons[0], SchedulingGated)
     condition = condition_effect(pod, "SchedulingGated" if is_gated else "Unschedulable", text, now)
     if is_gated:
         return condition
@@ -80,16 +80,16 @@ def wait_effect(wait: Wait, uid: str, component: str) -> Emit:
     return Emit(Ref("Pod", namespace, name, uid), "Normal", "BindingConditionsPending", text, component, "Scheduling")
 
 
-def double_effects(double: Double, component: str) -> tuple[Emit, ...]:
+def double_allocation_effects(double_allocation: DoubleAllocation, component: str) -> tuple[Emit, ...]:
     """A device went to two claims: each is told of its own fate, without the other's name."""
-    told = []
-    for key in double.claims:
-        if key == double.loser:
-            text = f"device {double.device} was given to another claim as well; this newer allocation is given up"
+    reported = []
+    for key in double_allocation.claims:
+        if key == double_allocation.loser:
+            text = f"device {double_allocation.device} was given to another claim as well; this newer allocation is given up"
         else:
-            text = f"device {double.device} was given to another claim as well"
-        told.append(Emit(Ref("ResourceClaim", *key), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
-    return tuple(told)
+            text = f"device {double_allocation.device} was given to another claim as well"
+        reported.append(Emit(Ref("ResourceClaim", *key), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
+    return tuple(reported)
 
 
 def _about(refused: Refused) -> Ref:

@@ -8,23 +8,23 @@ writes and never makes sentences.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
+from dragoman.api.meta import NamespacedName
 from dragoman.explain import candidates
-from dragoman.explain.asking import nearest_first, pinned, story_on
-from dragoman.explain.candidates import Candidate, Place
+from dragoman.explain.candidates import HintCandidate, RefusingNode
+from dragoman.explain.closest import diagnose_on, nearest_first, pinned
+from dragoman.explain.conflict import Expired
 from dragoman.explain.scenarios import claims_used, focus
 from dragoman.schedule.decision import AnyReason
-from dragoman.schedule.place import Memory
-from dragoman.schedule.units import Context, Unit
-from dragoman.snapshot.change import Change, Key, Put, Snapshot, apply_all
+from dragoman.schedule.placement import PlacementCache
+from dragoman.schedule.units import SchedulingContext, SchedulingUnit
+from dragoman.snapshot.change import Change, Put, Snapshot, apply_all
 from dragoman.whatif.decide import steps
-
-Over: TypeAlias = Callable[[], bool]
 
 OF_A_KIND = 2
 SHOWN = 8
@@ -67,15 +67,15 @@ class Question(msgspec.Struct, frozen=True, eq=False):
     at, the nearest to a yes first."""
 
     snapshot: Snapshot
-    unit: Unit
-    pod: Key
+    unit: SchedulingUnit
+    pod: NamespacedName
     reasons: tuple[AnyReason, ...]
-    places: tuple[Place, ...]
+    places: tuple[RefusingNode, ...]
     now: datetime
-    context: Context
+    context: SchedulingContext
 
 
-def hints_for(question: Question, over: Over) -> Hints:
+def hints_for(question: Question, over: Expired) -> Hints:
     """Changes with which the pod would fit, as far as time allows; two together where none helps alone."""
     alone, failed = _singles(question, over)
     if alone.found or alone.untried or not failed or question.unit.key[0] != "Pod":
@@ -83,13 +83,13 @@ def hints_for(question: Question, over: Over) -> Hints:
     return _pairs(question, failed, alone.tried, over)
 
 
-def _singles(question: Question, over: Over) -> tuple[Hints, list[Candidate]]:
+def _singles(question: Question, over: Expired) -> tuple[Hints, list[HintCandidate]]:
     """Hints of one change each, and the candidates that do not help alone."""
     trial = _Trial(question)
     guesses = candidates.of(question.snapshot, question.pod, question.reasons, question.places, question.context)
     waiting = sorted(guesses, key=lambda candidate: candidate.cost)
     found: list[Hint] = []
-    failed: list[Candidate] = []
+    failed: list[HintCandidate] = []
     kinds: Counter[str] = Counter()
     served: set[str] = set()
     for position, candidate in enumerate(waiting[:TRIED_MAX]):
@@ -108,10 +108,10 @@ def _singles(question: Question, over: Over) -> tuple[Hints, list[Candidate]]:
     return Hints(tuple(sorted(found, key=lambda hint: hint.cost)), trial.tried, rest), failed
 
 
-def _pairs(question: Question, failed: Sequence[Candidate], tried: int, over: Over) -> Hints:
+def _pairs(question: Question, failed: Sequence[HintCandidate], tried: int, over: Expired) -> Hints:
     """Two changes together: a cheap one on the nearest node, then what helps after it."""
     node = question.places[0].node if question.places else ""
-    firsts: dict[str, Candidate] = {}
+    firsts: dict[str, HintCandidate] = {}
     for candidate in failed:
         if candidate.cost <= candidates.OTHER_CLASS and candidate.node in ("", node):
             firsts.setdefault(candidate.topic, candidate)
@@ -141,15 +141,15 @@ def _after(question: Question, node: str, changes: Sequence[Change]) -> Question
     small = apply_all(base, changes)
     if question.pod not in small.pods:
         return None
-    context = msgspec.structs.replace(question.context, memory=Memory())
-    unit = Unit(("Pod", *question.pod), (question.pod,))
+    context = msgspec.structs.replace(question.context, memory=PlacementCache())
+    unit = SchedulingUnit(("Pod", *question.pod), (question.pod,))
     (verdict,) = next(steps(small, [unit], question.now, context)).verdicts
     refused = verdict.refused
-    if refused is None or refused.gave_up:
+    if refused is None or refused.undecided:
         return None
     pod = small.pods[question.pod]
     nearest = nearest_first(refused.nodes)[:1]
-    places = tuple(Place(s.nodes[0], s.reasons, story_on(small, pod, s.nodes[0], context)) for s in nearest)
+    places = tuple(RefusingNode(s.nodes[0], s.reasons, diagnose_on(small, pod, s.nodes[0], context)) for s in nearest)
     return Question(small, unit, question.pod, refused.reasons, places, question.now, context)
 
 
@@ -165,7 +165,7 @@ class _Trial:
         self.tried = 0
         self._small: dict[str, Snapshot] = {}
 
-    def hint(self, candidate: Candidate) -> Hint | None:
+    def hint(self, candidate: HintCandidate) -> Hint | None:
         """The candidate as a hint, if the pod fits with it."""
         self.tried += 1
         changes = candidate.make(self.snapshot)
@@ -195,12 +195,12 @@ class _Trial:
         changed = apply_all(small, changes)
         pod = changed.pods[self.pod]
         changed = apply_all(changed, [Put("Pod", pinned(pod, node))])
-        return self._decided(changed, Unit(("Pod", *self.pod), (self.pod,)))
+        return self._decided(changed, SchedulingUnit(("Pod", *self.pod), (self.pod,)))
 
     def _everywhere(self, changes: Sequence[Change]) -> Verified | None:
         return self._decided(apply_all(self.snapshot, changes), self.unit)
 
-    def _decided(self, snapshot: Snapshot, unit: Unit) -> Verified | None:
+    def _decided(self, snapshot: Snapshot, unit: SchedulingUnit) -> Verified | None:
         step = next(steps(snapshot, [unit], self.now, self._fresh()))
         placed = [verdict for verdict in step.verdicts if verdict.node is not None]
         mine = next((verdict for verdict in placed if verdict.pod == self.pod), None)
@@ -208,23 +208,23 @@ class _Trial:
             return None
         return Verified(mine.node, tuple(_devices(step.after, self.pod)))
 
-    def _moves(self, other: Key, changes: Sequence[Change]) -> Verified | None:
+    def _moves(self, other: NamespacedName, changes: Sequence[Change]) -> Verified | None:
         """Where the pod that makes room goes afterwards, if anywhere."""
         back = candidates.back(self.snapshot, other)
         if back is None:
             return None
         changed = apply_all(self.snapshot, [*changes, *back])
-        wanted = [self.unit, Unit(("Pod", *other), (other,))]
+        wanted = [self.unit, SchedulingUnit(("Pod", *other), (other,))]
         mine, its = steps(changed, wanted, self.now, self._fresh())
         if any(verdict.node is None for verdict in (*mine.verdicts, *its.verdicts)):
             return None
         return Verified(its.verdicts[0].node or "", tuple(_devices(its.after, other)))
 
-    def _fresh(self) -> Context:
-        return msgspec.structs.replace(self.context, memory=Memory())
+    def _fresh(self) -> SchedulingContext:
+        return msgspec.structs.replace(self.context, memory=PlacementCache())
 
 
-def _devices(snapshot: Snapshot, key: Key) -> Iterator[str]:
+def _devices(snapshot: Snapshot, key: NamespacedName) -> Iterator[str]:
     for claim in claims_used(snapshot, snapshot.pods[key]):
         if claim.status.allocation is not None:
             for result in claim.status.allocation.devices.results:

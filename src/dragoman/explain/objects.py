@@ -12,20 +12,29 @@ from typing import Any
 
 import msgspec
 
-from dragoman.allocate.allocator import Ask, Look, look
+from dragoman.allocate.allocator import Ask, RequestInspection, inspect_claims
 from dragoman.allocate.refusal import Refusals
 from dragoman.api import codec
 from dragoman.api.core import Node, Pod
-from dragoman.api.meta import ObjectMeta
+from dragoman.api.meta import NamespacedName, ObjectMeta
 from dragoman.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from dragoman.api.selectors import Selector, SelectorFailed, compile_selector, device_view
 from dragoman.explain.scenarios import claims_used, released
-from dragoman.explain.state import Consumer, StateReason, Told, consumers_of, deletion, publishes, stuck, users_of
+from dragoman.explain.state import (
+    ConsumerState,
+    EventInfo,
+    StateReason,
+    consumers_of,
+    deletion,
+    publishes,
+    stuck,
+    users_of,
+)
 from dragoman.inspect.inventory import Inventory, devices_on
 from dragoman.schedule.conditions import Pending, binding_of
-from dragoman.schedule.units import Context
-from dragoman.snapshot.change import Key, Put, Snapshot, apply_all, keys_of
-from dragoman.snapshot.pools import Pool, pools_for, slice_targets
+from dragoman.schedule.units import SchedulingContext
+from dragoman.snapshot.change import Put, Snapshot, apply_all, keys_of
+from dragoman.snapshot.pools import VisiblePool, pools_for, slice_targets
 from dragoman.snapshot.taints import rules_of_pool, taints_of
 from dragoman.snapshot.usage import DeviceId, Holder, is_finished
 
@@ -51,10 +60,10 @@ class Choice(msgspec.Struct, frozen=True):
     passed: tuple[tuple[str, int], ...]
 
 
-class PodFacts(msgspec.Struct, frozen=True):
+class PodDescription(msgspec.Struct, frozen=True):
     """A pod that has its node. state: running, starting, stuck, finished or deleting."""
 
-    key: Key
+    key: NamespacedName
     node: str
     state: str
     reasons: tuple[StateReason, ...]
@@ -62,21 +71,21 @@ class PodFacts(msgspec.Struct, frozen=True):
     choices: tuple[Choice, ...]
 
 
-class ClaimFacts(msgspec.Struct, frozen=True):
+class ClaimDescription(msgspec.Struct, frozen=True):
     """A claim. state: pending, allocated, reserved or deleting. waits: what its deletion or devices wait for."""
 
-    key: Key
+    key: NamespacedName
     state: str
     claim: ResourceClaim
     node: str
-    consumers: tuple[Consumer, ...]
-    users: tuple[Key, ...]
+    consumers: tuple[ConsumerState, ...]
+    users: tuple[NamespacedName, ...]
     reasons: tuple[StateReason, ...]
     choices: tuple[Choice, ...]
     conditions: tuple[tuple[str, str, str, str], ...]
 
 
-class InClass(msgspec.Struct, frozen=True):
+class ClassMatch(msgspec.Struct, frozen=True):
     """Whether a device is in a class; if not, which selector is false or fails, with what error."""
 
     name: str
@@ -86,7 +95,7 @@ class InClass(msgspec.Struct, frozen=True):
     error: str
 
 
-class Taint(msgspec.Struct, frozen=True):
+class DeviceTaintInfo(msgspec.Struct, frozen=True):
     """A taint of a device; rule is empty where the driver publishes it."""
 
     key: str
@@ -95,7 +104,7 @@ class Taint(msgspec.Struct, frozen=True):
     rule: str
 
 
-class HeldBy(msgspec.Struct, frozen=True):
+class DeviceHolder(msgspec.Struct, frozen=True):
     """Who holds a device. admin: with admin access, which holds nothing."""
 
     namespace: str
@@ -106,7 +115,7 @@ class HeldBy(msgspec.Struct, frozen=True):
     admin: bool
 
 
-class DeviceFacts(msgspec.Struct, frozen=True):
+class DeviceDescription(msgspec.Struct, frozen=True):
     """A device. state: free, held, shared, tainted, blocked, unusable or gone (in claims, but not published)."""
 
     id: DeviceId
@@ -119,12 +128,12 @@ class DeviceFacts(msgspec.Struct, frozen=True):
     attributes: dict[str, Any]
     capacity: dict[str, str]
     counters: tuple[tuple[str, str, int, int, int], ...]
-    taints: tuple[Taint, ...]
-    holders: tuple[HeldBy, ...]
-    classes: tuple[InClass, ...]
+    taints: tuple[DeviceTaintInfo, ...]
+    holders: tuple[DeviceHolder, ...]
+    classes: tuple[ClassMatch, ...]
 
 
-class NodeFacts(msgspec.Struct, frozen=True):
+class NodeDescription(msgspec.Struct, frozen=True):
     """A node: conditions that are not well, taints, its pools, devices by class, pods with devices."""
 
     name: str
@@ -140,7 +149,9 @@ class NodeFacts(msgspec.Struct, frozen=True):
 # ---- pods
 
 
-def pod_facts(snapshot: Snapshot, pod: Pod, events: Sequence[Told], now: datetime, context: Context) -> PodFacts:
+def pod_facts(
+    snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: datetime, context: SchedulingContext
+) -> PodDescription:
     """A pod with a node."""
     reasons = stuck(snapshot, pod, events, now)
     if is_finished(pod):
@@ -163,19 +174,21 @@ def pod_facts(snapshot: Snapshot, pod: Pod, events: Sequence[Told], now: datetim
         used = special.resource_claim_name
         claims.append((None, used, None, snapshot.claims.get((namespace, used))))
     choices = choices_of(snapshot, claims_used(snapshot, pod), pod.spec.node_name, context)
-    return PodFacts((namespace, name), pod.spec.node_name, state, reasons, tuple(claims), choices)
+    return PodDescription((namespace, name), pod.spec.node_name, state, reasons, tuple(claims), choices)
 
 
-def choices_of(snapshot: Snapshot, claims: Sequence[ResourceClaim], node: str, context: Context) -> tuple[Choice, ...]:
+def choices_of(
+    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: str, context: SchedulingContext
+) -> tuple[Choice, ...]:
     """Why the claims have their devices: what stands before each of them on the node, as things are today."""
     allocated = [claim for claim in claims if claim.status.allocation is not None]
     if not allocated:
         return ()
-    seen: tuple[Look, ...] = ()
+    seen: tuple[RequestInspection, ...] = ()
     if node in snapshot.nodes:
         free = apply_all(snapshot, [released(claim) for claim in allocated])
         asked = tuple(free.claims[c.metadata.namespace, c.metadata.name] for c in allocated)
-        answer = look(free, Ask(asked, node), context.options)
+        answer = inspect_claims(free, Ask(asked, node), context.options)
         seen = () if isinstance(answer, Refusals) else answer
     found = []
     for claim in allocated:
@@ -187,14 +200,14 @@ def choices_of(snapshot: Snapshot, claims: Sequence[ResourceClaim], node: str, c
     return tuple(found)
 
 
-def _look_of(seen: Sequence[Look], claim: str, request: str) -> Look | None:
+def _look_of(seen: Sequence[RequestInspection], claim: str, request: str) -> RequestInspection | None:
     return next((one for one in seen if one.claim == claim and one.request == request), None)
 
 
 def _choice(
     claim: ResourceClaim,
     result: DeviceRequestAllocationResult,
-    seen: Look | None,
+    seen: RequestInspection | None,
     mine: set[tuple[str, str, str]],
     node: str,
 ) -> Choice:
@@ -222,7 +235,9 @@ def _choice(
 # ---- claims
 
 
-def claim_facts(snapshot: Snapshot, claim: ResourceClaim, now: datetime, context: Context) -> ClaimFacts:
+def claim_facts(
+    snapshot: Snapshot, claim: ResourceClaim, now: datetime, context: SchedulingContext
+) -> ClaimDescription:
     """A claim as it is."""
     meta, status = claim.metadata, claim.status
     waits = deletion(snapshot, claim, now)
@@ -245,7 +260,7 @@ def claim_facts(snapshot: Snapshot, claim: ResourceClaim, now: datetime, context
             for r in status.allocation.devices.results
             for name in r.binding_conditions
         ]
-    return ClaimFacts(
+    return ClaimDescription(
         (meta.namespace, meta.name),
         state,
         claim,
@@ -258,7 +273,7 @@ def claim_facts(snapshot: Snapshot, claim: ResourceClaim, now: datetime, context
     )
 
 
-def probe(snapshot: Snapshot, claim: ResourceClaim) -> tuple[Snapshot, Key]:
+def probe(snapshot: Snapshot, claim: ResourceClaim) -> tuple[Snapshot, NamespacedName]:
     """The snapshot with a pod that needs nothing but the claim, and the pod's key: would it fit anywhere?"""
     meta = claim.metadata
     name = PROBE
@@ -287,31 +302,32 @@ def _node_of(claim: ResourceClaim) -> str:
 # ---- devices
 
 
-def device_facts(snapshot: Snapshot, device: DeviceId, context: Context) -> DeviceFacts | None:
+def device_facts(snapshot: Snapshot, device: DeviceId, context: SchedulingContext) -> DeviceDescription | None:
     """A device that is published or named in an allocation; None if it is neither."""
     holders = _holders(snapshot, device)
     found = _published(snapshot, device)
     if found is None:
         if not holders:
             return None
-        return DeviceFacts(device, "gone", "", (), "", 0, (0, 0), {}, {}, (), (), holders, ())
-    piece, published = found
-    nodes = tuple(sorted(n for n, node in snapshot.nodes.items() if slice_targets(piece, node)))
+        return DeviceDescription(device, "gone", "", (), "", 0, (0, 0), {}, {}, (), (), holders, ())
+    resource_slice, published = found
+    nodes = tuple(sorted(n for n, node in snapshot.nodes.items() if slice_targets(resource_slice, node)))
     pool = _pool(snapshot, nodes, device)
     rules = rules_of_pool(snapshot, device.driver, device.pool)
     taints = tuple(
-        Taint(t.key, t.value, t.effect, rule) for rule, t in taints_of(published, device.driver, device.pool, rules)
+        DeviceTaintInfo(t.key, t.value, t.effect, rule)
+        for rule, t in taints_of(published, device.driver, device.pool, rules)
     )
     counters = _counters(snapshot, pool, published, device)
     state = _state(pool, snapshot.holders.get(device, ()), counters, taints)
-    return DeviceFacts(
+    return DeviceDescription(
         device,
         state,
-        piece.metadata.name,
+        resource_slice.metadata.name,
         nodes,
         pool.state if pool is not None else "seen by no node",
-        piece.spec.pool.generation,
-        (pool.have, pool.want) if pool is not None else (0, piece.spec.pool.resource_slice_count),
+        resource_slice.spec.pool.generation,
+        (pool.have, pool.want) if pool is not None else (0, resource_slice.spec.pool.resource_slice_count),
         {name: codec.to_json(value) for name, value in published.attributes.items()},
         {name: str(entry.value) for name, entry in published.capacity.items()},
         counters,
@@ -323,15 +339,15 @@ def device_facts(snapshot: Snapshot, device: DeviceId, context: Context) -> Devi
 
 def _published(snapshot: Snapshot, device: DeviceId) -> tuple[ResourceSlice, Device] | None:
     """Where the newest generation publishes it."""
-    pieces = [snapshot.slices[name] for name in keys_of(snapshot.slices_by_pool, (device.driver, device.pool))]
-    for piece in sorted(pieces, key=lambda piece: -piece.spec.pool.generation):
-        for published in piece.spec.devices:
+    resource_slices = [snapshot.slices[name] for name in keys_of(snapshot.slices_by_pool, (device.driver, device.pool))]
+    for resource_slice in sorted(resource_slices, key=lambda resource_slice: -resource_slice.spec.pool.generation):
+        for published in resource_slice.spec.devices:
             if published.name == device.device:
-                return piece, published
+                return resource_slice, published
     return None
 
 
-def _pool(snapshot: Snapshot, nodes: Sequence[str], device: DeviceId) -> Pool | None:
+def _pool(snapshot: Snapshot, nodes: Sequence[str], device: DeviceId) -> VisiblePool | None:
     if not nodes:
         return None
     pools = pools_for(snapshot, snapshot.nodes[nodes[0]])
@@ -339,15 +355,15 @@ def _pool(snapshot: Snapshot, nodes: Sequence[str], device: DeviceId) -> Pool | 
 
 
 def _counters(
-    snapshot: Snapshot, pool: Pool | None, published: Device, device: DeviceId
+    snapshot: Snapshot, pool: VisiblePool | None, published: Device, device: DeviceId
 ) -> tuple[tuple[str, str, int, int, int], ...]:
     """(set, counter, drawn, left, published) in whole nano-units."""
     if pool is None or not published.consumes_counters:
         return ()
     left = {(group, name): amount for group, counters in pool.counters.items() for name, amount in counters.items()}
     total = dict(left)
-    for piece in pool.pieces:
-        for other in piece.spec.devices:
+    for resource_slice in pool.resource_slices:
+        for other in resource_slice.spec.devices:
             if DeviceId(device.driver, device.pool, other.name) in snapshot.holders:
                 for use in other.consumes_counters:
                     for name, counter in use.counters.items():
@@ -367,10 +383,10 @@ def _counters(
 
 
 def _state(
-    pool: Pool | None,
+    pool: VisiblePool | None,
     holders: Sequence[Holder],
     counters: Sequence[tuple[str, str, int, int, int]],
-    taints: Sequence[Taint],
+    taints: Sequence[DeviceTaintInfo],
 ) -> str:
     if holders:
         return "shared" if all(holder.share_id is not None for holder in holders) else "held"
@@ -381,7 +397,7 @@ def _state(
     return "tainted" if any(taint.effect in ("NoSchedule", "NoExecute") for taint in taints) else "free"
 
 
-def _holders(snapshot: Snapshot, device: DeviceId) -> tuple[HeldBy, ...]:
+def _holders(snapshot: Snapshot, device: DeviceId) -> tuple[DeviceHolder, ...]:
     """Every claim that has the device, admin access included."""
     found = []
     for key in sorted(snapshot.claims):
@@ -391,34 +407,34 @@ def _holders(snapshot: Snapshot, device: DeviceId) -> tuple[HeldBy, ...]:
             if (result.driver, result.pool, result.device) == tuple(device):
                 pods = tuple(name for _, name in snapshot.consumers(claim))
                 admin = bool(result.admin_access)
-                found.append(HeldBy(*key, result.request, result.share_id or "", pods, admin))
+                found.append(DeviceHolder(*key, result.request, result.share_id or "", pods, admin))
     return tuple(found)
 
 
-def _in_class(snapshot: Snapshot, name: str, device: Device, driver: str) -> InClass:
+def _in_class(snapshot: Snapshot, name: str, device: Device, driver: str) -> ClassMatch:
     view = device_view(device, driver)
     for index, selector in enumerate(snapshot.classes[name].spec.selectors):
         text = selector.cel.expression if selector.cel is not None else ""
         compiled = compile_selector(text)
         if not isinstance(compiled, Selector):
-            return InClass(name, False, index, text, compiled.message)
+            return ClassMatch(name, False, index, text, compiled.message)
         answer = compiled.match(view)
         if answer is not True:
-            return InClass(name, False, index, text, answer.message if isinstance(answer, SelectorFailed) else "")
-    return InClass(name, True, -1, "", "")
+            return ClassMatch(name, False, index, text, answer.message if isinstance(answer, SelectorFailed) else "")
+    return ClassMatch(name, True, -1, "", "")
 
 
 # ---- nodes
 
 
-def node_facts(snapshot: Snapshot, node: Node, now: datetime) -> NodeFacts:
+def node_facts(snapshot: Snapshot, node: Node, now: datetime) -> NodeDescription:
     """A node and its devices."""
     name = node.metadata.name
     pools = pools_for(snapshot, node)
     ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
-    told = "unknown" if ready is None else ready.status
+    reported = "unknown" if ready is None else ready.status
     if ready is not None and ready.status != "True":
-        told = ": ".join(part for part in (ready.status, ready.reason, ready.message) if part)
+        reported = ": ".join(part for part in (ready.status, ready.reason, ready.message) if part)
     pods = []
     drivers: dict[str, None] = {}
     for key in keys_of(snapshot.pods_by_node, name):
@@ -433,9 +449,9 @@ def node_facts(snapshot: Snapshot, node: Node, now: datetime) -> NodeFacts:
                 drivers[result.driver] = None
         if devices:
             pods.append((*key, tuple(devices)))
-    return NodeFacts(
+    return NodeDescription(
         name,
-        told,
+        reported,
         node.spec.unschedulable,
         tuple(f"{t.key}{'=' + t.value if t.value else ''}:{t.effect}" for t in node.spec.taints),
         tuple(

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from dragoman.api.core import Pod
 from dragoman.api.meta import Ref
 from dragoman.effects import Create, Patch
-from dragoman.explain.text import message, topic
+from dragoman.explain.messages import message, topic
 from dragoman.schedule.decision import Refused
 
 Topics: TypeAlias = tuple[tuple[str, ...], ...]
@@ -25,17 +25,17 @@ def topics(refused: Refused) -> Topics:
     """What the refusal is about, without its numbers: equal for reasons that people would call the same."""
     found = {topic(reason) for reason in refused.reasons}
     found |= {topic(reason) for some in refused.nodes for reason in some.reasons}
-    return tuple(sorted(found)) if not refused.gave_up else (("GaveUp",),)
+    return tuple(sorted(found)) if not refused.undecided else (("SearchLimitReached",),)
 
 
 def event(pod: Pod, refused: Refused, when: str, component: str) -> Create:
     """The Event of one reason of one pod; its name tells both, so that whoever writes it again finds it there."""
     meta = pod.metadata
-    told = hashlib.sha256(repr((meta.uid, topics(refused))).encode()).hexdigest()[:16]
+    reported = hashlib.sha256(repr((meta.uid, topics(refused))).encode()).hexdigest()[:16]
     body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{meta.name[:_NAME_MAX]}.{told}", "namespace": meta.namespace},
+        "metadata": {"name": f"{meta.name[:_NAME_MAX]}.{reported}", "namespace": meta.namespace},
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -58,7 +58,7 @@ def event(pod: Pod, refused: Refused, when: str, component: str) -> Create:
     return Create(body)
 
 
-def told_again(first: Create, count: int) -> Patch:
+def seen_again(first: Create, count: int) -> Patch:
     """The same reason once more, after another one: the Event that is there counts it."""
     body = first.body
     ref = Ref("Event", body["metadata"]["namespace"], body["metadata"]["name"])

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from dragoman.api.core import Node, Pod
+from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import DeviceTaint, DeviceTaintRule, DeviceToleration, ResourceClaim, ResourceSlice
 from dragoman.schedule.claims import owned_by, same
-from dragoman.snapshot.change import Change, Gone, Key, Put, Snapshot, keys_of
+from dragoman.snapshot.change import Change, Gone, Put, Snapshot, keys_of
 from dragoman.snapshot.taints import applies
 from dragoman.snapshot.usage import DeviceId, claim_names, is_finished
 
@@ -23,7 +24,7 @@ _HARD = "NoExecute"
 # ---- pods
 
 
-def without_pod(snapshot: Snapshot, key: Key) -> tuple[Change, ...]:
+def without_pod(snapshot: Snapshot, key: NamespacedName) -> tuple[Change, ...]:
     """The pod deleted, and what the claim controller does then: its own claims go, reservations are taken back."""
     pod = snapshot.pods[key]
     changes: list[Change] = [Gone("Pod", *key)]
@@ -36,7 +37,7 @@ def without_pod(snapshot: Snapshot, key: Key) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-def pending_again(snapshot: Snapshot, key: Key) -> tuple[Change, ...]:
+def pending_again(snapshot: Snapshot, key: NamespacedName) -> tuple[Change, ...]:
     """The pod as its successor would be: without a node, its claims without devices unless others use them too."""
     pod = snapshot.pods[key]
     status = msgspec.structs.replace(
@@ -95,7 +96,7 @@ def released(claim: ResourceClaim) -> Change:
 def without_node(snapshot: Snapshot, name: str) -> tuple[Change, ...]:
     """The node and its slices gone; its pods pending again, those of DaemonSets gone with it."""
     changes: list[Change] = [Gone("Node", "", name)]
-    changes += [Gone("ResourceSlice", "", piece) for piece in keys_of(snapshot.slices_by_node, name)]
+    changes += [Gone("ResourceSlice", "", resource_slice) for resource_slice in keys_of(snapshot.slices_by_node, name)]
     for key in keys_of(snapshot.pods_by_node, name):
         pod = snapshot.pods[key]
         owner = pod.metadata.controller
@@ -114,18 +115,27 @@ def node_like(snapshot: Snapshot, shape: str, name: str) -> tuple[Change, ...]:
         labels[HOSTNAME] = name
     meta = msgspec.structs.replace(node.metadata, name=name, uid="", resource_version="", labels=labels)
     made: Node = msgspec.structs.replace(node, metadata=meta)
-    pieces = [snapshot.slices[piece] for piece in keys_of(snapshot.slices_by_node, shape)]
-    return (Put("Node", made), *(Put("ResourceSlice", _slice_like(piece, shape, name)) for piece in pieces))
-
-
-def _slice_like(piece: ResourceSlice, shape: str, name: str) -> ResourceSlice:
-    pool = piece.spec.pool
-    renamed = pool.name.replace(shape, name) if shape in pool.name else f"{pool.name}-{name}"
-    spec = msgspec.structs.replace(piece.spec, node_name=name, pool=msgspec.structs.replace(pool, name=renamed))
-    meta = msgspec.structs.replace(
-        piece.metadata, name=f"{piece.metadata.name}-{name}", uid="", resource_version="", owner_references=()
+    resource_slices = [snapshot.slices[resource_slice] for resource_slice in keys_of(snapshot.slices_by_node, shape)]
+    return (
+        Put("Node", made),
+        *(Put("ResourceSlice", _slice_like(resource_slice, shape, name)) for resource_slice in resource_slices),
     )
-    return msgspec.structs.replace(piece, metadata=meta, spec=spec)
+
+
+def _slice_like(resource_slice: ResourceSlice, shape: str, name: str) -> ResourceSlice:
+    pool = resource_slice.spec.pool
+    renamed = pool.name.replace(shape, name) if shape in pool.name else f"{pool.name}-{name}"
+    spec = msgspec.structs.replace(
+        resource_slice.spec, node_name=name, pool=msgspec.structs.replace(pool, name=renamed)
+    )
+    meta = msgspec.structs.replace(
+        resource_slice.metadata,
+        name=f"{resource_slice.metadata.name}-{name}",
+        uid="",
+        resource_version="",
+        owner_references=(),
+    )
+    return msgspec.structs.replace(resource_slice, metadata=meta, spec=spec)
 
 
 def free_name(snapshot: Snapshot, wanted: str) -> str:
@@ -138,21 +148,21 @@ def free_name(snapshot: Snapshot, wanted: str) -> str:
     return f"{wanted}-{number}"
 
 
-def focus(snapshot: Snapshot, nodes: Sequence[str], pods: Iterable[Key]) -> Snapshot:
+def focus(snapshot: Snapshot, nodes: Sequence[str], pods: Iterable[NamespacedName]) -> Snapshot:
     """The part of a cluster that decides whether these pods fit on these nodes: cheap to change and to ask."""
     objects: list[tuple[str, object]] = [("Node", snapshot.nodes[name]) for name in nodes if name in snapshot.nodes]
     kept = set(pods)
-    pools: dict[Key, None] = {}
+    pools: dict[NamespacedName, None] = {}
     for name in (*nodes, ""):
-        for piece in keys_of(snapshot.slices_by_node, name):
-            spec = snapshot.slices[piece].spec
+        for resource_slice in keys_of(snapshot.slices_by_node, name):
+            spec = snapshot.slices[resource_slice].spec
             pools[spec.driver, spec.pool.name] = None
         if name:
             kept.update(keys_of(snapshot.pods_by_node, name))
-    claims: set[Key] = set()
+    claims: set[NamespacedName] = set()
     for pool in pools:
-        for piece in keys_of(snapshot.slices_by_pool, pool):
-            published = snapshot.slices[piece]
+        for resource_slice in keys_of(snapshot.slices_by_pool, pool):
+            published = snapshot.slices[resource_slice]
             objects.append(("ResourceSlice", published))
             for device in published.spec.devices:
                 held = snapshot.holders.get(DeviceId(*pool, device.name), ())
@@ -179,7 +189,7 @@ def focus(snapshot: Snapshot, nodes: Sequence[str], pods: Iterable[Key]) -> Snap
 class Displaced(msgspec.Struct, frozen=True):
     """A pod that a taint drives out, from which device. after_s: seconds that it is tolerated, 0 at once."""
 
-    pod: Key
+    pod: NamespacedName
     node: str
     claim: str
     device: DeviceId
@@ -190,7 +200,7 @@ def displaced(snapshot: Snapshot, rule: DeviceTaintRule) -> tuple[Displaced, ...
     """The running pods that a rule would evict, each once, by name. Effects other than NoExecute evict nobody."""
     if rule.spec.taint.effect != _HARD:
         return ()
-    found: dict[Key, Displaced] = {}
+    found: dict[NamespacedName, Displaced] = {}
     for claim_key in sorted(snapshot.claims):
         claim = snapshot.claims[claim_key]
         allocation = claim.status.allocation

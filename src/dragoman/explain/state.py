@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.api.core import Pod
-from dragoman.api.meta import parse_time
+from dragoman.api.meta import NamespacedName, parse_time
 from dragoman.api.resource import FINALIZER, ResourceClaim
 from dragoman.explain.scenarios import claims_used
 from dragoman.schedule.claims import group_name, same
-from dragoman.snapshot.change import Key, Snapshot, keys_of
+from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.pools import slice_targets
 from dragoman.snapshot.usage import DeviceId, claim_names, is_finished
 
@@ -28,11 +28,11 @@ _DRIVER = re.compile(r"""device\.driver\s*==\s*(['"])([^'"]+)\1""")
 STARTING = frozenset({"", "Pending"})
 
 
-class State(msgspec.Struct, frozen=True):
+class StateBase(msgspec.Struct, frozen=True):
     """Base: the class name is the code in JSON."""
 
 
-class DriverNotRegistered(State, frozen=True):
+class DriverNotRegistered(StateBase, frozen=True):
     """The node's kubelet knows no such driver, so it cannot call NodePrepareResources. since_s: -1 if unknown."""
 
     node: str
@@ -40,21 +40,21 @@ class DriverNotRegistered(State, frozen=True):
     since_s: int
 
 
-class NoSlices(State, frozen=True):
+class NoResourceSlices(StateBase, frozen=True):
     """A driver of the allocation publishes no ResourceSlice for the node (any longer)."""
 
     node: str
     driver: str
 
 
-class DeviceGone(State, frozen=True):
+class DeviceNotPublished(StateBase, frozen=True):
     """An allocated device that no slice publishes any longer."""
 
     claim: str
     device: str
 
 
-class PrepareFailing(State, frozen=True):
+class PrepareResourcesFailed(StateBase, frozen=True):
     """NodePrepareResources (or what comes before it) fails. error: what the node last said."""
 
     node: str
@@ -63,47 +63,47 @@ class PrepareFailing(State, frozen=True):
     since_s: int
 
 
-class ClaimNotAllocated(State, frozen=True):
+class ClaimNotAllocated(StateBase, frozen=True):
     """The pod was bound although this claim has no devices: somebody else than a DRA-aware scheduler bound it."""
 
     claim: str
 
 
-class ClaimNotReserved(State, frozen=True):
+class ClaimNotReserved(StateBase, frozen=True):
     """The pod was bound, but the claim is not reserved for it: the kubelet does not start it."""
 
     claim: str
 
 
-class ClaimAbsent(State, frozen=True):
+class PodClaimNotFound(StateBase, frozen=True):
     """A claim that the bound pod uses does not exist. claim is empty where it was never made from its template."""
 
     pod_claim: str
     claim: str
 
 
-class NodeAbsent(State, frozen=True):
+class PodNodeNotFound(StateBase, frozen=True):
     """The pod's node does not exist (any longer)."""
 
     node: str
 
 
-class NodeNotReady(State, frozen=True):
+class NodeNotReady(StateBase, frozen=True):
     """The pod's node is not ready. told: reason and message of its condition."""
 
     node: str
-    told: str
+    reported: str
     since_s: int
 
 
-class Starting(State, frozen=True):
+class Starting(StateBase, frozen=True):
     """Nothing is known to be wrong; the node has not started the pod yet."""
 
     node: str
     since_s: int
 
 
-class Consumer(msgspec.Struct, frozen=True):
+class ConsumerState(msgspec.Struct, frozen=True):
     """Whom a claim is reserved for. state: running, pending, finished, deleting, gone (does not exist), replaced
     (another object has its name now) or other (no pod)."""
 
@@ -113,36 +113,36 @@ class Consumer(msgspec.Struct, frozen=True):
     state: str
 
 
-class DeletionWaits(State, frozen=True):
+class DeletionBlocked(StateBase, frozen=True):
     """An object ("claim NAME" or "pod NAME") is being deleted and a finalizer holds it. devices stay held meanwhile."""
 
     object: str
     finalizers: tuple[str, ...]
-    consumers: tuple[Consumer, ...]
+    consumers: tuple[ConsumerState, ...]
     devices: tuple[str, ...]
     since_s: int
 
 
 StateReason: TypeAlias = (
     DriverNotRegistered
-    | NoSlices
-    | DeviceGone
-    | PrepareFailing
+    | NoResourceSlices
+    | DeviceNotPublished
+    | PrepareResourcesFailed
     | ClaimNotAllocated
     | ClaimNotReserved
-    | ClaimAbsent
-    | NodeAbsent
+    | PodClaimNotFound
+    | PodNodeNotFound
     | NodeNotReady
     | Starting
-    | DeletionWaits
+    | DeletionBlocked
 )
 
 
-class Told(msgspec.Struct, frozen=True):
+class EventInfo(msgspec.Struct, frozen=True):
     """An event about an object. first and last: RFC 3339, "" if unknown."""
 
     kind: str
-    key: Key
+    key: NamespacedName
     uid: str
     reason: str
     message: str
@@ -151,18 +151,18 @@ class Told(msgspec.Struct, frozen=True):
     last: str
 
 
-def events_of(objects: Iterable[Mapping[str, Any]]) -> tuple[Told, ...]:
+def events_of(objects: Iterable[Mapping[str, Any]]) -> tuple[EventInfo, ...]:
     """Events as on the wire, core v1 or events.k8s.io."""
-    return tuple(_told(raw) for raw in objects if isinstance(raw.get("metadata"), Mapping))
+    return tuple(_reported(raw) for raw in objects if isinstance(raw.get("metadata"), Mapping))
 
 
-def _told(raw: Mapping[str, Any]) -> Told:
+def _reported(raw: Mapping[str, Any]) -> EventInfo:
     about = raw.get("involvedObject") or raw.get("regarding") or {}
     series = raw.get("series") or {}
     created = raw["metadata"].get("creationTimestamp") or ""
     first = raw.get("firstTimestamp") or raw.get("deprecatedFirstTimestamp") or raw.get("eventTime") or created
     last = raw.get("lastTimestamp") or series.get("lastObservedTime") or raw.get("deprecatedLastTimestamp") or first
-    return Told(
+    return EventInfo(
         str(about.get("kind", "")),
         (str(about.get("namespace") or raw["metadata"].get("namespace", "")), str(about.get("name", ""))),
         str(about.get("uid", "")),
@@ -177,13 +177,13 @@ def _told(raw: Mapping[str, Any]) -> Told:
 # ---- pods that have their node
 
 
-def stuck(snapshot: Snapshot, pod: Pod, events: Sequence[Told], now: datetime) -> tuple[StateReason, ...]:
+def stuck(snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: datetime) -> tuple[StateReason, ...]:
     """Why a bound pod does not run (yet); () if it runs, is finished or has no node."""
     if not pod.spec.node_name or is_finished(pod):
         return ()
     if pod.metadata.deletion_timestamp is not None and pod.metadata.finalizers:
         since = _since(pod.metadata.deletion_timestamp, now)
-        return (DeletionWaits(f"pod {pod.metadata.name}", pod.metadata.finalizers, (), (), since),)
+        return (DeletionBlocked(f"pod {pod.metadata.name}", pod.metadata.finalizers, (), (), since),)
     if pod.status.phase not in STARTING:
         return ()
     reasons = [*_node(snapshot, pod, now), *_claims(snapshot, pod), *_prepare(snapshot, pod, events, now)]
@@ -196,12 +196,12 @@ def _node(snapshot: Snapshot, pod: Pod, now: datetime) -> Iterator[StateReason]:
     name = pod.spec.node_name
     node = snapshot.nodes.get(name)
     if node is None:
-        yield NodeAbsent(name)
+        yield PodNodeNotFound(name)
         return
     for condition in node.status.conditions:
         if condition.type == "Ready" and condition.status != "True":
-            told = ": ".join(part for part in (condition.reason, condition.message) if part)
-            yield NodeNotReady(name, told, _since(condition.last_transition_time, now))
+            reported = ": ".join(part for part in (condition.reason, condition.message) if part)
+            yield NodeNotReady(name, reported, _since(condition.last_transition_time, now))
 
 
 def _claims(snapshot: Snapshot, pod: Pod) -> Iterator[StateReason]:
@@ -213,7 +213,7 @@ def _claims(snapshot: Snapshot, pod: Pod) -> Iterator[StateReason]:
             continue  # deliberately without a claim
         claim = snapshot.claims.get((namespace, name or ""))
         if claim is None:
-            yield ClaimAbsent(entry.name, name or "")
+            yield PodClaimNotFound(entry.name, name or "")
         elif claim.status.allocation is None:
             yield ClaimNotAllocated(claim.metadata.name)
         elif not _reserved_for(claim, pod):
@@ -228,7 +228,7 @@ def _reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
-def _prepare(snapshot: Snapshot, pod: Pod, events: Sequence[Told], now: datetime) -> Iterator[StateReason]:
+def _prepare(snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: datetime) -> Iterator[StateReason]:
     """What the node says, and whether the drivers of the devices are still there."""
     node = pod.spec.node_name
     mine = [event for event in events if event.kind == "Pod" and _about(event, pod) and event.reason == PREPARE_FAILED]
@@ -239,22 +239,22 @@ def _prepare(snapshot: Snapshot, pod: Pod, events: Sequence[Told], now: datetime
         if missing is not None:
             yield DriverNotRegistered(node, missing[1], _since(first, now))
         else:
-            yield PrepareFailing(node, latest.message, sum(event.count for event in mine), _since(first, now))
+            yield PrepareResourcesFailed(node, latest.message, sum(event.count for event in mine), _since(first, now))
     for claim in claims_used(snapshot, pod):
         allocation = claim.status.allocation
         for result in allocation.devices.results if allocation is not None else ():
             if not publishes(snapshot, result.driver, node):
-                yield NoSlices(node, result.driver)
+                yield NoResourceSlices(node, result.driver)
             elif not _published(snapshot, DeviceId(result.driver, result.pool, result.device)):
-                yield DeviceGone(claim.metadata.name, f"{result.driver}/{result.pool}/{result.device}")
+                yield DeviceNotPublished(claim.metadata.name, f"{result.driver}/{result.pool}/{result.device}")
 
 
 def publishes(snapshot: Snapshot, driver: str, node: str) -> bool:
     """Whether a driver publishes a slice that the node sees."""
     found = snapshot.nodes.get(node)
     names = (*keys_of(snapshot.slices_by_node, node), *keys_of(snapshot.slices_by_node, ""))
-    pieces = (snapshot.slices[name] for name in names)
-    return any(p.spec.driver == driver and (found is None or slice_targets(p, found)) for p in pieces)
+    resource_slices = (snapshot.slices[name] for name in names)
+    return any(p.spec.driver == driver and (found is None or slice_targets(p, found)) for p in resource_slices)
 
 
 def _published(snapshot: Snapshot, device: DeviceId) -> bool:
@@ -262,7 +262,7 @@ def _published(snapshot: Snapshot, device: DeviceId) -> bool:
     return any(d.name == device.device for name in names for d in snapshot.slices[name].spec.devices)
 
 
-def _about(event: Told, pod: Pod) -> bool:
+def _about(event: EventInfo, pod: Pod) -> bool:
     key = (pod.metadata.namespace, pod.metadata.name)
     return event.key == key and (not event.uid or not pod.metadata.uid or event.uid == pod.metadata.uid)
 
@@ -282,7 +282,7 @@ def _since(text: str | None, now: datetime) -> int:
         return -1
 
 
-def absent_drivers(snapshot: Snapshot, node: str, classes: Iterable[str]) -> tuple[NoSlices, ...]:
+def absent_drivers(snapshot: Snapshot, node: str, classes: Iterable[str]) -> tuple[NoResourceSlices, ...]:
     """Drivers that these classes name in a selector and that publish nothing for the node."""
     drivers: dict[str, None] = {}
     for name in classes:
@@ -290,18 +290,18 @@ def absent_drivers(snapshot: Snapshot, node: str, classes: Iterable[str]) -> tup
         for selector in found.spec.selectors if found is not None else ():
             text = selector.cel.expression if selector.cel is not None else ""
             drivers.update(dict.fromkeys(match[2] for match in _DRIVER.finditer(text)))
-    return tuple(NoSlices(node, driver) for driver in drivers if not publishes(snapshot, driver, node))
+    return tuple(NoResourceSlices(node, driver) for driver in drivers if not publishes(snapshot, driver, node))
 
 
 # ---- claims
 
 
-def deletion(snapshot: Snapshot, claim: ResourceClaim, now: datetime) -> DeletionWaits | None:
+def deletion(snapshot: Snapshot, claim: ResourceClaim, now: datetime) -> DeletionBlocked | None:
     """What a claim's deletion waits for; None if it is not being deleted."""
     meta = claim.metadata
     if meta.deletion_timestamp is None:
         return None
-    return DeletionWaits(
+    return DeletionBlocked(
         f"claim {meta.name}",
         meta.finalizers or (FINALIZER,),
         consumers_of(snapshot, claim),
@@ -317,7 +317,7 @@ def devices_of(claim: ResourceClaim) -> tuple[str, ...]:
     return tuple(f"{r.driver}/{r.pool}/{r.device}" for r in results if not r.admin_access)
 
 
-def consumers_of(snapshot: Snapshot, claim: ResourceClaim) -> tuple[Consumer, ...]:
+def consumers_of(snapshot: Snapshot, claim: ResourceClaim) -> tuple[ConsumerState, ...]:
     """Whom the claim is reserved for, and what became of them."""
     namespace = claim.metadata.namespace
     found = []
@@ -325,7 +325,7 @@ def consumers_of(snapshot: Snapshot, claim: ResourceClaim) -> tuple[Consumer, ..
         state = "other"
         if not entry.api_group and entry.resource == "pods":
             state = _fate(snapshot.pods.get((namespace, entry.name)), entry.uid, entry.name)
-        found.append(Consumer(namespace, entry.name, entry.uid, state))
+        found.append(ConsumerState(namespace, entry.name, entry.uid, state))
     return tuple(found)
 
 
@@ -341,6 +341,6 @@ def _fate(pod: Pod | None, uid: str, name: str) -> str:
     return "running" if pod.spec.node_name and pod.status.phase not in STARTING else "pending"
 
 
-def users_of(snapshot: Snapshot, claim: ResourceClaim) -> tuple[Key, ...]:
+def users_of(snapshot: Snapshot, claim: ResourceClaim) -> tuple[NamespacedName, ...]:
     """Pods that name the claim, sorted."""
     return tuple(key for key in snapshot.consumers(claim) if claim.metadata.name in claim_names(snapshot.pods[key]))

@@ -133,9 +133,9 @@ class _Count:
         self.troubles: list[Trouble] = []
         self.ages: dict[tuple[str, str], str] = {}
 
-    def pool_of(self, piece: str) -> tuple[str, str]:
+    def pool_of(self, resource_slice: str) -> tuple[str, str]:
         """(driver, pool) of a slice."""
-        return self.snapshot.shapes[piece].pool
+        return self.snapshot.shapes[resource_slice].pool
 
     def run(self, pools: Iterable[tuple[str, str]] | None = None) -> Inventory:
         every = sorted(self.snapshot.slices_by_pool) if pools is None else sorted(pools)
@@ -154,18 +154,22 @@ class _Count:
     def _pool(self, driver: str, pool: str) -> None:
         snapshot = self.snapshot
         names = keys_of(snapshot.slices_by_pool, (driver, pool))
-        pieces = [snapshot.slices[name] for name in names]
-        newest = max(piece.spec.pool.generation for piece in pieces)
-        current = [piece for piece in pieces if piece.spec.pool.generation == newest]
-        old = sum(len(p.spec.devices) for p in pieces if p.spec.pool.generation < newest)
+        resource_slices = [snapshot.slices[name] for name in names]
+        newest = max(resource_slice.spec.pool.generation for resource_slice in resource_slices)
+        current = [
+            resource_slice for resource_slice in resource_slices if resource_slice.spec.pool.generation == newest
+        ]
+        old = sum(len(p.spec.devices) for p in resource_slices if p.spec.pool.generation < newest)
         trouble = self._trouble(driver, pool, current)
         if old:
             self.troubles.append(Trouble("obsolete", driver, pool, old, f"newer generation {newest} exists"))
         left = _counters(current)
         seen = [
-            (piece, part, snapshot.holders.get(device, ()))
-            for piece in current
-            for part, device in zip(self._parts(piece), snapshot.shapes[piece.metadata.name].ids, strict=True)
+            (resource_slice, part, snapshot.holders.get(device, ()))
+            for resource_slice in current
+            for part, device in zip(
+                self._parts(resource_slice), snapshot.shapes[resource_slice.metadata.name].ids, strict=True
+            )
         ]
         for _, part, holders in seen:
             if holders:
@@ -173,11 +177,11 @@ class _Count:
                     left[key] = left.get(key, 0) - amount
         tainted = self._ruled(driver, pool, current)
         free: dict[tuple[Terms | None, str], list[_Part]] = {}
-        for index, (piece, part, holders) in enumerate(seen):
+        for index, (resource_slice, part, holders) in enumerate(seen):
             is_tainted = part.tainted or index in tainted
-            unusable = trouble or self._homeless(piece, part)
+            unusable = trouble or self._homeless(resource_slice, part)
             state = _state(part, holders, left, unusable=unusable, tainted=is_tainted)
-            every = self._terms(driver, pool, piece, part, holders)
+            every = self._terms(driver, pool, resource_slice, part, holders)
             for terms in every:
                 mark = (terms, state, is_tainted)
                 self.seen[mark] = self.seen.get(mark, 0) + 1
@@ -199,36 +203,36 @@ class _Count:
         rules = rules_of_pool(self.snapshot, driver, pool)
         if not rules:
             return frozenset()
-        devices = [device for piece in current for device in piece.spec.devices]
+        devices = [device for resource_slice in current for device in resource_slice.spec.devices]
         return frozenset(i for i, d in enumerate(devices) if _tainted(taints_of(d, driver, pool, rules)))
 
     def _trouble(self, driver: str, pool: str, current: list[ResourceSlice]) -> bool:
         want, have = current[0].spec.pool.resource_slice_count, len(current)
-        devices = sum(len(piece.spec.devices) for piece in current)
+        devices = sum(len(resource_slice.spec.devices) for resource_slice in current)
         if have != want:
             self.troubles.append(Trouble("incomplete", driver, pool, devices, f"{have} of {want} slices"))
             return True
-        names = [device.name for piece in current for device in piece.spec.devices]
+        names = [device.name for resource_slice in current for device in resource_slice.spec.devices]
         twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if twice:
             detail = f"device {', '.join(twice)} is there twice"
             self.troubles.append(Trouble("invalid", driver, pool, devices, detail))
         return bool(twice)
 
-    def _homeless(self, piece: ResourceSlice, part: _Part) -> bool:
-        node = piece.spec.node_name or part.node
+    def _homeless(self, resource_slice: ResourceSlice, part: _Part) -> bool:
+        node = resource_slice.spec.node_name or part.node
         return bool(node) and node not in self.snapshot.nodes
 
     # ---- what a device is
 
-    def _parts(self, piece: ResourceSlice) -> list[_Part]:
-        shape = self.snapshot.shapes[piece.metadata.name]
-        partition_type = piece.spec.partition_type_attribute
+    def _parts(self, resource_slice: ResourceSlice) -> list[_Part]:
+        shape = self.snapshot.shapes[resource_slice.metadata.name]
+        partition_type = resource_slice.spec.partition_type_attribute
         columns = tuple((name, column) for name, column in shape.columns.items() if self._reads(name, partition_type))
         key = (shape.structure, partition_type, columns)
         known = self.layouts.get(key)
         if known is None:
-            known = self.layouts[key] = [self._part(piece, device) for device in piece.spec.devices]
+            known = self.layouts[key] = [self._part(resource_slice, device) for device in resource_slice.spec.devices]
         return known
 
     def _reads(self, name: tuple[str, str], partition_type: str | None) -> bool:
@@ -240,13 +244,13 @@ class _Count:
         reads = self.reads
         return reads is None or name in reads or (domain, None) in reads
 
-    def _part(self, piece: ResourceSlice, device: Device) -> _Part:
-        spec = piece.spec
+    def _part(self, resource_slice: ResourceSlice, device: Device) -> _Part:
+        spec = resource_slice.spec
         view = device_view(device, spec.driver)
         classes = tuple(name for name, found in self.selectors if all(s.match(view) is True for s in found))
         return _Part(
             classes or (NO_CLASS,),
-            _kind(piece, device, view),
+            _kind(resource_slice, device, view),
             tuple(
                 ((use.counter_set, name), counter.value.nanos if counter.value is not None else 0)
                 for use in device.consumes_counters
@@ -259,19 +263,19 @@ class _Count:
         )
 
     def _terms(
-        self, driver: str, pool: str, piece: ResourceSlice, part: _Part, holders: Sequence[Holder]
+        self, driver: str, pool: str, resource_slice: ResourceSlice, part: _Part, holders: Sequence[Holder]
     ) -> list[Terms]:
         """The terms of a device; several where it is in several classes or used from several namespaces."""
         if self.dynamic and holders:
-            return self._combined(driver, pool, piece, part, holders)
-        key = (id(part), piece.spec.node_name, pool) if self.placed else (id(part), "", "")
+            return self._combined(driver, pool, resource_slice, part, holders)
+        key = (id(part), resource_slice.spec.node_name, pool) if self.placed else (id(part), "", "")
         found = self.static.get(key)
         if found is None:
-            found = self.static[key] = self._combined(driver, pool, piece, part, ())
+            found = self.static[key] = self._combined(driver, pool, resource_slice, part, ())
         return found
 
     def _combined(
-        self, driver: str, pool: str, piece: ResourceSlice, part: _Part, holders: Sequence[Holder]
+        self, driver: str, pool: str, resource_slice: ResourceSlice, part: _Part, holders: Sequence[Holder]
     ) -> list[Terms]:
         found: list[Terms] = [()]
         values = iter(part.values)
@@ -285,7 +289,7 @@ class _Count:
                 case "pool":
                     options = (f"{driver}/{pool}",)
                 case "node":
-                    options = (piece.spec.node_name or part.node or NOWHERE,)
+                    options = (resource_slice.spec.node_name or part.node or NOWHERE,)
                 case "namespace":
                     options = dict.fromkeys(holder.namespace for holder in holders) or (NOBODY,)
                 case "claim":
@@ -343,14 +347,14 @@ def _tainted(taints: Iterable[tuple[str, DeviceTaint]]) -> bool:
     return any(taint.effect in _EFFECTIVE for _, taint in taints)
 
 
-def _kind(piece: ResourceSlice, device: Device, view: DeviceView) -> str:
+def _kind(resource_slice: ResourceSlice, device: Device, view: DeviceView) -> str:
     """The partition type: what the slice's partitionTypeAttribute says, else an attribute that is named like one."""
-    named = piece.spec.partition_type_attribute
+    named = resource_slice.spec.partition_type_attribute
     if named:
         return _value(view, named)
     if not device.consumes_counters:
         return ""
-    own = view.attributes.get(piece.spec.driver, {})
+    own = view.attributes.get(resource_slice.spec.driver, {})
     return next((str(own[name]) for name in _TYPE_NAMES if isinstance(own.get(name), str)), "")
 
 
@@ -372,8 +376,8 @@ def _text(value: object) -> str:
 def _counters(current: Iterable[ResourceSlice]) -> dict[tuple[str, str], int]:
     return {
         (group.name, name): counter.value.nanos if counter.value is not None else 0
-        for piece in current
-        for group in piece.spec.shared_counters
+        for resource_slice in current
+        for group in resource_slice.spec.shared_counters
         for name, counter in group.counters.items()
     }
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from dragoman.kubelet.pod import Pod
+from dragoman.kubelet.pod import KubeletPod
 from dragoman.snapshot.usage import pod_requests
 from dragoman.values.quantity import Quantity
 
@@ -26,7 +26,7 @@ class Rejected(msgspec.Struct, frozen=True):
     message: str
 
 
-def rejection(pod: Pod, others: Iterable[Pod], capacity: Mapping[str, str]) -> Rejected | None:
+def rejection(pod: KubeletPod, others: Iterable[KubeletPod], capacity: Mapping[str, str]) -> Rejected | None:
     """None if the pod fits beside the others that the node has admitted."""
     wanted = pod_requests(cast(Any, pod))
     used: dict[str, int] = {}

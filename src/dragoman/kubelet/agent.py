@@ -27,11 +27,11 @@ from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import FILE as HEALTH_FILE
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
-from dragoman.kubelet.lifecycle import POD, Node, PodWorker
+from dragoman.kubelet.lifecycle import POD, NodeServices, PodWorker
 from dragoman.kubelet.logs import log_source
-from dragoman.kubelet.node_object import NODE, NodeFacts, NodeObject, checked_name
-from dragoman.kubelet.plugins import Instance, Plugins
-from dragoman.kubelet.pod import Container, NotResolved, Pod, requests_of
+from dragoman.kubelet.node_object import NODE, NodeObject, NodeProperties, checked_name
+from dragoman.kubelet.plugins import Plugins, RegisteredPlugin
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.podresources import SOCKET, PodResources
 from dragoman.kubelet.runtime import EXIT_FAILED, SimulatedRuntime
 from dragoman.kubelet.state import FILE as CLAIMS_FILE
@@ -76,7 +76,7 @@ class NodeHost:
         self.entropy = entropy
         self.metrics = metrics or Metrics()
         selector = f"spec.nodeName={node_name}" if node_name else "spec.nodeName!="
-        self.informer = Informer(client, POD, clock, entropy, type_=Pod, field_selector=selector)
+        self.informer = Informer(client, POD, clock, entropy, type_=KubeletPod, field_selector=selector)
         self.pods = Routes(self.informer, lambda pod: pod.spec.node_name)
         self.events = Events(client, clock)
         self.agents: dict[str, NodeAgent] = {}
@@ -152,7 +152,7 @@ class NodeAgent:
         *,
         entropy: Entropy | None = None,
         host: NodeHost | None = None,
-        facts: NodeFacts | None = None,
+        facts: NodeProperties | None = None,
         cdi_dirs: tuple[Path, ...] = (),
         boot_id: str = "",
         wipe_slices: bool = True,
@@ -165,7 +165,7 @@ class NodeAgent:
         self.clock = clock
         self.root_dir = root_dir
         self.entropy = entropy or Entropy()
-        self.facts = facts or NodeFacts()
+        self.facts = facts or NodeProperties()
         self._own_host = host is None
         self.host = host or NodeHost(client, clock, self.entropy, metrics=metrics, node_name=node_name)
         self.boot_id = boot_id or self.facts.boot_id or kernel_boot_id()
@@ -193,7 +193,7 @@ class NodeAgent:
         self._uids: dict[tuple[str, str], str] = {}
         self._tidy = asyncio.Event()
         self._tasks: Tasks | None = None
-        self._node: Node | None = None
+        self._node: NodeServices | None = None
         self._log = get("kubelet", node=node_name)
         self.plugins.on_join.append(self._driver_joined)
 
@@ -260,10 +260,10 @@ class NodeAgent:
                 (self.root_dir / SOCKET).unlink(missing_ok=True)
             self._tasks = None
 
-    def _shared(self, tasks: Tasks) -> Node:
+    def _shared(self, tasks: Tasks) -> NodeServices:
         assert self.ips is not None
         starter = Starter(self.client, self.claims, self.folders, node_name=self.node_name, host_ip=self.facts.host_ip)
-        return Node(
+        return NodeServices(
             name=self.node_name,
             host_ip=self.facts.host_ip,
             client=self.client,
@@ -305,7 +305,7 @@ class NodeAgent:
 
     # ---- pods
 
-    def _receive(self, what: str, pod: Pod) -> None:
+    def _receive(self, what: str, pod: KubeletPod) -> None:
         worker = self._workers.get(pod.uid)
         key = (pod.metadata.namespace, pod.metadata.name)
         if what == "gone":
@@ -331,7 +331,7 @@ class NodeAgent:
             if self._uids.get(key) == uid:
                 del self._uids[key]
 
-    def _admit(self, pod: Pod) -> Rejected | None:
+    def _admit(self, pod: KubeletPod) -> Rejected | None:
         others = (worker.pod for worker in self._workers.values() if worker.admitted and not worker.ended)
         return rejection(pod, others, self.facts.capacity)
 
@@ -339,7 +339,7 @@ class NodeAgent:
         for uid in sorted(uids & self._workers.keys()):
             self._workers[uid].wake()
 
-    def _active_pods(self) -> list[Pod]:
+    def _active_pods(self) -> list[KubeletPod]:
         return [worker.pod for worker in self._workers.values() if not worker.ended and not worker.pod.is_finished]
 
     def _drop_orphans(self) -> None:
@@ -400,7 +400,7 @@ class NodeAgent:
         instance = self.plugins.join_directly(DirectConnection(plugin))
         return lambda: self.plugins.leave_directly(instance)
 
-    def _driver_joined(self, instance: Instance) -> None:
+    def _driver_joined(self, instance: RegisteredPlugin) -> None:
         assert self._tasks is not None
         connection = instance.connection
         if connection.offers_health:
@@ -454,11 +454,11 @@ class NodeAgent:
         return runs[name].log
 
 
-def _containers(pod: Pod) -> tuple[Container, ...]:
+def _containers(pod: KubeletPod) -> tuple[KubeletContainer, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
 
 
-def _uses(pod: Pod, container: Container, claim: str) -> bool:
+def _uses(pod: KubeletPod, container: KubeletContainer, claim: str) -> bool:
     try:
         return any(name == claim for name, _ in requests_of(pod, container))
     except NotResolved:

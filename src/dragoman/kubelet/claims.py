@@ -14,18 +14,17 @@ import msgspec
 
 from dragoman.api import codec
 from dragoman.api.kinds import kind_of
+from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, NotFound, Retry
 from dragoman.kubelet.connections import Connection
-from dragoman.kubelet.pod import NotResolved, Pod, Wanted, wanted_claims
-from dragoman.kubelet.state import ClaimState, ClaimStates, DeviceState, DriverState
+from dragoman.kubelet.pod import KubeletPod, NotResolved, Wanted, wanted_claims
+from dragoman.kubelet.state import ClaimState, ClaimStates, DriverState, PreparedDeviceState
 from dragoman.node.driver import PreparedDevice
 
 CLAIM = kind_of("ResourceClaim")
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
-
-Key = tuple[str, str]
 
 
 class _Checked(msgspec.Struct, frozen=True):
@@ -35,7 +34,7 @@ class _Checked(msgspec.Struct, frozen=True):
     results: dict[str, list[DeviceRequestAllocationResult]]
 
     @property
-    def key(self) -> Key:
+    def key(self) -> NamespacedName:
         return self.claim.metadata.namespace, self.claim.metadata.name
 
     def skipped(self, driver: str) -> list[str]:
@@ -63,12 +62,12 @@ class Claims:
         self.client = client
         self.states = states
         self.connection = connection
-        self._locks: dict[Key, asyncio.Lock] = {}
-        self._users: dict[Key, int] = {}
+        self._locks: dict[NamespacedName, asyncio.Lock] = {}
+        self._users: dict[NamespacedName, int] = {}
 
     # ---- prepare
 
-    async def prepare(self, pod: Pod) -> None:
+    async def prepare(self, pod: KubeletPod) -> None:
         """Make all claims of the pod usable. Raises Retry with the kubelet's text; may be called again any time."""
         found = [await self._check(pod, wanted) for wanted in self._wanted(pod)]
         if not found:
@@ -78,13 +77,13 @@ class Claims:
             self._enter(pod, checked)
             await self._prepare_entries(checked)
 
-    def _wanted(self, pod: Pod) -> list[Wanted]:
+    def _wanted(self, pod: KubeletPod) -> list[Wanted]:
         try:
             return wanted_claims(pod)
         except NotResolved as error:
             raise Retry(str(error)) from None
 
-    async def _check(self, pod: Pod, wanted: Wanted) -> _Checked:
+    async def _check(self, pod: KubeletPod, wanted: Wanted) -> _Checked:
         namespace, name = pod.metadata.namespace, wanted.claim
         try:
             claim = codec.decode(ResourceClaim, await self.client.get(CLAIM, name, namespace))
@@ -111,7 +110,7 @@ class Claims:
                 self._driver(driver)
         return checked
 
-    def _check_owner(self, pod: Pod, claim: ResourceClaim, group: str | None) -> None:
+    def _check_owner(self, pod: KubeletPod, claim: ResourceClaim, group: str | None) -> None:
         owner = claim.metadata.controller
         ours = owner is not None and (
             owner.uid == pod.uid
@@ -136,7 +135,7 @@ class Claims:
             raise Retry(f"DRA driver {driver} is not registered")
         return connection
 
-    def _enter(self, pod: Pod, checked: Sequence[_Checked]) -> None:
+    def _enter(self, pod: KubeletPod, checked: Sequence[_Checked]) -> None:
         changed = False
         for one in checked:
             meta = one.claim.metadata
@@ -191,7 +190,7 @@ class Claims:
             else:
                 state = self.states.claims[by_uid[uid].key]
                 state.driver_state.setdefault(driver, DriverState()).devices = [
-                    DeviceState.of(d) for d in answer
+                    PreparedDeviceState.of(d) for d in answer
                 ] or None
         missing = len(by_uid.keys() - answers.keys())
         if missing and not fault:
@@ -278,7 +277,7 @@ class Claims:
         }
 
     @asynccontextmanager
-    async def _locked(self, keys: Iterable[Key]) -> AsyncIterator[None]:
+    async def _locked(self, keys: Iterable[NamespacedName]) -> AsyncIterator[None]:
         """Each claim has one caller at a time; in one order, so that two pods never wait for each other."""
         ordered = sorted(set(keys))
         for key in ordered:

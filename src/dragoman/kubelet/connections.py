@@ -25,7 +25,7 @@ Prepared: TypeAlias = dict[str, tuple[PreparedDevice, ...] | str]
 Unprepared: TypeAlias = dict[str, str]
 
 # (driver, method, status code) of every finished call, with its seconds.
-Observe: TypeAlias = Callable[[str, str, str, float], None]
+ObserveCall: TypeAlias = Callable[[str, str, str, float], None]
 
 
 class Connection(Protocol):
@@ -75,7 +75,7 @@ class GrpcConnection:
         service: Service,
         health: Service | None,
         now: Callable[[], float],
-        observe: Observe,
+        observe: ObserveCall,
     ) -> None:
         self.driver = driver
         self.endpoint = endpoint

@@ -15,11 +15,12 @@ import msgspec
 
 from dragoman.api import codec
 from dragoman.api.kinds import kind_of
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, Invalid, NotFound
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
-from dragoman.kubelet.pod import Container, NotResolved, Pod, requests_of
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.runtime import ContainerRun
 from dragoman.node.cdi import NO_EDITS, Edits
 from dragoman.values.quantity import Quantity
@@ -44,7 +45,7 @@ class CannotStart(Exception):
         self.message = message
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ContainerView(msgspec.Struct, frozen=True):
     """What the container sees."""
 
     env: dict[str, str]
@@ -63,7 +64,9 @@ class Starter:
         self.node_name = node_name
         self.host_ip = host_ip
 
-    async def run(self, pod: Pod, container: Container, attempt: int, streak: int, ip: str, now: float) -> ContainerRun:
+    async def run(
+        self, pod: KubeletPod, container: KubeletContainer, attempt: int, streak: int, ip: str, now: float
+    ) -> ContainerRun:
         """The run to start. Raises CannotStart."""
         seconds, exit_code = fate(pod, container)
         seen = await self._seen(pod, container, ip)
@@ -79,7 +82,7 @@ class Starter:
             log=log_text(pod, container, seen, node_name=self.node_name, attempt=attempt),
         )
 
-    async def _seen(self, pod: Pod, container: Container, ip: str) -> Seen:
+    async def _seen(self, pod: KubeletPod, container: KubeletContainer, ip: str) -> ContainerView:
         ids = self._cdi_ids(pod, container)
         try:
             edits = self.folders.edits(ids) if ids else NO_EDITS
@@ -90,9 +93,9 @@ class Starter:
             key, _, value = pair.partition("=")
             env[key] = value
         words = tuple(expand(word, env) for word in (*container.command, *container.args))
-        return Seen(env, words, edits, ids)
+        return ContainerView(env, words, edits, ids)
 
-    def _cdi_ids(self, pod: Pod, container: Container) -> tuple[str, ...]:
+    def _cdi_ids(self, pod: KubeletPod, container: KubeletContainer) -> tuple[str, ...]:
         ids: dict[str, None] = {}
         try:
             for claim, request in requests_of(pod, container):
@@ -104,7 +107,7 @@ class Starter:
 
     # ---- environment
 
-    async def _environment(self, pod: Pod, container: Container, ip: str) -> dict[str, str]:
+    async def _environment(self, pod: KubeletPod, container: KubeletContainer, ip: str) -> dict[str, str]:
         env: dict[str, str] = {"HOSTNAME": pod.metadata.name}
         for source in container.env_from:
             env.update(await self._from_object(pod, source))
@@ -117,7 +120,7 @@ class Starter:
                     env[variable.name] = value
         return env
 
-    async def _from_object(self, pod: Pod, source: Any) -> dict[str, str]:
+    async def _from_object(self, pod: KubeletPod, source: Any) -> dict[str, str]:
         prefix = source.get("prefix", "")
         for field, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
             if reference := source.get(field):
@@ -125,7 +128,7 @@ class Starter:
                 return {prefix + key: _shown(kind, reference["name"], key, value) for key, value in data.items()}
         return {}
 
-    async def _value_from(self, pod: Pod, container: Container, source: Any, ip: str) -> str | None:
+    async def _value_from(self, pod: KubeletPod, container: KubeletContainer, source: Any, ip: str) -> str | None:
         if reference := source.get("fieldRef"):
             return self._field(pod, reference.get("fieldPath", ""), ip)
         if reference := source.get("resourceFieldRef"):
@@ -143,7 +146,7 @@ class Starter:
                     )
         return None
 
-    async def _data(self, pod: Pod, kind: str, reference: Any) -> Object:
+    async def _data(self, pod: KubeletPod, kind: str, reference: Any) -> Object:
         try:
             found = await self.client.get(kind_of(kind), reference["name"], pod.metadata.namespace)
         except NotFound:
@@ -154,7 +157,7 @@ class Starter:
             raise CannotStart("CreateContainerConfigError", str(error)) from None
         return found.get("data") or {}
 
-    def _field(self, pod: Pod, path: str, ip: str) -> str:
+    def _field(self, pod: KubeletPod, path: str, ip: str) -> str:
         meta = pod.metadata
         known: dict[str, Callable[[], str]] = {
             "metadata.name": lambda: meta.name,
@@ -175,7 +178,7 @@ class Starter:
         raise CannotStart("CreateContainerConfigError", f"unsupported fieldPath: {path}")
 
 
-def _resource(pod: Pod, container: Container, reference: Any) -> str:
+def _resource(pod: KubeletPod, container: KubeletContainer, reference: Any) -> str:
     named = reference.get("containerName") or container.name
     everybody = (*pod.spec.init_containers, *pod.spec.containers)
     target = next((c for c in everybody if c.name == named), container)
@@ -212,7 +215,7 @@ def container_id(pod_uid: str, name: str, attempt: int) -> str:
 # ---- run time and exit code
 
 
-def fate(pod: Pod, container: Container) -> tuple[float | None, int]:
+def fate(pod: KubeletPod, container: KubeletContainer) -> tuple[float | None, int]:
     """(seconds until it ends by itself or None, exit code). Raises CannotStart for annotations that say nothing.
 
     `dragoman.dev/run-seconds` and `dragoman.dev/exit-code` (each also with `.<container>`) come first, then what the
@@ -245,7 +248,7 @@ def fate(pod: Pod, container: Container) -> tuple[float | None, int]:
     return (JOB_RUN_S if exit_code else None), exit_code
 
 
-def _said(container: Container, command: str) -> int | None:
+def _said(container: KubeletContainer, command: str) -> int | None:
     """The exit code that the command itself tells."""
     if truth := _TRUTH.fullmatch(command):
         return 1 if truth[1] else 0
@@ -254,7 +257,7 @@ def _said(container: Container, command: str) -> int | None:
     return int(last[1]) % 256 if last else None
 
 
-def _exit_code(pod: Pod, container: Container, said: int, *, init: bool) -> int:
+def _exit_code(pod: KubeletPod, container: KubeletContainer, said: int, *, init: bool) -> int:
     key, text = pod.annotation("exit-code", container.name)
     if not key or (not key.endswith(f".{container.name}") and (init or container.is_sidecar)):
         return said
@@ -277,7 +280,7 @@ def _seconds(key: str, text: str) -> float | None:
     return seconds
 
 
-def stop_seconds(pod: Pod, container: str) -> float:
+def stop_seconds(pod: KubeletPod, container: str) -> float:
     """How long the container takes to react to SIGTERM: `dragoman.dev/stop-seconds`, else no time."""
     key, text = pod.annotation("stop-seconds", container)
     if not key:
@@ -291,7 +294,7 @@ def stop_seconds(pod: Pod, container: str) -> float:
 # ---- logs
 
 
-def log_text(pod: Pod, container: Container, seen: Seen, *, node_name: str, attempt: int) -> str:
+def log_text(pod: KubeletPod, container: KubeletContainer, seen: ContainerView, *, node_name: str, attempt: int) -> str:
     """What `kubectl logs` shows: all that a process in the container would find."""
     meta = pod.metadata
     lines = [

@@ -181,10 +181,10 @@ def _read(kind: str, node: str, for_s: float | None, entries: _Data) -> Fault:
     raise Invalid("data.fault", f"must be one of {', '.join(KINDS)}, got {kind!r}")
 
 
-def clock_wish_of(data: Mapping[str, str]) -> Advance | Speed:
+def clock_request_of(data: Mapping[str, str]) -> Advance | Speed:
     """What a ConfigMap's data asks of the clock. Raises Invalid with the entry."""
     entries = _Data(data)
-    wish: Advance | Speed
+    config_map: Advance | Speed
     if entries.has("speed"):
         text = entries.text("speed")
         try:
@@ -193,8 +193,8 @@ def clock_wish_of(data: Mapping[str, str]) -> Advance | Speed:
             factor = 0.0
         if not 0.001 <= factor <= 10_000:
             raise Invalid("data.speed", f"must be a number from 0.001 to 10000, got {text!r}")
-        wish = Speed(factor)
+        config_map = Speed(factor)
     else:
-        wish = Advance(entries.seconds("advance"))
+        config_map = Advance(entries.seconds("advance"))
     entries.nothing_left()
-    return wish
+    return config_map

@@ -14,7 +14,7 @@ import msgspec
 from dragoman.errors import DragomanError
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.connections import Connection
-from dragoman.kubelet.pod import NotResolved, Pod, wanted_claims
+from dragoman.kubelet.pod import KubeletPod, NotResolved, wanted_claims
 from dragoman.node.driver import DeviceHealth
 from dragoman.node.files import write_atomically
 from dragoman.runtime.clock import Clock
@@ -77,7 +77,7 @@ class Health:
             return "Unknown", ""
         return known.health, known.message
 
-    def statuses(self, pod: Pod) -> dict[str, list[dict[str, Any]]]:
+    def statuses(self, pod: KubeletPod) -> dict[str, list[dict[str, Any]]]:
         """allocatedResourcesStatus by container; Unknown where no driver reports."""
         try:
             entries = {wanted.entry: wanted.claim for wanted in wanted_claims(pod) if wanted.entry}
@@ -130,14 +130,14 @@ class Health:
             if key not in listed and silent and old.health != "Unknown":
                 old.health, old.last_updated = "Unknown", now
                 changed.append(old)
-        self._tell(driver, changed)
+        self._report(driver, changed)
 
     def _clear(self, driver: str) -> None:
         gone = self._drivers.pop(driver, None)
         if gone:
-            self._tell(driver, list(gone.devices.values()))
+            self._report(driver, list(gone.devices.values()))
 
-    def _tell(self, driver: str, devices: Sequence[_Device]) -> None:
+    def _report(self, driver: str, devices: Sequence[_Device]) -> None:
         if not devices:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)

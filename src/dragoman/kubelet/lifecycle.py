@@ -24,7 +24,7 @@ from dragoman.kubelet.containers import CannotStart, Starter, stop_seconds
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
-from dragoman.kubelet.pod import Container, Pod
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.runtime import EXIT_KILLED, EXIT_TERMINATED, ContainerRun, Sandbox, SimulatedRuntime
 from dragoman.kubelet.status import Ending
 from dragoman.runtime.clock import Clock, Timer
@@ -41,7 +41,7 @@ WRITE_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.1)
 CONTAINER_BACKOFF = Backoff(initial_s=2.0, max_s=300.0, jitter=0.0)
 
 
-class Observe(Protocol):
+class ObserveOperation(Protocol):
     """Hears how long an operation on a pod's claims took."""
 
     def __call__(self, operation: str, seconds: float, *, is_error: bool) -> None:
@@ -49,7 +49,7 @@ class Observe(Protocol):
         ...
 
 
-class Node(msgspec.Struct, frozen=True):
+class NodeServices(msgspec.Struct, frozen=True):
     """What workers of one node share. forget(uid) ends the worker's existence; admit(pod) says why it cannot start."""
 
     name: str
@@ -64,14 +64,14 @@ class Node(msgspec.Struct, frozen=True):
     events: Events
     ips: IpPool
     forget: Callable[[str], None]
-    admit: Callable[[Pod], Rejected | None]
-    observe: Observe
+    admit: Callable[[KubeletPod], Rejected | None]
+    observe: ObserveOperation
 
 
 class PodWorker:
     """One pod. Tell it of changes by `update` and `lost`; it works in a task that lives only while there is work."""
 
-    def __init__(self, node: Node, pod: Pod) -> None:
+    def __init__(self, node: NodeServices, pod: KubeletPod) -> None:
         self.node = node
         self.pod = pod
         self.gone = False
@@ -91,13 +91,13 @@ class PodWorker:
         self._timer: Timer | None = None
         self._log = get("kubelet", node=node.name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
 
-    def _first_seen(self, pod: Pod) -> float:
+    def _first_seen(self, pod: KubeletPod) -> float:
         box = self.node.runtime.sandbox(pod.uid)
         return box.created_at if box else self.node.clock.now()
 
     # ---- being told
 
-    def update(self, pod: Pod) -> None:
+    def update(self, pod: KubeletPod) -> None:
         """The pod is now like this."""
         old, self.pod = self.pod, pod
         self._conditions = _merged(pod.status.conditions, self._conditions)
@@ -222,7 +222,7 @@ class PodWorker:
             await self._current(container, box, delays)
         return _soonest(*delays)
 
-    async def _current(self, container: Container, box: Sandbox, delays: list[float]) -> ContainerRun | None:
+    async def _current(self, container: KubeletContainer, box: Sandbox, delays: list[float]) -> ContainerRun | None:
         """The container's run, started (again) if it is time for it; None if it cannot start now."""
         now = self.node.clock.now()
         run = box.current.get(container.name)
@@ -240,7 +240,7 @@ class PodWorker:
             return None
         return await self._start(container, box, delays)
 
-    async def _start(self, container: Container, box: Sandbox, delays: list[float]) -> ContainerRun | None:
+    async def _start(self, container: KubeletContainer, box: Sandbox, delays: list[float]) -> ContainerRun | None:
         node, name = self.node, container.name
         before = box.current.get(name) or box.previous.get(name)
         attempt = before.attempt + 1 if before else self._attempts_before(name)
@@ -272,7 +272,7 @@ class PodWorker:
                 return int(known.get("restartCount") or 0) + 1
         return 0
 
-    def _back_off(self, container: Container, delay_s: float) -> None:
+    def _back_off(self, container: KubeletContainer, delay_s: float) -> None:
         meta = self.pod.metadata
         pod = f"{meta.name}_{meta.namespace}({meta.uid})"
         if container.name not in self._waiting:
@@ -448,7 +448,7 @@ def _merged(newer: tuple[Condition, ...], older: tuple[Condition, ...]) -> tuple
     return (*newer, *(condition for condition in older if condition.type not in types))
 
 
-def _concerns(old: Pod, new: Pod) -> bool:
+def _concerns(old: KubeletPod, new: KubeletPod) -> bool:
     """Whether a change is more than the status that we wrote ourselves."""
     a, b = old.metadata, new.metadata
     return (
@@ -462,7 +462,7 @@ def _concerns(old: Pod, new: Pod) -> bool:
     )
 
 
-def _gates(pod: Pod) -> list[tuple[str, str]]:
+def _gates(pod: KubeletPod) -> list[tuple[str, str]]:
     wanted = {gate.get("conditionType") for gate in pod.spec.readiness_gates}
     return [(c.type, c.status) for c in pod.status.conditions if c.type in wanted]
 

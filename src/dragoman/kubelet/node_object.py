@@ -15,7 +15,8 @@ import msgspec
 from dragoman import __version__
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import format_micro_time, format_time
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -34,7 +35,7 @@ BACKOFF = Backoff(initial_s=0.2, max_s=7.0, jitter=0.2)
 CAPACITY = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 
 
-class NodeFacts(msgspec.Struct, frozen=True):
+class NodeProperties(msgspec.Struct, frozen=True):
     """What a node is like. capacity: quantities by resource; taints as in the API, only for a new object.
 
     host_ip, pod_cidr: found by the agent where they are empty.
@@ -54,7 +55,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 class NodeObject:
     """The Node and Lease of one node."""
 
-    def __init__(self, client: Client, clock: Clock, entropy: Entropy, node_name: str, facts: NodeFacts) -> None:
+    def __init__(self, client: Client, clock: Clock, entropy: Entropy, node_name: str, facts: NodeProperties) -> None:
         self.client = client
         self.clock = clock
         self.entropy = entropy

@@ -16,7 +16,7 @@ import msgspec
 from grpc import aio
 
 from dragoman.errors import DragomanError, Invalid
-from dragoman.kubelet.connections import Connection, GrpcConnection, Observe
+from dragoman.kubelet.connections import Connection, GrpcConnection, ObserveCall
 from dragoman.node import rpc
 from dragoman.runtime.clock import Clock, Timer
 from dragoman.runtime.entropy import Entropy
@@ -33,10 +33,10 @@ WIPE_BACKOFF = Backoff(initial_s=1.0, max_s=300.0, jitter=0.2)
 DEPTH_MAX = 4
 FULL_SCAN_EVERY = 10
 
-Identity = tuple[int, int]
+FileIdentity = tuple[int, int]
 
 
-class Instance(msgspec.Struct):
+class RegisteredPlugin(msgspec.Struct):
     """A registered instance: where it registered, and how it is called."""
 
     socket: Path | None
@@ -47,9 +47,9 @@ class Instance(msgspec.Struct):
 class _Seen(msgspec.Struct):
     """A registration socket: as found, and as registered."""
 
-    found: Identity
-    registered: Identity | None = None
-    instance: Instance | None = None
+    found: FileIdentity
+    registered: FileIdentity | None = None
+    instance: RegisteredPlugin | None = None
     busy: bool = False
     failures: int = 0
     not_before: float = 0.0
@@ -69,7 +69,7 @@ class Plugins:
         entropy: Entropy,
         *,
         wipe: Callable[[str], Awaitable[None]],
-        observe: Observe,
+        observe: ObserveCall,
     ) -> None:
         self.registry_dir = registry_dir
         self.clock = clock
@@ -77,14 +77,14 @@ class Plugins:
         self._wipe = wipe
         self._observe = observe
         self._seen: dict[Path, _Seen] = {}
-        self._instances: dict[str, list[Instance]] = {}
+        self._instances: dict[str, list[RegisteredPlugin]] = {}
         self._absent: dict[str, Timer] = {}
         self._tasks: Tasks | None = None
         self._folder_stamp = 0
         self._polls = 0
         self._log = get("kubelet", node=node_name)
-        self.on_join: list[Callable[[Instance], None]] = []
-        self.on_leave: list[Callable[[Instance], None]] = []
+        self.on_join: list[Callable[[RegisteredPlugin], None]] = []
+        self.on_leave: list[Callable[[RegisteredPlugin], None]] = []
 
     # ---- who is there
 
@@ -126,13 +126,13 @@ class Plugins:
             for instance in instances:
                 await instance.connection.close()
 
-    def join_directly(self, connection: Connection) -> Instance:
+    def join_directly(self, connection: Connection) -> RegisteredPlugin:
         """Register a driver without a socket (simulation in virtual time)."""
-        instance = Instance(None, connection)
+        instance = RegisteredPlugin(None, connection)
         self._join(instance)
         return instance
 
-    def leave_directly(self, instance: Instance) -> None:
+    def leave_directly(self, instance: RegisteredPlugin) -> None:
         """Deregister it."""
         self._leave(instance)
 
@@ -191,7 +191,7 @@ class Plugins:
         finally:
             seen.busy = False
 
-    async def _greet(self, path: Path) -> Instance | None:
+    async def _greet(self, path: Path) -> RegisteredPlugin | None:
         messages = rpc.REGISTRATION.messages
         async with rpc.dial(path) as channel:
             request = messages.InfoRequest()
@@ -216,7 +216,7 @@ class Plugins:
                 raise Invalid(str(path), fault)
             return instance
 
-    def _validated(self, path: Path, info: Any) -> Instance:
+    def _validated(self, path: Path, info: Any) -> RegisteredPlugin:
         prefix = "RegisterPlugin error -- plugin validation failed with err"
         endpoint = info.endpoint or str(path)
         if info.type != "DRAPlugin":
@@ -245,9 +245,9 @@ class Plugins:
         health = next((rpc.HEALTH_BY_LABEL[label] for label in offered if label in rpc.HEALTH_BY_LABEL), None)
         rpc.checked_socket(Path(endpoint))
         connection = GrpcConnection(info.name, endpoint, service, health, self.clock.monotonic, self._observe)
-        return Instance(path, connection)
+        return RegisteredPlugin(path, connection)
 
-    def _join(self, instance: Instance) -> None:
+    def _join(self, instance: RegisteredPlugin) -> None:
         assert self._tasks is not None
         driver = instance.connection.driver
         self._instances.setdefault(driver, []).append(instance)
@@ -258,7 +258,7 @@ class Plugins:
         for joined in self.on_join:
             joined(instance)
 
-    def _leave(self, instance: Instance) -> None:
+    def _leave(self, instance: RegisteredPlugin) -> None:
         assert self._tasks is not None
         driver = instance.connection.driver
         if instance not in self._instances.get(driver, []):
@@ -302,8 +302,8 @@ class Plugins:
                 await self.clock.sleep(WIPE_BACKOFF.wait_s(failures, self.entropy))
 
 
-def _sockets(folder: Path, depth: int) -> list[tuple[Path, Identity]]:
-    found: list[tuple[Path, Identity]] = []
+def _sockets(folder: Path, depth: int) -> list[tuple[Path, FileIdentity]]:
+    found: list[tuple[Path, FileIdentity]] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:

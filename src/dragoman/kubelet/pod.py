@@ -31,7 +31,7 @@ class VolumeMount(Value, frozen=True):
     read_only: bool = False
 
 
-class Container(Value, frozen=True):
+class KubeletContainer(Value, frozen=True):
     """A container as the kubelet starts it; restart_policy Always makes an init container a sidecar."""
 
     name: str = ""
@@ -51,12 +51,12 @@ class Container(Value, frozen=True):
         return self.restart_policy == "Always"
 
 
-class PodSpec(Value, frozen=True):
+class KubeletPodSpec(Value, frozen=True):
     """The kubelet's part of a spec."""
 
     node_name: str = ""
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
+    containers: tuple[KubeletContainer, ...] = ()
+    init_containers: tuple[KubeletContainer, ...] = ()
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
@@ -70,11 +70,11 @@ class PodSpec(Value, frozen=True):
     overhead: dict[str, Quantity] = {}
 
 
-class Pod(Value, frozen=True):
+class KubeletPod(Value, frozen=True):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: PodSpec = PodSpec()
+    spec: KubeletPodSpec = KubeletPodSpec()
     status: PodStatus = PodStatus()
 
     @property
@@ -117,7 +117,7 @@ class NotResolved(Exception):
     """A claim entry that names no claim yet."""
 
 
-def wanted_claims(pod: Pod) -> list[Wanted]:
+def wanted_claims(pod: KubeletPod) -> list[Wanted]:
     """Claims of the pod in order, that for extended resources last. Raises NotResolved."""
     wanted = []
     made = {status.name: status for status in pod.status.resource_claim_statuses}
@@ -142,7 +142,7 @@ def wanted_claims(pod: Pod) -> list[Wanted]:
     return wanted
 
 
-def requests_of(pod: Pod, container: Container) -> list[tuple[str, str]]:
+def requests_of(pod: KubeletPod, container: KubeletContainer) -> list[tuple[str, str]]:
     """(claim name, request or "") that the container may use. Raises NotResolved."""
     by_entry = {wanted.entry: wanted.claim for wanted in wanted_claims(pod)}
     found = [(by_entry[named.name], named.request) for named in container.resources.claims if named.name in by_entry]

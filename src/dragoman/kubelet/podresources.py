@@ -14,7 +14,7 @@ from grpc import aio
 
 from dragoman.errors import NotFound
 from dragoman.kubelet.claims import Claims
-from dragoman.kubelet.pod import Container, NotResolved, Pod, requests_of
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.node import rpc
 from dragoman.runtime.clock import Clock
 
@@ -26,7 +26,7 @@ BURST = 10.0
 class PodResources:
     """The service of one node; `pods()` are the pods that have not finished."""
 
-    def __init__(self, claims: Claims, clock: Clock, pods: Callable[[], Iterable[Pod]]) -> None:
+    def __init__(self, claims: Claims, clock: Clock, pods: Callable[[], Iterable[KubeletPod]]) -> None:
         self.claims = claims
         self.clock = clock
         self.pods = pods
@@ -71,14 +71,14 @@ class PodResources:
             )
         self._tokens -= 1.0
 
-    def _fill(self, entry: Any, pod: Pod) -> None:
+    def _fill(self, entry: Any, pod: KubeletPod) -> None:
         entry.name = pod.metadata.name
         entry.namespace = pod.metadata.namespace
         sidecars = [container for container in pod.spec.init_containers if container.is_sidecar]
         for container in (*sidecars, *pod.spec.containers):
             self._fill_container(entry.containers.add(), pod, container)
 
-    def _fill_container(self, entry: Any, pod: Pod, container: Container) -> None:
+    def _fill_container(self, entry: Any, pod: KubeletPod, container: KubeletContainer) -> None:
         entry.name = container.name
         try:
             claims = dict.fromkeys(claim for claim, _ in requests_of(pod, container))

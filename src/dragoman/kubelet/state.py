@@ -24,7 +24,7 @@ class _Part(msgspec.Struct, rename="pascal"):
     """Base: the file's keys are Go's field names."""
 
 
-class DeviceState(_Part):
+class PreparedDeviceState(_Part):
     """A prepared device."""
 
     pool_name: str
@@ -39,7 +39,7 @@ class DeviceState(_Part):
         return PreparedDevice(requests, self.pool_name, self.device_name, ids, self.share_id)
 
     @classmethod
-    def of(cls, device: PreparedDevice) -> DeviceState:
+    def of(cls, device: PreparedDevice) -> PreparedDeviceState:
         """From what a driver answered."""
         return cls(device.pool, device.device, device.share_id, list(device.requests), list(device.cdi_ids))
 
@@ -47,7 +47,7 @@ class DeviceState(_Part):
 class DriverState(_Part, omit_defaults=False):
     """One driver's part of a claim; devices None: none (yet). skip: operations that are not called (KEP-5945)."""
 
-    devices: list[DeviceState] | None = None
+    devices: list[PreparedDeviceState] | None = None
     skip: list[str] | msgspec.UnsetType = msgspec.field(name="SkipNodeOperations", default=msgspec.UNSET)
 
 

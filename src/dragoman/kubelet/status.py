@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dragoman.api.meta import Condition, format_time
-from dragoman.kubelet.pod import Container, Pod
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.runtime import ContainerRun, Sandbox
 
 Waiting = tuple[str, str]
@@ -49,7 +49,7 @@ def next_streak(run: ContainerRun) -> int:
     return 1 if run.ends_at - run.started_at >= BACKOFF_RESET_S else run.streak + 1
 
 
-def will_restart(pod: Pod, container: Container, exit_code: int) -> bool:
+def will_restart(pod: KubeletPod, container: KubeletContainer, exit_code: int) -> bool:
     """Whether the restart policy wants another run after such an end."""
     if container.is_sidecar:
         return True
@@ -60,7 +60,7 @@ def will_restart(pod: Pod, container: Container, exit_code: int) -> bool:
     return policy != "Never"
 
 
-def is_initialized(pod: Pod, box: Sandbox | None, now: float) -> bool:
+def is_initialized(pod: KubeletPod, box: Sandbox | None, now: float) -> bool:
     """Whether every init container has done its part: ended well, or for sidecars started."""
     for container in pod.spec.init_containers:
         run = box.current.get(container.name) if box else None
@@ -71,7 +71,7 @@ def is_initialized(pod: Pod, box: Sandbox | None, now: float) -> bool:
     return True
 
 
-def phase_of(pod: Pod, box: Sandbox | None, now: float, *, ending: Ending | None) -> str:
+def phase_of(pod: KubeletPod, box: Sandbox | None, now: float, *, ending: Ending | None) -> str:
     """The pod's phase. ending: it is over, whatever its containers would do."""
     runs = box.current if box else {}
     ended = [run for c in pod.spec.containers if (run := runs.get(c.name)) is not None and not run.is_running(now)]
@@ -94,7 +94,7 @@ def phase_of(pod: Pod, box: Sandbox | None, now: float, *, ending: Ending | None
 
 
 def made(
-    pod: Pod,
+    pod: KubeletPod,
     box: Sandbox | None,
     now: float,
     *,
@@ -143,8 +143,8 @@ def made(
 
 
 def _container(
-    pod: Pod,
-    container: Container,
+    pod: KubeletPod,
+    container: KubeletContainer,
     box: Sandbox | None,
     now: float,
     waiting: Mapping[str, Waiting],
@@ -222,7 +222,7 @@ def _terminated(run: ContainerRun) -> Json:
 
 
 def _conditions(
-    pod: Pod, box: Sandbox | None, now: float, phase: str, initialized: bool, regular: Sequence[Json]
+    pod: KubeletPod, box: Sandbox | None, now: float, phase: str, initialized: bool, regular: Sequence[Json]
 ) -> list[Json]:
     alive = box is not None and box.alive
     ready = _readiness(phase, regular)
@@ -249,7 +249,7 @@ def _readiness(phase: str, regular: Sequence[Json]) -> Json:
     return {"status": "True"}
 
 
-def _open_gates(pod: Pod) -> Json | None:
+def _open_gates(pod: KubeletPod) -> Json | None:
     known = {condition.type: condition.status for condition in pod.status.conditions}
     closed = [kind for gate in pod.spec.readiness_gates if known.get(kind := gate.get("conditionType", "")) != "True"]
     if not closed:
@@ -260,7 +260,7 @@ def _open_gates(pod: Pod) -> Json | None:
     return {"status": "False", "reason": "ReadinessGatesNotReady", "message": message}
 
 
-def _initialized(pod: Pod, box: Sandbox | None, now: float, phase: str, initialized: bool) -> Json:
+def _initialized(pod: KubeletPod, box: Sandbox | None, now: float, phase: str, initialized: bool) -> Json:
     if phase == "Succeeded":
         return {"type": "Initialized", "status": "True", "reason": "PodCompleted"}
     if initialized:

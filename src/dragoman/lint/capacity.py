@@ -17,13 +17,13 @@ from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, objects, text
 from dragoman.lint.catalogue import CATALOGUE
 from dragoman.lint.chains import candidates, claims_of, matching, selectors_of
-from dragoman.lint.finding import Finding, Steps, found
+from dragoman.lint.finding import Finding, ItemPath, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.pods import pod_specs
-from dragoman.lint.world import World
 from dragoman.values.quantity import Quantity
 
 
-def check(document: Document, world: World) -> Iterator[Finding]:
+def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings that come from counting."""
     if document.value is None or not world.published.views:
         return
@@ -46,7 +46,7 @@ _Wanted = tuple[int, tuple[str, ...]]
 class _Want:
     """What a claim's plain requests take together: devices that each could get, and how many."""
 
-    def __init__(self, devices: Object, world: World) -> None:
+    def __init__(self, devices: Object, world: ManifestIndex) -> None:
         self.known = True
         self.wanted: list[_Wanted] = []
         for request in objects(devices, "requests"):
@@ -64,12 +64,12 @@ class _Want:
         """Devices of all requests."""
         return sum(count for count, _ in self.wanted)
 
-    def exist(self, world: World) -> int:
+    def exist(self, world: ManifestIndex) -> int:
         """Devices that any of the requests could get, anywhere."""
         return len({id(view) for _, selectors in self.wanted for view in matching(selectors, world)})
 
 
-def _is_exclusive(selectors: tuple[str, ...], world: World) -> bool:
+def _is_exclusive(selectors: tuple[str, ...], world: ManifestIndex) -> bool:
     """Whether there are such devices, and each is for one claim."""
     views = matching(selectors, world)
     return world.once(
@@ -77,7 +77,7 @@ def _is_exclusive(selectors: tuple[str, ...], world: World) -> bool:
     )
 
 
-def _too_large(document: Document, devices: Object, world: World) -> Iterator[Finding]:
+def _too_large(document: Document, devices: Object, world: ManifestIndex) -> Iterator[Finding]:
     want = _Want(devices, world)
     if not want.known or not want.wanted:
         return
@@ -90,7 +90,7 @@ def _too_large(document: Document, devices: Object, world: World) -> Iterator[Fi
     yield found(document, "LargerThanAnyNode", _first_count(document), message, fix)
 
 
-def _room(wanted: list[_Wanted], world: World) -> tuple[int, str]:
+def _room(wanted: list[_Wanted], world: ManifestIndex) -> tuple[int, str]:
     """How many of the wanted devices a node could give at most, and which."""
     places = [(count, world.published.by_place(matching(selectors, world))) for count, selectors in wanted]
     best = (-1, "")
@@ -111,7 +111,7 @@ def _first_count(document: Document) -> str:
 # ---- workloads
 
 
-def _templates(document: Document, world: World) -> Iterator[tuple[Steps, Document]]:
+def _templates(document: Document, world: ManifestIndex) -> Iterator[tuple[ItemPath, Document]]:
     """The claim templates of a workload's pods that are at hand, each with the path of its entry."""
     for path, spec in pod_specs(document):
         for index, entry in enumerate(objects(spec, "resourceClaims")):
@@ -121,7 +121,7 @@ def _templates(document: Document, world: World) -> Iterator[tuple[Steps, Docume
                 yield (*path, "resourceClaims", index), template
 
 
-def _more_than_exist(document: Document, world: World) -> Iterator[Finding]:
+def _more_than_exist(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     field = _COUNTS.get(document.kind_name, "")
     pods = dig(document.object, "spec").get(field, 1) if field else 1
     if not isinstance(pods, int) or pods < 2:
@@ -142,7 +142,7 @@ _COUNTS = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "r
 # ---- rollouts
 
 
-def _stuck_rollout(document: Document, world: World) -> Iterator[Finding]:
+def _stuck_rollout(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     spec = dig(document.object, "spec")
     strategy = dig(spec, "strategy")
     replicas = spec.get("replicas", 1)
@@ -176,7 +176,7 @@ def _unavailable(value: Any, replicas: int) -> int:
 # ---- devices
 
 
-def _advertised_twice(document: Document, world: World) -> Iterator[Finding]:
+def _advertised_twice(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     places = world.once("views by place", lambda: world.published.by_place(world.published.views))
     here = places.get(document.name, [])
     if not here:
@@ -204,7 +204,7 @@ def _is_none(raw: Any) -> bool:
         return True
 
 
-def _served_by(resource: str, here: list[DeviceView], world: World) -> str:
+def _served_by(resource: str, here: list[DeviceView], world: ManifestIndex) -> str:
     """The driver whose devices on the node are meant by an extended resource, "" if none is."""
     drivers = sorted({view.driver for view in here})
     for driver in drivers:
@@ -219,7 +219,7 @@ def _served_by(resource: str, here: list[DeviceView], world: World) -> str:
     return ""
 
 
-def _mapped(world: World) -> dict[str, list[str]]:
+def _mapped(world: ManifestIndex) -> dict[str, list[str]]:
     """Classes by the extended resource that they serve."""
     found: dict[str, list[str]] = {}
     for name in world.names("DeviceClass"):

@@ -10,8 +10,8 @@ from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, compile_selector
 from dragoman.api.shape import Object, dig, objects, text
 from dragoman.lint.catalogue import CLASSES
-from dragoman.lint.finding import Steps
-from dragoman.lint.world import World
+from dragoman.lint.finding import ItemPath
+from dragoman.lint.manifests import ManifestIndex
 
 
 class Chain(msgspec.Struct, frozen=True):
@@ -21,22 +21,25 @@ class Chain(msgspec.Struct, frozen=True):
     nothing is known of the class.
     """
 
-    own: tuple[tuple[Steps, str], ...]
+    own: tuple[tuple[ItemPath, str], ...]
     before: tuple[str, ...] | None = ()
 
 
-def chains(document: Document, world: World) -> Iterator[Chain]:
+def chains(document: Document, world: ManifestIndex) -> Iterator[Chain]:
     """All chains of a class, claim or template."""
     if document.kind_name == "DeviceClass":
         yield Chain(tuple(_selectors(dig(document.object, "spec"), ("spec",))))
     for path, devices in claims_of(document):
         for index, request in enumerate(objects(devices, "requests")):
-            for place, wish in wishes(request):
+            for place, exact_request in exact_requests(request):
                 place = (*path, "requests", index, *place)
-                yield Chain(tuple(_selectors(wish, place)), class_selectors(text(wish, "deviceClassName"), world))
+                yield Chain(
+                    tuple(_selectors(exact_request, place)),
+                    class_selectors(text(exact_request, "deviceClassName"), world),
+                )
 
 
-def claims_of(document: Document) -> Iterator[tuple[Steps, Object]]:
+def claims_of(document: Document) -> Iterator[tuple[ItemPath, Object]]:
     """Path and value of spec.devices of a claim or a template, in the stored version."""
     if document.kind_name == "ResourceClaim":
         yield ("spec", "devices"), dig(document.object, "spec", "devices")
@@ -44,17 +47,17 @@ def claims_of(document: Document) -> Iterator[tuple[Steps, Object]]:
         yield ("spec", "spec", "devices"), dig(document.object, "spec", "spec", "devices")
 
 
-def wishes(request: Object) -> Iterator[tuple[Steps, Object]]:
+def exact_requests(request: Object) -> Iterator[tuple[ItemPath, Object]]:
     """What a request asks for, with the path in it: `exactly`, each alternative, or (misplaced) the request itself."""
     if "exactly" in request:
         yield ("exactly",), dig(request, "exactly")
     elif "deviceClassName" in request:
         yield (), request
-    for number, wish in enumerate(objects(request, "firstAvailable")):
-        yield ("firstAvailable", number), wish
+    for number, exact_request in enumerate(objects(request, "firstAvailable")):
+        yield ("firstAvailable", number), exact_request
 
 
-def class_selectors(name: str, world: World) -> tuple[str, ...] | None:
+def class_selectors(name: str, world: ManifestIndex) -> tuple[str, ...] | None:
     """The selectors of a DeviceClass that is at hand, or that a well-known driver brings; None of others."""
     owner = world.find("DeviceClass", "", name)
     if owner is not None:
@@ -62,13 +65,13 @@ def class_selectors(name: str, world: World) -> tuple[str, ...] | None:
     return (CLASSES[name],) if name in CLASSES and not world.knows_cluster else None
 
 
-def _selectors(holder: Object, path: Steps) -> Iterator[tuple[Steps, str]]:
+def _selectors(holder: Object, path: ItemPath) -> Iterator[tuple[ItemPath, str]]:
     for index, selector in enumerate(objects(holder, "selectors")):
         if expression := text(dig(selector, "cel"), "expression"):
             yield (*path, "selectors", index, "cel", "expression"), expression
 
 
-def taken(expressions: tuple[str, ...], views: list[DeviceView], world: World) -> list[DeviceView]:
+def taken(expressions: tuple[str, ...], views: list[DeviceView], world: ManifestIndex) -> list[DeviceView]:
     """The devices that match all of the selectors; none if one does not compile."""
     for expression in expressions:
         selector = compile_selector(expression)
@@ -76,20 +79,24 @@ def taken(expressions: tuple[str, ...], views: list[DeviceView], world: World) -
     return views
 
 
-def matching(expressions: tuple[str, ...], world: World) -> list[DeviceView]:
+def matching(expressions: tuple[str, ...], world: ManifestIndex) -> list[DeviceView]:
     """The devices at hand that match all of the selectors."""
     return world.once(("matching", expressions), lambda: taken(expressions, list(world.published.views), world))
 
 
-def selectors_of(wish: Object, world: World) -> tuple[str, ...] | None:
+def selectors_of(exact_request: Object, world: ManifestIndex) -> tuple[str, ...] | None:
     """All selectors of a wish, its class's first; None if the class is unknown."""
-    before = class_selectors(text(wish, "deviceClassName"), world)
-    return None if before is None else (*before, *(expression for _, expression in _selectors(wish, ())))
+    before = class_selectors(text(exact_request, "deviceClassName"), world)
+    return None if before is None else (*before, *(expression for _, expression in _selectors(exact_request, ())))
 
 
-def candidates(request: Object, world: World) -> list[DeviceView]:
+def candidates(request: Object, world: ManifestIndex) -> list[DeviceView]:
     """Devices that the request's class and selectors take, of any alternative; none if the class is unknown."""
-    every = [selectors for _, wish in wishes(request) if (selectors := selectors_of(wish, world)) is not None]
+    every = [
+        selectors
+        for _, exact_request in exact_requests(request)
+        if (selectors := selectors_of(exact_request, world)) is not None
+    ]
     if len(every) == 1:
         return matching(every[0], world)
     return list({id(view): view for selectors in every for view in matching(selectors, world)}.values())

@@ -14,9 +14,9 @@ import msgspec
 from dragoman.api.files import Document
 from dragoman.api.shape import Object, dig, items, objects, text
 from dragoman.lint.catalogue import CATALOGUE
-from dragoman.lint.finding import Edit, Finding, Rename, SetValue, Steps, found
+from dragoman.lint.finding import Edit, Finding, ItemPath, Rename, SetValue, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.rewrite import path_text
-from dragoman.lint.world import World
 from dragoman.values.quantity import Quantity
 
 
@@ -89,7 +89,7 @@ _FITTING = {
 }
 
 
-def check(document: Document, world: World) -> Iterator[Finding]:
+def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings on configuration in classes, claims and templates."""
     if document.value is None:
         return
@@ -108,8 +108,8 @@ def check(document: Document, world: World) -> Iterator[Finding]:
             yield from _gates(document, at, dig(opaque, "parameters"), driver)
 
 
-def _entries(document: Document) -> Iterator[tuple[Steps, Steps, Object]]:
-    paths: dict[str, Steps] = {
+def _entries(document: Document) -> Iterator[tuple[ItemPath, ItemPath, Object]]:
+    paths: dict[str, ItemPath] = {
         "DeviceClass": ("spec",),
         "ResourceClaim": ("spec", "devices"),
         "ResourceClaimTemplate": ("spec", "spec", "devices"),
@@ -119,7 +119,7 @@ def _entries(document: Document) -> Iterator[tuple[Steps, Steps, Object]]:
         yield path, (*path, "config", index), entry
 
 
-def _parameters(document: Document, path: Steps, parameters: Object, driver: str) -> Iterator[Finding]:
+def _parameters(document: Document, path: ItemPath, parameters: Object, driver: str) -> Iterator[Finding]:
     version, kind = text(parameters, "apiVersion"), text(parameters, "kind")
     if version != _VERSION:
         message = f"the driver does not know {version or 'a configuration without apiVersion'}: Prepare fails"
@@ -147,10 +147,10 @@ def _parameters(document: Document, path: Steps, parameters: Object, driver: str
             yield found(document, "WrongConfig", path_text(at), message, f"remove it, or set strategy to {own}")
 
 
-_Judgement: TypeAlias = tuple[Steps, str, str, tuple[Edit, ...]]
+_Judgement: TypeAlias = tuple[ItemPath, str, str, tuple[Edit, ...]]
 
 
-def _judged(value: Any, rule: _Rule, path: Steps) -> Iterator[_Judgement]:
+def _judged(value: Any, rule: _Rule, path: ItemPath) -> Iterator[_Judgement]:
     """What is wrong with a value: where, what, how to put it right."""
     if value is None:
         return
@@ -180,7 +180,7 @@ def _judged(value: Any, rule: _Rule, path: Steps) -> Iterator[_Judgement]:
                 yield path, f"{name} must be a quantity of at least 1Mi, got {value}", "", ()
 
 
-def _object(value: Any, rule: _Object, path: Steps) -> Iterator[_Judgement]:
+def _object(value: Any, rule: _Object, path: ItemPath) -> Iterator[_Judgement]:
     if not isinstance(value, dict):
         yield path, f"{path[-1]} must be an object", "", ()
         return
@@ -203,7 +203,7 @@ def _is_memory(value: Any) -> bool:
         return False
 
 
-def _gates(document: Document, path: Steps, parameters: Object, driver: str) -> Iterator[Finding]:
+def _gates(document: Document, path: ItemPath, parameters: Object, driver: str) -> Iterator[Finding]:
     strategy = text(dig(parameters, "sharing"), "strategy")
     gate, field = CATALOGUE[driver].config_gates.get(strategy), (*path, "sharing", "strategy")
     if text(parameters, "kind") == "VfioDeviceConfig":
@@ -213,15 +213,15 @@ def _gates(document: Document, path: Steps, parameters: Object, driver: str) -> 
         yield found(document, "NeedsDriverGate", path_text(field), message, f"set {gate}=true for the driver")
 
 
-def _fitting(document: Document, path: Steps, devices: Object, entry: Object) -> Iterator[Finding]:
+def _fitting(document: Document, path: ItemPath, devices: Object, entry: Object) -> Iterator[Finding]:
     """An entry that names requests must be of the kind that fits their devices."""
     kind = text(dig(entry, "opaque", "parameters"), "kind")
     named = {str(name).partition("/")[0] for name in items(entry, "requests")}
     for request in objects(devices, "requests"):
         if text(request, "name") not in named:
             continue
-        wish = dig(request, "exactly") or request
-        fitting = _FITTING.get(text(wish, "deviceClassName"), kind)
+        exact_request = dig(request, "exactly") or request
+        fitting = _FITTING.get(text(exact_request, "deviceClassName"), kind)
         if fitting != kind:
             message = f"{kind} is for other devices than request {text(request, 'name')} gets: Prepare fails"
             yield found(document, "WrongConfig", path_text((*path, "kind")), message, f"write {fitting}")

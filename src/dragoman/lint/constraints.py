@@ -13,11 +13,11 @@ from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, items, objects, text
 from dragoman.lint import names
-from dragoman.lint.chains import candidates, claims_of, selectors_of, wishes
-from dragoman.lint.finding import Finding, Steps, found
+from dragoman.lint.chains import candidates, claims_of, exact_requests, selectors_of
+from dragoman.lint.finding import Finding, ItemPath, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.names import Read
 from dragoman.lint.rewrite import path_text
-from dragoman.lint.world import World
 
 _SHOWN = 5
 
@@ -37,7 +37,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         return everywhere + self.places.get(place, []) if place else everywhere
 
 
-def check(document: Document, world: World) -> Iterator[Finding]:
+def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings on the constraints of a claim or template."""
     if document.value is None:
         return
@@ -46,11 +46,11 @@ def check(document: Document, world: World) -> Iterator[Finding]:
             for kind in ("matchAttribute", "distinctAttribute"):
                 attribute = text(constraint, kind)
                 if "/" in attribute:
-                    at: Steps = (*path, "constraints", index, kind)
+                    at: ItemPath = (*path, "constraints", index, kind)
                     yield from _constraint(document, at, attribute, _wanted(devices, constraint, world), world)
 
 
-def _wanted(devices: Object, constraint: Object, world: World) -> list[_Wanted]:
+def _wanted(devices: Object, constraint: Object, world: ManifestIndex) -> list[_Wanted]:
     covered = {str(request).partition("/")[0] for request in items(constraint, "requests")}
     return [
         _of(request, world)
@@ -59,8 +59,8 @@ def _wanted(devices: Object, constraint: Object, world: World) -> list[_Wanted]:
     ]
 
 
-def _of(request: Object, world: World) -> _Wanted:
-    key = tuple(selectors_of(wish, world) for _, wish in wishes(request))
+def _of(request: Object, world: ManifestIndex) -> _Wanted:
+    key = tuple(selectors_of(exact_request, world) for _, exact_request in exact_requests(request))
     views = candidates(request, world)
     places = world.once(("places", key), lambda: world.published.by_place(views))
     return _Wanted(text(request, "name"), _count(request), key, views, places)
@@ -68,13 +68,15 @@ def _of(request: Object, world: World) -> _Wanted:
 
 def _count(request: Object) -> int:
     counts = set()
-    for wish in [dig(request, "exactly")] if "exactly" in request else objects(request, "firstAvailable"):
-        counts.add((wish.get("count") or 1) if text(wish, "allocationMode") in ("", "ExactCount") else 0)
+    for exact_request in [dig(request, "exactly")] if "exactly" in request else objects(request, "firstAvailable"):
+        counts.add(
+            (exact_request.get("count") or 1) if text(exact_request, "allocationMode") in ("", "ExactCount") else 0
+        )
     return min(counts, default=0)
 
 
 def _constraint(
-    document: Document, path: Steps, attribute: str, wanted: list[_Wanted], world: World
+    document: Document, path: ItemPath, attribute: str, wanted: list[_Wanted], world: ManifestIndex
 ) -> Iterator[Finding]:
     read = Read("attributes", *attribute.split("/", 1))
     domain_is_known = names.catalogued(read.domain, world.published) is not None
@@ -95,7 +97,7 @@ def _lacking(read: Read, wanted: list[_Wanted]) -> set[str]:
 
 
 def _not_shared(
-    document: Document, path: Steps, read: Read, lacking: set[str], wanted: list[_Wanted], world: World
+    document: Document, path: ItemPath, read: Read, lacking: set[str], wanted: list[_Wanted], world: ManifestIndex
 ) -> Finding:
     views = [view for want in wanted for view in want.views]
     drivers = {view.driver for view in views}
@@ -107,15 +109,17 @@ def _not_shared(
     return found(document, "ConstraintNotShared", path_text(path), message, fix)
 
 
-def _alternatives(drivers: set[str], read: Read, views: list[DeviceView], world: World) -> str:
+def _alternatives(drivers: set[str], read: Read, views: list[DeviceView], world: ManifestIndex) -> str:
     """Attributes of these drivers with values of the one in question, or with a name like its."""
     values = {value for view in views for value in _values(view, read)}
     found: list[str] = []
     for domain in sorted(drivers):
         for name in sorted(world.published.attributes.get(domain, ())):
             other = Read(read.kind, domain, name)
-            alike = name.lower() in read.name.lower() or read.name.lower() in name.lower()
-            if alike or any(not values.isdisjoint(_values(view, other)) for view in views if view.driver in drivers):
+            equivalent = name.lower() in read.name.lower() or read.name.lower() in name.lower()
+            if equivalent or any(
+                not values.isdisjoint(_values(view, other)) for view in views if view.driver in drivers
+            ):
                 found.append(f"{domain}/{name}")
     return ", ".join(found[:_SHOWN])
 
@@ -123,7 +127,7 @@ def _alternatives(drivers: set[str], read: Read, views: list[DeviceView], world:
 # ---- counting
 
 
-def _unmeetable(match: bool, read: Read, wanted: list[_Wanted], world: World) -> str | None:
+def _unmeetable(match: bool, read: Read, wanted: list[_Wanted], world: ManifestIndex) -> str | None:
     """The node that comes nearest, if there is none on which the constraint can be met; else None.
 
     None too where a node without the constraint would not do: that is another finding.
@@ -167,7 +171,9 @@ def _values(view: DeviceView, read: Read) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else ((type(value).__name__, value),)
 
 
-def _unmet(document: Document, path: Steps, attribute: str, wanted: list[_Wanted], place: str, world: World) -> Finding:
+def _unmet(
+    document: Document, path: ItemPath, attribute: str, wanted: list[_Wanted], place: str, world: ManifestIndex
+) -> Finding:
     match = path[-1] == "matchAttribute"
     read = Read("attributes", *attribute.split("/", 1))
     asked = " and ".join(f"{want.count} for {want.name}" for want in wanted)
@@ -187,17 +193,17 @@ def _shown(read: Read, wanted: list[_Wanted], place: str) -> str:
     return (f"on {place} " if place else "") + "; ".join(parts)
 
 
-def _meetable(match: bool, attribute: str, wanted: list[_Wanted], world: World) -> str:
+def _meetable(match: bool, attribute: str, wanted: list[_Wanted], world: ManifestIndex) -> str:
     """An attribute that all devices in question publish and with which the constraint can be met; standard first."""
     views = [view for want in wanted for view in want.views]
     shared = set.intersection(*({f"{d}/{n}" for d, ns in view.attributes.items() for n in ns} for view in views))
     for name in sorted(shared - {attribute}, key=lambda name: (not name.startswith("resource.kubernetes.io/"), name)):
         read = Read("attributes", *name.split("/", 1))
-        if _tells_apart(read, views) and _unmeetable(match, read, wanted, world) is None:
+        if _distinguishes(read, views) and _unmeetable(match, read, wanted, world) is None:
             return name
     return ""
 
 
-def _tells_apart(read: Read, views: list[DeviceView]) -> bool:
+def _distinguishes(read: Read, views: list[DeviceView]) -> bool:
     """An attribute that is equal everywhere, such as a driver's version, says nothing about where devices sit."""
     return len({value for view in views for value in _values(view, read)}) > 1

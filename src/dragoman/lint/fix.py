@@ -16,7 +16,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, FoldedScalarString, ScalarString
 
 from dragoman.api.yamltext import parse_exact
-from dragoman.lint.finding import Edit, Finding, Lift, Nest, Remove, Rename, ReplaceText, SetValue, Steps
+from dragoman.lint.finding import Edit, Finding, ItemPath, Lift, Nest, Remove, Rename, ReplaceText, SetValue
 
 _SEQUENCE = re.compile(r"^( *)\S[^\n]*:[ \t]*\n( *)- ", re.MULTILINE)
 _WIDTH = 4096
@@ -99,16 +99,16 @@ def _rewritten(part: str, findings: list[Finding]) -> str:
     return out.getvalue()
 
 
-def _edits(findings: list[Finding]) -> list[tuple[Steps, Edit]]:
+def _edits(findings: list[Finding]) -> list[tuple[ItemPath, Edit]]:
     """Each edit once, with the path of its object in the document; removals of entries come last."""
-    seen: list[tuple[Steps, Edit]] = []
+    seen: list[tuple[ItemPath, Edit]] = []
     for finding in findings:
-        base: Steps = () if finding.item is None else ("items", finding.item)
+        base: ItemPath = () if finding.item is None else ("items", finding.item)
         seen += [(base, edit) for edit in finding.edits if (base, edit) not in seen]
     return sorted(seen, key=lambda entry: isinstance(entry[1], Nest | Lift | Remove))
 
 
-def _apply(root: Any, base: Steps, edit: Edit) -> None:
+def _apply(root: Any, base: ItemPath, edit: Edit) -> None:
     """One edit, in place; one whose place is gone, because another did its work, changes nothing."""
     try:
         match edit:
@@ -154,13 +154,13 @@ def _replaced(text: str, old: str, new: str) -> str:
     return made
 
 
-def _at(root: Any, path: Steps) -> Any:
+def _at(root: Any, path: ItemPath) -> Any:
     for step in path:
         root = root[step]
     return root
 
 
-def _holder(root: Any, base: Steps, path: Steps) -> tuple[Any, str | int]:
+def _holder(root: Any, base: ItemPath, path: ItemPath) -> tuple[Any, str | int]:
     return _at(root, (*base, *path[:-1])), path[-1]
 
 

@@ -18,21 +18,21 @@ from dragoman.lint.capacity import check as check_capacity
 from dragoman.lint.configs import check as check_configs
 from dragoman.lint.constraints import check as check_constraints
 from dragoman.lint.finding import CODES, Finding, SetValue, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.references import check as check_references
 from dragoman.lint.selectors import check as check_selectors
 from dragoman.lint.shape import check as check_shape
 from dragoman.lint.versions import check as check_versions
-from dragoman.lint.world import World
 
 
-class Target(msgspec.Struct, frozen=True):
+class LintTarget(msgspec.Struct, frozen=True):
     """What the manifests are for: Kubernetes 1.`minor` with these gates."""
 
     minor: int = 37
     gates: Gates = DEFAULTS
 
 
-Family = Callable[[Document, World], Iterator[Finding]]
+Family = Callable[[Document, ManifestIndex], Iterator[Finding]]
 FAMILIES: tuple[Family, ...] = (
     check_versions,
     check_shape,
@@ -46,14 +46,14 @@ FAMILIES: tuple[Family, ...] = (
 
 def lint(
     scan: Scan,
-    target: Target = Target(),  # noqa: B008 - frozen
+    target: LintTarget = LintTarget(),  # noqa: B008 - frozen
     background: Sequence[Document] = (),
 ) -> list[Finding]:
     """All findings on the scanned documents, by file, document and line.
 
     background: a whole cluster's objects, which are looked up, and not judged.
     """
-    world = World.of(scan.documents, background, minor=target.minor, gates=target.gates)
+    world = ManifestIndex.of(scan.documents, background, minor=target.minor, gates=target.gates)
     findings = [_of_broken(error) for error in scan.broken]
     findings += [_of_invalid(error, scan.documents) for error in scan.invalid]
     for document in scan.documents:

@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.files import Document
 from dragoman.api.selectors import Selector
 from dragoman.lint.catalogue import CATALOGUE, KnownDriver
-from dragoman.lint.finding import Finding, ReplaceText, Steps, found
+from dragoman.lint.finding import Finding, ItemPath, ReplaceText, found
 from dragoman.lint.published import Published
 from dragoman.lint.rewrite import path_text
 
@@ -53,7 +53,7 @@ def catalogued(domain: str, published: Published) -> KnownDriver | None:
     return CATALOGUE.get(domain)
 
 
-def finding(document: Document, path: Steps, read: Read, published: Published, expression: str = "") -> Finding:
+def finding(document: Document, path: ItemPath, read: Read, published: Published, expression: str = "") -> Finding:
     """The finding on something that nobody publishes; expression is the text that reads it, if it is a selector."""
     field = path_text(path)
     known = catalogued(read.domain, published)
@@ -97,7 +97,7 @@ def _meant(name: str, known: set[str] | frozenset[str]) -> str:
     return lowered[near[0]] if near else ""
 
 
-def _edits(path: Steps, expression: str, read: Read, meant: Read) -> tuple[ReplaceText, ...]:
+def _edits(path: ItemPath, expression: str, read: Read, meant: Read) -> tuple[ReplaceText, ...]:
     """The places where the expression reads it, put right; () if it is written in no usual way."""
     pattern = re.compile(
         rf"\b{read.kind}(\[([\"']){re.escape(read.domain)}\2\])(\.\??|\[\??[\"'])({re.escape(read.name)})\b"

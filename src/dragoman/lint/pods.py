@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.shape import dig, objects, text
-from dragoman.lint.finding import Steps
+from dragoman.lint.finding import ItemPath
 
 _PATHS: tuple[tuple[str, ...], ...] = (
     ("spec", "jobTemplate", "spec", "template", "spec"),
@@ -16,7 +16,7 @@ _PATHS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def pod_specs(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:
+def pod_specs(document: Document) -> Iterator[tuple[ItemPath, dict[str, Any]]]:
     """Path and value of the pod specs in a document: of a pod, of a workload's template."""
     for path in _PATHS:
         spec = dig(document.raw, *path)
@@ -24,7 +24,7 @@ def pod_specs(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:
             yield path, spec
 
 
-def containers(spec: dict[str, Any]) -> Iterator[tuple[Steps, dict[str, Any]]]:
+def containers(spec: dict[str, Any]) -> Iterator[tuple[ItemPath, dict[str, Any]]]:
     """Path within the spec and value of each container that may use claims."""
     for field in ("initContainers", "containers"):
         for index, container in enumerate(objects(spec, field)):

@@ -10,7 +10,7 @@ from dragoman.api.resource import ResourceSlice
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, device_view
 
 
-class Outcome(msgspec.Struct):
+class SelectorOutcome(msgspec.Struct):
     """A selector over all devices. failed: attribute that is missing ("" for other failures) to devices, and a text."""
 
     matched: list[DeviceView]
@@ -55,22 +55,22 @@ class Published(msgspec.Struct, frozen=True):
             found.setdefault(self.nodes[id(view)], []).append(view)
         return found
 
-    def run(self, selector: Selector, views: Iterable[DeviceView] | None = None) -> Outcome:
+    def run(self, selector: Selector, views: Iterable[DeviceView] | None = None) -> SelectorOutcome:
         """Evaluates the selector once for each kind of device that it can tell apart."""
-        outcome = Outcome([], 0, {})
-        for alike in _alike(selector, self.views if views is None else views):
-            answer = selector.match(alike[0])
+        outcome = SelectorOutcome([], 0, {})
+        for equivalent in _equivalent(selector, self.views if views is None else views):
+            answer = selector.match(equivalent[0])
             if isinstance(answer, SelectorFailed):
                 count, first = outcome.failed.get(answer.attribute or "", (0, answer))
-                outcome.failed[answer.attribute or ""] = (count + len(alike), first)
+                outcome.failed[answer.attribute or ""] = (count + len(equivalent), first)
             elif answer:
-                outcome.matched += alike
+                outcome.matched += equivalent
             else:
-                outcome.false += len(alike)
+                outcome.false += len(equivalent)
         return outcome
 
 
-def _alike(selector: Selector, views: Iterable[DeviceView]) -> Iterator[list[DeviceView]]:
+def _equivalent(selector: Selector, views: Iterable[DeviceView]) -> Iterator[list[DeviceView]]:
     groups: dict[tuple[object, ...], list[DeviceView]] = {}
     for view in views:
         groups.setdefault(selector.reads.key(view), []).append(view)

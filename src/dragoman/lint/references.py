@@ -13,15 +13,15 @@ from typing import Any
 from dragoman.api.files import Document
 from dragoman.api.shape import dig, objects, text
 from dragoman.api.validate.claims import RESERVED_FOR_MAX
-from dragoman.lint.chains import claims_of, class_selectors, wishes
-from dragoman.lint.finding import Finding, Steps, found
+from dragoman.lint.chains import claims_of, class_selectors, exact_requests
+from dragoman.lint.finding import Finding, ItemPath, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.pods import containers, pod_specs
 from dragoman.lint.rewrite import path_text
 from dragoman.lint.unknown import as_written
-from dragoman.lint.world import World
 
 
-def check(document: Document, world: World) -> Iterator[Finding]:
+def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings on claims of pods and workloads."""
     if document.kind is None:
         return
@@ -30,7 +30,7 @@ def check(document: Document, world: World) -> Iterator[Finding]:
         yield from _claims(document, spec, path, world)
         used = {text(claim, "name") for _, c in containers(spec) for claim in objects(dig(c, "resources"), "claims")}
         for index, entry in enumerate(objects(spec, "resourceClaims")):
-            at: Steps = (*path, "resourceClaims", index)
+            at: ItemPath = (*path, "resourceClaims", index)
             if text(entry, "name") and text(entry, "name") not in used:
                 message = "no container names this claim: its devices are allocated and no container sees them"
                 fix = "name it in resources.claims of a container"
@@ -39,13 +39,13 @@ def check(document: Document, world: World) -> Iterator[Finding]:
         yield from _requests(document, spec, path, world)
 
 
-def _classes(document: Document, world: World) -> Iterator[Finding]:
+def _classes(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     if not (world.knows_cluster or world.names("DeviceClass")):
         return
     for path, devices in claims_of(document):
         for index, request in enumerate(objects(devices, "requests")):
-            for place, wish in wishes(request):
-                name = text(wish, "deviceClassName")
+            for place, exact_request in exact_requests(request):
+                name = text(exact_request, "deviceClassName")
                 if name and class_selectors(name, world) is None:
                     field = path_text(as_written(document, (*path, "requests", index, *place, "deviceClassName")))
                     yield _missing(document, "UnknownClass", field, "DeviceClass", "", name, world)
@@ -54,7 +54,7 @@ def _classes(document: Document, world: World) -> Iterator[Finding]:
 _SOURCES = {"resourceClaimName": "ResourceClaim", "resourceClaimTemplateName": "ResourceClaimTemplate"}
 
 
-def _claims(document: Document, spec: dict[str, Any], path: Steps, world: World) -> Iterator[Finding]:
+def _claims(document: Document, spec: dict[str, Any], path: ItemPath, world: ManifestIndex) -> Iterator[Finding]:
     for index, entry in enumerate(objects(spec, "resourceClaims")):
         for field, kind in _SOURCES.items():
             name = text(entry, field)
@@ -65,17 +65,19 @@ def _claims(document: Document, spec: dict[str, Any], path: Steps, world: World)
                 yield _missing(document, "UnknownClaim", at, kind, document.namespace, name, world)
 
 
-def _is_elsewhere(kind: str, namespace: str, name: str, world: World) -> bool:
+def _is_elsewhere(kind: str, namespace: str, name: str, world: ManifestIndex) -> bool:
     """The files have an object of that name in another namespace, or one of nearly that name in this one."""
     elsewhere = world.elsewhere.get((kind, name), ()) not in ((), (namespace,))
     near = world.near(kind, namespace, name)
-    return elsewhere or SequenceMatcher(None, near, name).ratio() > _ALIKE
+    return elsewhere or SequenceMatcher(None, near, name).ratio() > _SIMILAR
 
 
-_ALIKE = 0.85
+_SIMILAR = 0.85
 
 
-def _missing(document: Document, code: str, field: str, kind: str, namespace: str, name: str, world: World) -> Finding:
+def _missing(
+    document: Document, code: str, field: str, kind: str, namespace: str, name: str, world: ManifestIndex
+) -> Finding:
     where = "in the cluster" if world.knows_cluster else "in these files"
     place = f" in namespace {namespace}" if namespace else ""
     near = world.near(kind, namespace, name)
@@ -86,7 +88,7 @@ def _missing(document: Document, code: str, field: str, kind: str, namespace: st
     return found(document, code, field, f"there is no {kind} {name}{place} {where}", fix)
 
 
-def _consumers(document: Document, entry: dict[str, Any], at: Steps, world: World) -> Iterator[Finding]:
+def _consumers(document: Document, entry: dict[str, Any], at: ItemPath, world: ManifestIndex) -> Iterator[Finding]:
     claim = text(entry, "resourceClaimName")
     counts = world.users.get((document.namespace, claim), {})
     pods = counts.get(id(document), 0)
@@ -98,7 +100,7 @@ def _consumers(document: Document, entry: dict[str, Any], at: Steps, world: Worl
     yield found(document, "TooManyConsumers", path_text((*at, "resourceClaimName")), message, fix)
 
 
-def _requests(document: Document, spec: dict[str, Any], path: Steps, world: World) -> Iterator[Finding]:
+def _requests(document: Document, spec: dict[str, Any], path: ItemPath, world: ManifestIndex) -> Iterator[Finding]:
     entries = {text(entry, "name"): entry for entry in objects(spec, "resourceClaims")}
     for inner, container in containers(spec):
         for index, claim in enumerate(objects(dig(container, "resources"), "claims")):
@@ -110,7 +112,7 @@ def _requests(document: Document, spec: dict[str, Any], path: Steps, world: Worl
                 yield found(document, "UnknownRequest", at, message, "name one of them, or none for all")
 
 
-def _known_requests(entry: dict[str, Any] | None, namespace: str, world: World) -> list[str] | None:
+def _known_requests(entry: dict[str, Any] | None, namespace: str, world: ManifestIndex) -> list[str] | None:
     """Names of the requests behind an entry, None if its claim or template is not among the documents."""
     if entry is None:
         return None

@@ -11,19 +11,19 @@ from typing import Any
 from dragoman.api.convert import EXACT_FIELDS
 from dragoman.api.files import Document
 from dragoman.api.shape import dig, items
-from dragoman.lint.finding import Edit, Lift, Nest, Remove, SetValue, Steps
+from dragoman.lint.finding import Edit, ItemPath, Lift, Nest, Remove, SetValue
 
 
-def requests_at(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:
+def requests_at(document: Document) -> Iterator[tuple[ItemPath, dict[str, Any]]]:
     """Path and value of each request of a claim or template, as written."""
-    inner: Steps = ("spec", "spec") if document.kind_name == "ResourceClaimTemplate" else ("spec",)
+    inner: ItemPath = ("spec", "spec") if document.kind_name == "ResourceClaimTemplate" else ("spec",)
     holder = dig(document.raw, *(str(step) for step in inner), "devices")
     for index, request in enumerate(items(holder, "requests")):
         if isinstance(request, dict):
             yield (*inner, "devices", "requests", index), request
 
 
-def devices_at(document: Document) -> Iterator[tuple[Steps, dict[str, Any]]]:
+def devices_at(document: Document) -> Iterator[tuple[ItemPath, dict[str, Any]]]:
     """Path and value of each device of a slice, as written."""
     if document.kind_name != "ResourceSlice":
         return
@@ -51,7 +51,7 @@ def to_v1(document: Document) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-def path_text(steps: Steps) -> str:
+def path_text(steps: ItemPath) -> str:
     """`spec.devices.requests[0]` of its steps; keys with dots stand in brackets."""
     text = ""
     for step in steps:

@@ -16,19 +16,19 @@ from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, compile_selector
 from dragoman.lint import models, names, thresholds
 from dragoman.lint.chains import Chain, chains, matching, taken
-from dragoman.lint.finding import Finding, ReplaceText, Steps, found
+from dragoman.lint.finding import Finding, ItemPath, ReplaceText, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.migs import misfit
 from dragoman.lint.names import Read
 from dragoman.lint.published import Published
 from dragoman.lint.rewrite import path_text
 from dragoman.lint.unknown import as_written
-from dragoman.lint.world import World
 
 _SHOWN = 5
 _TEXTS = re.compile(r"[\"']([^\"']{4,})[\"']")
 
 
-def check(document: Document, world: World) -> Iterator[Finding]:
+def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings on the expressions of one document."""
     if document.value is None:
         return
@@ -36,7 +36,7 @@ def check(document: Document, world: World) -> Iterator[Finding]:
         yield from _chain(document, chain, world)
 
 
-def _chain(document: Document, chain: Chain, world: World) -> Iterator[Finding]:
+def _chain(document: Document, chain: Chain, world: ManifestIndex) -> Iterator[Finding]:
     if not chain.own:
         return
     views = list(world.published.views) if chain.before is None else matching(chain.before, world)
@@ -97,7 +97,7 @@ def _concerned(selector: Selector, views: list[DeviceView]) -> list[DeviceView]:
 
 
 def _judged(
-    document: Document, path: Steps, selector: Selector, views: list[DeviceView], world: World, chain: Chain
+    document: Document, path: ItemPath, selector: Selector, views: list[DeviceView], world: ManifestIndex, chain: Chain
 ) -> Iterator[Finding]:
     published = world.published
     outcome = published.run(selector, views)
@@ -119,7 +119,7 @@ def _judged(
 
 
 def _failure(
-    document: Document, path: Steps, attribute: str, count: int, total: int, failure: SelectorFailed
+    document: Document, path: ItemPath, attribute: str, count: int, total: int, failure: SelectorFailed
 ) -> Finding:
     domain, slash, name = attribute.rpartition("/")
     field = path_text(path)
@@ -141,7 +141,7 @@ def _reads_capacity(expression: str, domain: str, name: str) -> bool:
 
 
 def _never(
-    document: Document, path: Steps, selector: Selector, views: list[DeviceView], published: Published
+    document: Document, path: ItemPath, selector: Selector, views: list[DeviceView], published: Published
 ) -> Finding:
     concerned = _concerned(selector, views)
     message = f"matches 0 of {len(concerned)} devices" + _values(selector, concerned)
@@ -192,7 +192,7 @@ def _value(view: DeviceView, kind: str, domain: str, name: str | None) -> Any:
 
 
 def _just_missed(
-    document: Document, path: Steps, selector: Selector, views: list[DeviceView], published: Published
+    document: Document, path: ItemPath, selector: Selector, views: list[DeviceView], published: Published
 ) -> Iterator[Finding]:
     total = len(_concerned(selector, views))
     for short in thresholds.missed(selector, views, published):
@@ -204,7 +204,7 @@ def _just_missed(
 
 
 def _just_missed_models(
-    document: Document, path: Steps, selector: Selector, passed: list[str], world: World
+    document: Document, path: ItemPath, selector: Selector, passed: list[str], world: ManifestIndex
 ) -> Iterator[Finding]:
     cards = taken(tuple(passed), list(models.gpus()), world)
     for short in thresholds.missed(selector, cards, world.published):

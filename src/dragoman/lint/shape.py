@@ -14,11 +14,11 @@ from dragoman.api.gated import unused_fields
 from dragoman.api.shape import dig, items, sub
 from dragoman.api.validate.field import FieldError
 from dragoman.lint.catalogue import CATALOGUE
-from dragoman.lint.finding import Edit, Finding, Lift, Nest, Rename, SetValue, Steps, found
+from dragoman.lint.finding import Edit, Finding, ItemPath, Lift, Nest, Rename, SetValue, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.pods import pod_specs
 from dragoman.lint.rewrite import devices_at, flat_fields, path_text, requests_at, to_v1
 from dragoman.lint.unknown import unknown_fields
-from dragoman.lint.world import World
 from dragoman.lint.yamlkeys import repeated_keys
 
 # Stamps what is unset; the value is never shown.
@@ -28,7 +28,7 @@ V1_SINCE = 34
 _JOB_LABEL = "batch.kubernetes.io/controller-uid"
 
 
-def check(document: Document, world: World) -> Iterator[Finding]:
+def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """All findings on the shape of one document."""
     for field, key, line in repeated_keys(document):
         message = f"{key!r} is there twice, only the last one counts"
@@ -75,7 +75,7 @@ def _version(document: Document) -> str:
 # ---- shapes of other versions
 
 
-def _requests(document: Document, world: World) -> Iterator[Finding]:
+def _requests(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     old = _version(document) == "v1beta1"
     for path, request in requests_at(document):
         if old and isinstance(request.get("exactly"), dict):
@@ -93,7 +93,7 @@ def _requests(document: Document, world: World) -> Iterator[Finding]:
             )
 
 
-def _devices(document: Document, world: World) -> Iterator[Finding]:
+def _devices(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     old = _version(document) == "v1beta1"
     for path, device in devices_at(document):
         outside = [field for field in device if field not in ("name", "basic")]
@@ -115,7 +115,7 @@ def _inline_claims(document: Document) -> Iterator[Finding]:
             source = sub(entry, "source") if isinstance(entry, dict) else None
             if source is None:
                 continue
-            at: Steps = (*path, "resourceClaims", index)
+            at: ItemPath = (*path, "resourceClaims", index)
             known = [field for field in source if field in ("resourceClaimName", "resourceClaimTemplateName")]
             edits: tuple[Edit, ...] = (Lift(at, "source"),) if known and len(known) == len(source) else ()
             message = "`source` went with Kubernetes 1.31: the entry itself names the claim or the template"
@@ -140,7 +140,7 @@ def _unknown(document: Document) -> Iterator[Finding]:
 _VALUE_FIELDS = {"stringValue": "string", "intValue": "int", "boolValue": "bool", "versionValue": "version"}
 
 
-def _nested_attribute(document: Document, steps: Steps) -> str:
+def _nested_attribute(document: Document, steps: ItemPath) -> str:
     """What to do about an attribute under a map of its domain, or with a value field of somebody's own; "" else."""
     if document.kind_name != "ResourceSlice" or "attributes" not in steps or len(steps) < steps.index("attributes") + 3:
         return ""
@@ -152,14 +152,14 @@ def _nested_attribute(document: Document, steps: Steps) -> str:
     return f"keys are flat: write {domain}/{name}, or {name} in the driver's own domain" if "." in domain else ""
 
 
-def _is_misplaced(document: Document, steps: Steps) -> bool:
+def _is_misplaced(document: Document, steps: ItemPath) -> bool:
     """Fields that another code speaks of."""
     at = steps[:-1]
     in_request = any(path == at and steps[-1] in flat_fields(request) for path, request in requests_at(document))
     return in_request or (_version(document) == "v1beta1" and any(path == at for path, _ in devices_at(document)))
 
 
-def _gated(document: Document, world: World) -> Iterator[Finding]:
+def _gated(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     for field, gates in unused_fields(document.kind_name, document.object, world.gates):
         message = f"the server drops {field!r} unless {' and '.join(gates)} is on"
         yield found(
@@ -167,7 +167,7 @@ def _gated(document: Document, world: World) -> Iterator[Finding]:
         )
 
 
-def _first_place(raw: Any, field: str, path: Steps = ()) -> str:
+def _first_place(raw: Any, field: str, path: ItemPath = ()) -> str:
     """The path of the first field of that name, as written."""
     if isinstance(raw, dict):
         if path and path[-1] in ("parameters", "labels", "annotations"):
@@ -187,7 +187,7 @@ def _first_place(raw: Any, field: str, path: Steps = ()) -> str:
 # ---- what the API server would say
 
 
-def _invalid(document: Document, world: World) -> Iterator[Finding]:
+def _invalid(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     for error in validate.create(document.kind_name, _as_stored(document), gates=world.gates):
         yield _explained(document, error)
 

@@ -17,7 +17,7 @@ from dragoman.api.core import ContainerClaim, PodResourceClaim
 from dragoman.api.files import Document
 from dragoman.api.meta import ObjectMeta
 from dragoman.api.shape import dig, items, objects
-from dragoman.lint.finding import Steps
+from dragoman.lint.finding import ItemPath
 from dragoman.lint.pods import pod_specs
 
 _TOP = frozenset({"apiVersion", "kind"})
@@ -25,7 +25,7 @@ _TOP = frozenset({"apiVersion", "kind"})
 _METADATA = frozenset({"managedFields", "selfLink"})
 
 
-def unknown_fields(document: Document) -> Iterator[tuple[Steps, str]]:
+def unknown_fields(document: Document) -> Iterator[tuple[ItemPath, str]]:
     """Path as written and, if there is one, the known name that was probably meant."""
     struct = TYPES.get(document.kind_name)
     if document.kind is None or document.kind.group != "resource.k8s.io" or struct is None:
@@ -37,7 +37,7 @@ def unknown_fields(document: Document) -> Iterator[tuple[Steps, str]]:
         yield as_written(document, steps), near
 
 
-def as_written(document: Document, steps: Steps) -> Steps:
+def as_written(document: Document, steps: ItemPath) -> ItemPath:
     """A path of the stored version in the document's own."""
     if steps[:2] == ("spec", "devices") and not str(document.raw.get("apiVersion")).endswith("v1beta1"):
         return steps
@@ -60,7 +60,7 @@ def _below(raw: Any, step: str | int) -> Any:
     return raw[step] if isinstance(raw, list) and isinstance(step, int) else None
 
 
-def _of(kind: Any, value: Any, path: Steps) -> Iterator[tuple[Steps, str]]:
+def _of(kind: Any, value: Any, path: ItemPath) -> Iterator[tuple[ItemPath, str]]:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield from _of_struct(kind, value, path)
         return
@@ -91,7 +91,7 @@ def _fields_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return _fields[struct]
 
 
-def _of_struct(struct: type[msgspec.Struct], value: Any, path: Steps) -> Iterator[tuple[Steps, str]]:
+def _of_struct(struct: type[msgspec.Struct], value: Any, path: ItemPath) -> Iterator[tuple[ItemPath, str]]:
     if not isinstance(value, dict):
         return
     known = _fields_of(struct)
@@ -104,12 +104,12 @@ def _of_struct(struct: type[msgspec.Struct], value: Any, path: Steps) -> Iterato
             yield (*path, key), meant
 
 
-def _of_pod(spec: dict[str, Any]) -> Iterator[tuple[Steps, str]]:
+def _of_pod(spec: dict[str, Any]) -> Iterator[tuple[ItemPath, str]]:
     """Claim entries of a pod and of its containers."""
     for index, entry in enumerate(items(spec, "resourceClaims")):
         yield from _of_struct(PodResourceClaim, entry, ("resourceClaims", index))
     for field in ("initContainers", "containers"):
         for index, container in enumerate(objects(spec, field)):
             for number, entry in enumerate(items(dig(container, "resources"), "claims")):
-                path: Steps = (field, index, "resources", "claims", number)
+                path: ItemPath = (field, index, "resources", "claims", number)
                 yield from _of_struct(ContainerClaim, entry, path)

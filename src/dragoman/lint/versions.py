@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from dragoman.api.files import Document
 from dragoman.lint.finding import Edit, Finding, found
+from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.rewrite import to_v1
-from dragoman.lint.world import World
 
 _GROUP = "resource.k8s.io"
 _MAIN = ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass")
@@ -39,7 +39,7 @@ REMOVED: dict[str, str] = {
 """Kinds of resource.k8s.io that are gone, and what took their place."""
 
 
-def check(document: Document, world: World) -> Iterator[Finding]:
+def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings on kind and apiVersion."""
     group, _, version = str(document.raw.get("apiVersion") or "").rpartition("/")
     kind = document.kind_name

@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.yamltext import compose
-from dragoman.lint.finding import LINES_MAX, Steps
+from dragoman.lint.finding import LINES_MAX, ItemPath
 from dragoman.lint.rewrite import path_text
 
 
@@ -21,7 +21,7 @@ def repeated_keys(document: Document) -> Iterator[tuple[str, str, int]]:
             yield path_text(path), key, document.chunk.line + line
 
 
-def _of(node: Any, path: Steps) -> Iterator[tuple[Steps, str, int]]:
+def _of(node: Any, path: ItemPath) -> Iterator[tuple[ItemPath, str, int]]:
     if node.id == "mapping":
         seen: set[str] = set()
         for key, value in node.value:

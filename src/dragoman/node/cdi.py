@@ -95,7 +95,7 @@ class Edits(_Part, frozen=True):
 NO_EDITS = Edits()
 
 
-class Device(_Part, frozen=True):
+class CdiDevice(_Part, frozen=True):
     """A named device of a spec."""
 
     name: str
@@ -108,7 +108,7 @@ class Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forb
 
     cdi_version: str
     kind: str
-    devices: tuple[Device, ...]
+    devices: tuple[CdiDevice, ...]
     annotations: dict[str, str] = {}
     container_edits: Edits = Edits()
 
@@ -126,7 +126,7 @@ def split_name(name: str) -> tuple[str, str]:
     return kind, device
 
 
-def minimal_version(kind: str, devices: Iterable[Device], edits: Edits = NO_EDITS) -> str:
+def minimal_version(kind: str, devices: Iterable[CdiDevice], edits: Edits = NO_EDITS) -> str:
     """The lowest version that knows everything used."""
     needed = 0
     vendor_class = kind.partition("/")[2]
@@ -158,7 +158,7 @@ def _edits_version(edits: Edits) -> str:
 
 
 def made(
-    kind: str, devices: Iterable[Device], edits: Edits = NO_EDITS, annotations: dict[str, str] | None = None
+    kind: str, devices: Iterable[CdiDevice], edits: Edits = NO_EDITS, annotations: dict[str, str] | None = None
 ) -> Spec:
     """A spec with the lowest version for what it uses. Raises Invalid."""
     devices = tuple(devices)

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import Invalid
-from dragoman.node.cdi import Device, Edits
-from dragoman.node.driver import ClaimRef, DeviceFacts, HeldDevice, PreparedClaim, PreparedDevice
+from dragoman.node.cdi import CdiDevice, Edits
+from dragoman.node.driver import ClaimRef, DeviceMetadata, HeldDevice, PreparedClaim, PreparedDevice
 from dragoman.node.files import write_atomically
 
 SCHEMA = 1
@@ -24,7 +24,7 @@ GONE_KEPT = 1024
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class State(StrEnum):
+class PrepareState(StrEnum):
     """How far a claim is; a claim the file does not know is in none of them."""
 
     STARTED = "PrepareStarted"
@@ -33,7 +33,7 @@ class State(StrEnum):
     ROLLBACK = "RollbackStarted"
 
 
-class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ClaimRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One claim. consumers are the uids it was reserved for when it was prepared.
 
     cdi and common are kept so that a lost CDI file can be written again as it was.
@@ -42,14 +42,14 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     namespace: str
     name: str
     uid: str
-    state: State
+    state: PrepareState
     held: tuple[HeldDevice, ...] = ()
     consumers: tuple[str, ...] = ()
     driver_state: Any = None
     devices: tuple[PreparedDevice, ...] = ()
-    cdi: tuple[Device, ...] = ()
+    cdi: tuple[CdiDevice, ...] = ()
     common: Edits = Edits()
-    facts: tuple[DeviceFacts, ...] = ()
+    facts: tuple[DeviceMetadata, ...] = ()
 
     @property
     def ref(self) -> ClaimRef:
@@ -58,7 +58,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def as_prepared(self) -> PreparedClaim:
         """In the driver's words."""
-        return PreparedClaim(self.ref, self.held, self.driver_state, complete=self.state is State.READY)
+        return PreparedClaim(self.ref, self.held, self.driver_state, complete=self.state is PrepareState.READY)
 
 
 class Contents(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,7 +66,7 @@ class Contents(msgspec.Struct, frozen=True, rename="camel"):
 
     version: int
     boot_id: str = msgspec.field(name="bootID")
-    claims: dict[str, Record] = {}
+    claims: dict[str, ClaimRecord] = {}
     gone: dict[str, tuple[str, ...]] = {}
 
 
@@ -94,7 +94,7 @@ class Checkpoint:
         self._seen: tuple[int, int, int] | None = None
 
     @property
-    def claims(self) -> dict[str, Record]:
+    def claims(self) -> dict[str, ClaimRecord]:
         """By uid; a snapshot that later changes leave alone."""
         return self._contents.claims
 
@@ -125,7 +125,7 @@ class Checkpoint:
             self.dropped = tuple(record.as_prepared() for record in self._contents.claims.values())
             self._write(Contents(SCHEMA, self.boot_id))
 
-    def put(self, record: Record) -> None:
+    def put(self, record: ClaimRecord) -> None:
         """Add or replace one claim."""
         gone = {uid: seen for uid, seen in self.gone.items() if uid != record.uid}
         self._write(Contents(SCHEMA, self.boot_id, {**self.claims, record.uid: record}, gone))

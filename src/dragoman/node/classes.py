@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dragoman.api.kinds import kind_of
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.errors import NotFound, Stale
 
 DEVICE_CLASS = kind_of("DeviceClass")

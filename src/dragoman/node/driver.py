@@ -132,7 +132,7 @@ class PreparedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     share_id: str | None = None
 
 
-class DeviceFacts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class DeviceMetadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a metadata file tells the container about one device; request is `name` or `name/subrequest`."""
 
     request: str

@@ -31,9 +31,9 @@ class HealthHub:
         """Follow the driver; ends when its stream ends, raises what it raises."""
         self._closed = False
         async for devices in self._source.health():
-            self._tell(devices)
+            self._report(devices)
 
-    def _tell(self, devices: Sequence[DeviceHealth]) -> None:
+    def _report(self, devices: Sequence[DeviceHealth]) -> None:
         self._latest = tuple(devices)
         self._wake()
 

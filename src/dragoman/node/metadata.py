@@ -16,7 +16,7 @@ from dragoman.api import codec
 from dragoman.api.resource import POD_CLAIM_ANNOTATION, ResourceClaim
 from dragoman.errors import Invalid, NotFound
 from dragoman.node import cdi
-from dragoman.node.driver import ClaimRef, DeviceFacts, PreparedDevice
+from dragoman.node.driver import ClaimRef, DeviceMetadata, PreparedDevice
 from dragoman.node.files import write_atomically
 
 API_VERSION = "metadata.resource.k8s.io/v1alpha1"
@@ -33,7 +33,7 @@ class MetadataFiles:
         self.folder = data_dir / "dra-device-metadata"
         self.cdi_dir = cdi_dir
 
-    def write(self, ref: ClaimRef, claim: ResourceClaim, facts: Sequence[DeviceFacts]) -> dict[str, str]:
+    def write(self, ref: ClaimRef, claim: ResourceClaim, facts: Sequence[DeviceMetadata]) -> dict[str, str]:
         """Files and CDI specs of a claim; the CDI id by top-level request. Raises OSError, Invalid."""
         pod_claim = claim.metadata.annotations.get(POD_CLAIM_ANNOTATION, "")
         ids = {}
@@ -46,7 +46,7 @@ class MetadataFiles:
             ids[request] = self._write_spec(ref, request, path, inside)
         return ids
 
-    def update(self, ref: ClaimRef, request: str, facts: Sequence[DeviceFacts]) -> None:
+    def update(self, ref: ClaimRef, request: str, facts: Sequence[DeviceMetadata]) -> None:
         """Replace what a request's file says, in place (a bind mount keeps working). Raises NotFound."""
         path = self._path(ref, request)
         if not path.exists():
@@ -77,11 +77,11 @@ class MetadataFiles:
         kind = f"{self.driver}/metadata"
         name = f"{ref.uid}_{request}"
         mount = cdi.Mount(str(host), inside, options=("ro", "bind"))
-        spec = cdi.Spec(CDI_VERSION, kind, (cdi.Device(name, container_edits=cdi.Edits(mounts=(mount,))),))
+        spec = cdi.Spec(CDI_VERSION, kind, (cdi.CdiDevice(name, container_edits=cdi.Edits(mounts=(mount,))),))
         cdi.write(self.cdi_dir / f"{self.driver}_metadata_{name}.json", spec)
         return cdi.qualified(kind, name)
 
-    def _content(self, ref: ClaimRef, pod_claim: str, facts: Sequence[DeviceFacts], *, generation: int) -> bytes:
+    def _content(self, ref: ClaimRef, pod_claim: str, facts: Sequence[DeviceMetadata], *, generation: int) -> bytes:
         requests: dict[str, list[dict[str, Any]]] = {}
         for fact in facts:
             entry: dict[str, Any] = {"driver": self.driver, "pool": fact.pool, "name": fact.device}
@@ -101,8 +101,8 @@ class MetadataFiles:
         return msgspec.json.encode(content) + b"\n"
 
 
-def _by_request(facts: Sequence[DeviceFacts]) -> dict[str, list[DeviceFacts]]:
-    found: dict[str, list[DeviceFacts]] = {}
+def _by_request(facts: Sequence[DeviceMetadata]) -> dict[str, list[DeviceMetadata]]:
+    found: dict[str, list[DeviceMetadata]] = {}
     for fact in facts:
         found.setdefault(fact.request.partition("/")[0], []).append(fact)
     return found

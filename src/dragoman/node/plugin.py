@@ -32,8 +32,8 @@ from dragoman.node import cdi, rpc
 from dragoman.node.checkpoint import Checkpoint, kernel_boot_id
 from dragoman.node.driver import (
     ClaimRef,
-    DeviceFacts,
     DeviceHealth,
+    DeviceMetadata,
     DeviceStatus,
     Driver,
     Pool,
@@ -358,7 +358,7 @@ class Plugin:
         if ref.uid not in self.checkpoint.claims:
             await self.clock.sleep(self._delay_s())
         devices = await self.preparer.prepare(ref, claim)
-        self._tell_networks(ref)
+        self._report_networks(ref)
         if self.metadata is None:
             return devices
         try:
@@ -369,14 +369,14 @@ class Plugin:
             self._log.error("no metadata files", claim=str(ref), error=str(error))
             return devices
 
-    def _tell_networks(self, ref: ClaimRef) -> None:
+    def _report_networks(self, ref: ClaimRef) -> None:
         """Put what the driver says about network devices into the claim's status, beside the call."""
         facts = {(fact.pool, fact.device): fact.network_data for fact in self.checkpoint.claims[ref.uid].facts}
         statuses = [DeviceStatus(*key, network_data=data) for key, data in facts.items() if data]
         if statuses and self._tasks:
-            self._tasks.start(f"status of {ref}", self._tell_status(ref, statuses))
+            self._tasks.start(f"status of {ref}", self._report_status(ref, statuses))
 
-    async def _tell_status(self, ref: ClaimRef, statuses: Sequence[DeviceStatus]) -> None:
+    async def _report_status(self, ref: ClaimRef, statuses: Sequence[DeviceStatus]) -> None:
         for attempt in range(1, STATUS_ATTEMPTS + 1):
             try:
                 await self.report_status(ref, statuses)
@@ -414,7 +414,7 @@ class Plugin:
             CLAIM, ref.name, body, ref.namespace, type="apply", subresource="status", manager=manager, force=True
         )
 
-    async def update_metadata(self, ref: ClaimRef, request: str, facts: Sequence[DeviceFacts]) -> None:
+    async def update_metadata(self, ref: ClaimRef, request: str, facts: Sequence[DeviceMetadata]) -> None:
         """Replace what the request's metadata file says. Raises NotFound; Invalid when metadata files are off."""
         if self.metadata is None:
             raise Invalid("metadata", f"plugin {self.driver.name} was started without metadata files")

@@ -23,11 +23,11 @@ import msgspec
 from dragoman.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
 from dragoman.errors import DragomanError, Invalid, Retry, Stale
 from dragoman.node import cdi
-from dragoman.node.checkpoint import Checkpoint, Record, State
+from dragoman.node.checkpoint import Checkpoint, ClaimRecord, PrepareState
 from dragoman.node.driver import (
     ClaimRef,
     ClaimToPrepare,
-    DeviceFacts,
+    DeviceMetadata,
     DeviceSetup,
     Driver,
     HeldDevice,
@@ -40,7 +40,7 @@ T = TypeVar("T")
 Results: TypeAlias = tuple[DeviceRequestAllocationResult, ...]
 
 
-class Step(StrEnum):
+class PrepareStep(StrEnum):
     """What happens to a claim."""
 
     BEGIN = "Begin"
@@ -50,17 +50,17 @@ class Step(StrEnum):
     UNDONE = "Undone"
 
 
-STEPS: dict[tuple[State | None, Step], State | None] = {
-    (None, Step.BEGIN): State.STARTED,
-    (State.STARTED, Step.READY): State.READY,
-    (State.STARTED, Step.FAILED): State.ROLLBACK,
-    (State.STARTED, Step.UNDO): State.UNDOING,
-    (State.ROLLBACK, Step.FAILED): State.ROLLBACK,
-    (State.ROLLBACK, Step.UNDO): State.UNDOING,
-    (State.ROLLBACK, Step.UNDONE): None,
-    (State.READY, Step.UNDO): State.UNDOING,
-    (State.UNDOING, Step.UNDO): State.UNDOING,
-    (State.UNDOING, Step.UNDONE): None,
+STEPS: dict[tuple[PrepareState | None, PrepareStep], PrepareState | None] = {
+    (None, PrepareStep.BEGIN): PrepareState.STARTED,
+    (PrepareState.STARTED, PrepareStep.READY): PrepareState.READY,
+    (PrepareState.STARTED, PrepareStep.FAILED): PrepareState.ROLLBACK,
+    (PrepareState.STARTED, PrepareStep.UNDO): PrepareState.UNDOING,
+    (PrepareState.ROLLBACK, PrepareStep.FAILED): PrepareState.ROLLBACK,
+    (PrepareState.ROLLBACK, PrepareStep.UNDO): PrepareState.UNDOING,
+    (PrepareState.ROLLBACK, PrepareStep.UNDONE): None,
+    (PrepareState.READY, PrepareStep.UNDO): PrepareState.UNDOING,
+    (PrepareState.UNDOING, PrepareStep.UNDO): PrepareState.UNDOING,
+    (PrepareState.UNDOING, PrepareStep.UNDONE): None,
 }
 """None is a claim without a record. What is not in the table cannot happen; Begin in other states never steps: a
 completed claim is answered from its record, an interrupted one is first rolled back to None."""
@@ -99,7 +99,7 @@ class Preparer:
         """
         results, wanted = self._of_this_driver(claim)
         record = self.checkpoint.claims.get(ref.uid)
-        if record and record.state is State.READY:
+        if record and record.state is PrepareState.READY:
             if set(record.held) != set(wanted):
                 raise Retry(f"claim {ref} ({ref.uid}) was allocated anew and has to be unprepared first")
             self._write_cdi(record)
@@ -109,14 +109,14 @@ class Preparer:
         consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
         self._refuse_late(ref, claim, consumers)
         self._refuse_conflict(ref, wanted)
-        started = Record(ref.namespace, ref.name, ref.uid, _next(None, Step.BEGIN), wanted, consumers)
+        started = ClaimRecord(ref.namespace, ref.name, ref.uid, _next(None, PrepareStep.BEGIN), wanted, consumers)
         self.checkpoint.put(started)
         try:
             setup = await settle(self.driver.prepare, self._work(ref, claim, results))
             ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
             self._write_cdi(ready)
         except Exception:
-            await self._undo(self.checkpoint.claims[ref.uid], Step.FAILED)
+            await self._undo(self.checkpoint.claims[ref.uid], PrepareStep.FAILED)
             raise
         self.checkpoint.put(ready)
         return ready.devices
@@ -127,22 +127,22 @@ class Preparer:
         if record is None:
             cdi.claim_path(self.cdi_dir, self.driver.name, ref.uid).unlink(missing_ok=True)
             return None
-        return await self._undo(record, Step.UNDO)
+        return await self._undo(record, PrepareStep.UNDO)
 
-    def unfinished(self) -> list[Record]:
+    def unfinished(self) -> list[ClaimRecord]:
         """Claims that a crash, or a failed roll back, left between two states."""
-        return [record for record in self.checkpoint.claims.values() if record.state is not State.READY]
+        return [record for record in self.checkpoint.claims.values() if record.state is not PrepareState.READY]
 
-    async def finish(self, record: Record) -> None:
+    async def finish(self, record: ClaimRecord) -> None:
         """Roll an interrupted preparation back, complete an interrupted unpreparation. Raises as the driver."""
-        await self._undo(record, Step.UNDO if record.state is State.UNDOING else Step.FAILED)
+        await self._undo(record, PrepareStep.UNDO if record.state is PrepareState.UNDOING else PrepareStep.FAILED)
 
     def sweep_cdi(self) -> None:
         """Write missing CDI files of prepared claims, remove those of claims unknown here."""
         known = set()
         for record in self.checkpoint.claims.values():
             known.add(cdi.claim_path(self.cdi_dir, self.driver.name, record.uid))
-            if record.state is State.READY:
+            if record.state is PrepareState.READY:
                 self._write_cdi(record)
         for path in self.cdi_dir.glob(cdi.claim_path(Path(), self.driver.name, "*").name):
             if path not in known:
@@ -150,7 +150,7 @@ class Preparer:
 
     # ---- steps
 
-    async def _undo(self, record: Record, step: Step) -> PreparedClaim:
+    async def _undo(self, record: ClaimRecord, step: PrepareStep) -> PreparedClaim:
         # One that fails leaves its state: the devices stay held, and the next call or the sweep tries again. Only what
         # the kubelet unprepared is remembered as gone, not what was rolled back.
         undoing = msgspec.structs.replace(record, state=_next(record.state, step))
@@ -159,8 +159,8 @@ class Preparer:
         prepared = record.as_prepared()
         await settle(self.driver.unprepare, prepared)
         cdi.claim_path(self.cdi_dir, self.driver.name, record.uid).unlink(missing_ok=True)
-        assert STEPS[undoing.state, Step.UNDONE] is None
-        self.checkpoint.drop(record.uid, remember=undoing.state is State.UNDOING)
+        assert STEPS[undoing.state, PrepareStep.UNDONE] is None
+        self.checkpoint.drop(record.uid, remember=undoing.state is PrepareState.UNDOING)
         return prepared
 
     def _of_this_driver(self, claim: ResourceClaim) -> tuple[Results, tuple[HeldDevice, ...]]:
@@ -208,11 +208,11 @@ class Preparer:
 
         return ClaimToPrepare(ref, results, config, claim, remember)
 
-    def _ready(self, record: Record, setup: Setup, results: Results) -> Record:
+    def _ready(self, record: ClaimRecord, setup: Setup, results: Results) -> ClaimRecord:
         kind = cdi.claim_kind(self.driver.name)
         devices: list[PreparedDevice] = []
-        specs: list[cdi.Device] = []
-        facts: list[DeviceFacts] = []
+        specs: list[cdi.CdiDevice] = []
+        facts: list[DeviceMetadata] = []
         for made in setup.devices:
             given = [r for r in results if (r.pool, r.device) == (made.pool, made.device)]
             given = [r for r in given if made.share_id in (None, r.share_id)]
@@ -230,7 +230,7 @@ class Preparer:
                     name = f"{record.uid}-{len(specs)}-{made.device}"
                 # CDI wants every device to edit something; a variable that says nothing new is the least.
                 edits = made.edits if made.edits != cdi.NO_EDITS else cdi.Edits(env=(f"DRA_DRIVER={self.driver.name}",))
-                specs.append(cdi.Device(name, container_edits=edits))
+                specs.append(cdi.CdiDevice(name, container_edits=edits))
                 ids = (cdi.qualified(kind, name), *ids)
             tops = tuple(dict.fromkeys(request.partition("/")[0] for request in requests))
             share = next((r.share_id for r in given if r.share_id), None)
@@ -238,26 +238,26 @@ class Preparer:
             devices.append(PreparedDevice(tops, made.pool, made.device, ids, share))
         return msgspec.structs.replace(
             record,
-            state=_next(record.state, Step.READY),
+            state=_next(record.state, PrepareStep.READY),
             devices=tuple(devices),
             cdi=tuple(specs),
             common=setup.edits,
             facts=tuple(facts),
         )
 
-    def _facts(self, request: str, made: DeviceSetup) -> DeviceFacts:
+    def _facts(self, request: str, made: DeviceSetup) -> DeviceMetadata:
         published = self.published(made.pool, made.device)
         attributes = made.attributes if made.attributes is not None else published.attributes if published else {}
-        return DeviceFacts(request, made.pool, made.device, attributes, made.network_data)
+        return DeviceMetadata(request, made.pool, made.device, attributes, made.network_data)
 
-    def _write_cdi(self, record: Record) -> None:
+    def _write_cdi(self, record: ClaimRecord) -> None:
         if record.cdi:
             spec = cdi.made(cdi.claim_kind(self.driver.name), record.cdi, record.common)
             path = cdi.claim_path(self.cdi_dir, self.driver.name, record.uid)
             cdi.write(path, spec, durable=self.checkpoint.durable)
 
 
-def _next(state: State | None, step: Step) -> State:
+def _next(state: PrepareState | None, step: PrepareStep) -> PrepareState:
     following = STEPS.get((state, step))
     assert following is not None, f"no step {step} from {state}"
     return following

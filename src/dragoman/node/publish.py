@@ -17,12 +17,13 @@ from dragoman.api import codec
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import OwnerReference
 from dragoman.api.resource import ResourceSlice, ResourceSliceSpec
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
 from dragoman.node.driver import Pool
 from dragoman.node.routes import Routes
-from dragoman.node.slices import Scope, Writes, difference, dropped, equal
+from dragoman.node.slices import PublisherScope, Writes, difference, dropped, equal
 from dragoman.runtime.clock import Clock, Timer
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -76,7 +77,7 @@ class Publisher:
         self.routes = routes
         self.node_name = node_name
         self.only_pool = only_pool
-        self._scope = Scope(driver, "" if only_pool else node_name)
+        self._scope = PublisherScope(driver, "" if only_pool else node_name)
         self._pools: Mapping[str, Pool] | None = None
         self._stored: dict[str, ResourceSlice] = {}
         self._kept: dict[str, ResourceSliceSpec] = {}
@@ -209,7 +210,7 @@ class Publisher:
         self._kept.pop(meta.name, None)
         self._wrote("delete")
 
-    async def _scoped(self) -> Scope:
+    async def _scoped(self) -> PublisherScope:
         if self._scope.owner is None and self.node_name:
             node = await self.client.get(NODE, self.node_name)
             owner = OwnerReference("v1", "Node", self.node_name, node["metadata"]["uid"], controller=True)

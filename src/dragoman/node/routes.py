@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from dragoman.cluster.watch import Informer
 from dragoman.snapshot.change import Change, Gone
 
-Listener: TypeAlias = Callable[[str, Any], None]
+RouteListener: TypeAlias = Callable[[str, Any], None]
 """Called with ("put", value) or ("gone", the last value known)."""
 
 
@@ -23,10 +23,10 @@ class Routes:
         self._route = route
         self._routed: dict[tuple[str, str], str] = {}
         self._objects: dict[str, dict[tuple[str, str], Any]] = {}
-        self._listeners: dict[str, list[Listener]] = {}
+        self._listeners: dict[str, list[RouteListener]] = {}
         informer.subscribe(self._receive)
 
-    def subscribe(self, route: str, listener: Listener) -> Callable[[], None]:
+    def subscribe(self, route: str, listener: RouteListener) -> Callable[[], None]:
         """Tell the listener what is known on that route, then every change; the result ends that."""
         for value in list(self._objects.get(route, {}).values()):
             listener("put", value)
@@ -37,7 +37,7 @@ class Routes:
         """All that is on that route now."""
         return list(self._objects.get(route, {}).values())
 
-    def _leave(self, route: str, listener: Listener) -> None:
+    def _leave(self, route: str, listener: RouteListener) -> None:
         self._listeners[route].remove(listener)
         if not self._listeners[route]:
             del self._listeners[route]

@@ -33,7 +33,7 @@ class Writes(msgspec.Struct, frozen=True):
         return bool(self.delete or self.update or self.create)
 
 
-class Scope(msgspec.Struct, frozen=True):
+class PublisherScope(msgspec.Struct, frozen=True):
     """Who publishes: driver, node ("" for pools bound to none), and the owner of the slices."""
 
     driver: str
@@ -46,7 +46,7 @@ class Scope(msgspec.Struct, frozen=True):
         return self.owner.name if self.owner else self.node_name
 
 
-def layout(scope: Scope, name: str, pool: Pool) -> tuple[ResourceSliceSpec, ...]:
+def layout(scope: PublisherScope, name: str, pool: Pool) -> tuple[ResourceSliceSpec, ...]:
     """The slices of a pool, without generation; at least one, so that an empty pool shows a living driver.
 
     Raises Invalid for what no server or allocator would take: duplicate names, unknown counters.
@@ -130,7 +130,7 @@ def _check(name: str, pool: Pool) -> None:
 
 
 def difference(
-    scope: Scope, name: str, pool: Pool, stored: Sequence[ResourceSlice], kept: dict[str, ResourceSliceSpec]
+    scope: PublisherScope, name: str, pool: Pool, stored: Sequence[ResourceSlice], kept: dict[str, ResourceSliceSpec]
 ) -> Writes:
     """Writes for one pool. `stored` are the slices of it that exist.
 
@@ -240,7 +240,9 @@ def _updated(old: ResourceSlice, wanted: ResourceSliceSpec, generation: int) -> 
     return ResourceSlice(metadata=old.metadata, spec=spec)
 
 
-def _created(scope: Scope, index: int, count: int, wanted: ResourceSliceSpec, generation: int) -> ResourceSlice:
+def _created(
+    scope: PublisherScope, index: int, count: int, wanted: ResourceSliceSpec, generation: int
+) -> ResourceSlice:
     owner_name = f"-{scope.owner_name}" if scope.owner_name else ""
     prefix = f"{index:0{_width(count)}x}-{scope.driver}{owner_name}-"
     owners = (scope.owner,) if scope.owner else ()

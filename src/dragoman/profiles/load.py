@@ -21,7 +21,7 @@ import yaml
 
 from dragoman.errors import Invalid
 from dragoman.profiles.machine import GpuModel, GpuSlot, MigGeometry, MigTable, NicModel, NicSlot, Profile
-from dragoman.profiles.mig import Placed, Shape, misfit, parse_instance, shapes_of
+from dragoman.profiles.mig import InstanceProfile, PlacedInstance, misfit, parse_instance, shapes_of
 from dragoman.values.names import label_key, label_value
 from dragoman.values.quantity import Quantity
 
@@ -144,7 +144,7 @@ class Catalog:
         self.geometries = dict(geometries)
         self.mig_tables = dict(mig_tables)
         self.origins = dict(origins or {})
-        self._shapes: dict[tuple[str, int], tuple[Shape, ...]] = {}
+        self._shapes: dict[tuple[str, int], tuple[InstanceProfile, ...]] = {}
         self._aliases = {alias: name for name, made in self.profiles.items() for alias in made.aliases}
 
     @classmethod
@@ -191,7 +191,7 @@ class Catalog:
         """The model of each GPU, in order."""
         return [self.gpus[profile.model_of(slot)] for slot in profile.gpus]
 
-    def mig_shapes(self, model: GpuModel) -> tuple[Shape, ...]:
+    def mig_shapes(self, model: GpuModel) -> tuple[InstanceProfile, ...]:
         """The GPU instance profiles of a model; none without MIG."""
         table = self.mig_tables.get(model.mig)
         if table is None:
@@ -272,8 +272,8 @@ class Catalog:
                 raise source.wrong(f"nics[{index}]", "must have rdmaDevice, ifName or both")
         modules = {gpu.module_id for gpu in made.gpus}
         for index, partition in enumerate(made.fabric.partitions):
-            if stray := sorted(set(partition.modules) - modules):
-                raise source.wrong(f"fabric.partitions[{index}].modules", f"no GPU has the module id {stray[0]}")
+            if orphan := sorted(set(partition.modules) - modules):
+                raise source.wrong(f"fabric.partitions[{index}].modules", f"no GPU has the module id {orphan[0]}")
         _check_node(source, made)
         if made.rack and made.rack.trays < 1:
             raise source.wrong("rack.trays", f"must be at least 1, got {made.rack.trays}")
@@ -296,7 +296,7 @@ class Catalog:
             if slot.mig is not None:
                 raise source.wrong(field, f"{name} has no MIG")
             return  # a machine's setting is for those of its GPUs that have MIG
-        placed: list[Placed] = []
+        placed: list[PlacedInstance] = []
         for at, text in enumerate(setup.layout):
             try:
                 placed.append(parse_instance(text, shapes))

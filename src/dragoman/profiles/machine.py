@@ -103,7 +103,7 @@ class NicSlot(_Part, frozen=True):
     kind: str = ""
 
 
-class Partition(_Part, frozen=True):
+class FabricPartition(_Part, frozen=True):
     """A Fabric Manager partition: its id, and the module ids of its GPUs."""
 
     id: int
@@ -115,7 +115,7 @@ class Fabric(_Part, frozen=True):
 
     gpu_links: str = ""
     clique: str = ""
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[FabricPartition, ...] = ()
 
 
 class DriverVersion(_Part, frozen=True):

@@ -18,7 +18,7 @@ MIB = 2**20
 _INSTANCE = re.compile(r"([^@\s]+)@(\d+)")
 
 
-class Amounts(msgspec.Struct, frozen=True):
+class InstanceAmounts(msgspec.Struct, frozen=True):
     """What an instance, or a whole GPU, holds; memory in MiB."""
 
     memory_mib: int
@@ -34,7 +34,7 @@ class Amounts(msgspec.Struct, frozen=True):
         return msgspec.structs.astuple(self)[1:]
 
 
-class Shape(msgspec.Struct, frozen=True):
+class InstanceProfile(msgspec.Struct, frozen=True):
     """A GPU instance profile of one model. gpu_compute and gpu_memory are slices of the whole GPU; whole its maxima."""
 
     name: str
@@ -43,20 +43,20 @@ class Shape(msgspec.Struct, frozen=True):
     compute: int
     size: int
     starts: tuple[int, ...]
-    amounts: Amounts
+    amounts: InstanceAmounts
     gpu_compute: int
     gpu_memory: int
-    whole: Amounts
+    whole: InstanceAmounts
 
     def slices(self, start: int) -> range:
         """The memory slices that an instance at start covers."""
         return range(start, start + self.size)
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PlacedInstance(msgspec.Struct, frozen=True):
     """An instance of a shape at a start."""
 
-    shape: Shape
+    shape: InstanceProfile
     start: int
 
     def __str__(self) -> str:
@@ -75,13 +75,13 @@ def token(name: str) -> str:
     return re.sub(r"[^a-z0-9-]", "-", name.lower().replace(".", "")).strip("-")
 
 
-def shapes_of(geometry: MigGeometry, table: MigTable, total_mib: int) -> tuple[Shape, ...]:
+def shapes_of(geometry: MigGeometry, table: MigTable, total_mib: int) -> tuple[InstanceProfile, ...]:
     """The shapes of a model with that much memory, in the table's order."""
-    rows = {key: Amounts(*row) for key, row in table.profiles.items()}
+    rows = {key: InstanceAmounts(*row) for key, row in table.profiles.items()}
     columns = zip(*(msgspec.structs.astuple(row) for row in rows.values()), strict=True)
-    whole = Amounts(*(max(column) for column in columns))
+    whole = InstanceAmounts(*(max(column) for column in columns))
     return tuple(
-        Shape(
+        InstanceProfile(
             name=profile_name(shape.compute, amounts.memory_mib, total_mib, shape.suffix),
             id=shape.id,
             index=shape.index,
@@ -98,7 +98,7 @@ def shapes_of(geometry: MigGeometry, table: MigTable, total_mib: int) -> tuple[S
     )
 
 
-def parse_instance(text: str, shapes: Sequence[Shape]) -> Placed:
+def parse_instance(text: str, shapes: Sequence[InstanceProfile]) -> PlacedInstance:
     """`1g.5gb@0`. Raises ValueError with what is possible."""
     match = _INSTANCE.fullmatch(text)
     if not match:
@@ -107,12 +107,12 @@ def parse_instance(text: str, shapes: Sequence[Shape]) -> Placed:
     if shape is None:
         names = ", ".join(shape.name for shape in shapes)
         raise ValueError(f"this GPU has no profile {match.group(1)}; it has: {names}")
-    return Placed(shape, int(match.group(2)))
+    return PlacedInstance(shape, int(match.group(2)))
 
 
-def misfit(placed: Sequence[Placed]) -> str:
+def misfit(placed: Sequence[PlacedInstance]) -> str:
     """Why these instances cannot be on one GPU together; empty if they can."""
-    covered: dict[int, Placed] = {}
+    covered: dict[int, PlacedInstance] = {}
     for instance in placed:
         shape = instance.shape
         if instance.start not in shape.starts:
@@ -128,22 +128,24 @@ def misfit(placed: Sequence[Placed]) -> str:
         if compute > first.gpu_compute:
             return f"{compute} compute slices are wanted, the GPU has {first.gpu_compute}"
         drawn = [sum(column) for column in zip(*(i.shape.amounts.engines() for i in placed), strict=True)]
-        for field, wanted, there in zip(Amounts.__struct_fields__[1:], drawn, first.whole.engines(), strict=True):
+        for field, wanted, there in zip(
+            InstanceAmounts.__struct_fields__[1:], drawn, first.whole.engines(), strict=True
+        ):
             if wanted > there:
                 return f"{wanted} {field.replace('_', ' ')} are wanted, the GPU has {there}"
     return ""
 
 
-def placements(shapes: Sequence[Shape]) -> tuple[Placed, ...]:
+def placements(shapes: Sequence[InstanceProfile]) -> tuple[PlacedInstance, ...]:
     """Every instance that a GPU could have."""
-    return tuple(Placed(shape, start) for shape in shapes for start in shape.starts)
+    return tuple(PlacedInstance(shape, start) for shape in shapes for start in shape.starts)
 
 
-def layouts(shapes: Sequence[Shape]) -> Iterator[tuple[Placed, ...]]:
+def layouts(shapes: Sequence[InstanceProfile]) -> Iterator[tuple[PlacedInstance, ...]]:
     """Every set of instances that fit on one GPU, but the empty one."""
     possible = placements(shapes)
 
-    def extend(chosen: tuple[Placed, ...], first: int) -> Iterator[tuple[Placed, ...]]:
+    def extend(chosen: tuple[PlacedInstance, ...], first: int) -> Iterator[tuple[PlacedInstance, ...]]:
         for index in range(first, len(possible)):
             more = (*chosen, possible[index])
             if not misfit(more):
@@ -153,18 +155,18 @@ def layouts(shapes: Sequence[Shape]) -> Iterator[tuple[Placed, ...]]:
     return extend((), 0)
 
 
-def is_maximal(layout: Sequence[Placed], shapes: Sequence[Shape]) -> bool:
+def is_maximal(layout: Sequence[PlacedInstance], shapes: Sequence[InstanceProfile]) -> bool:
     """Whether no further instance fits."""
     return all(misfit([*layout, extra]) for extra in placements(shapes))
 
 
-def freedom(layout: Sequence[Placed], shapes: Sequence[Shape]) -> int:
+def freedom(layout: Sequence[PlacedInstance], shapes: Sequence[InstanceProfile]) -> int:
     """What would still fit beside these: further instances, each weighed by its compute slices."""
     return sum(extra.shape.compute for extra in placements(shapes) if not misfit([*layout, extra]))
 
 
 @lru_cache(maxsize=64)
-def by_preference(shapes: tuple[Shape, ...]) -> tuple[Placed, ...]:
+def by_preference(shapes: tuple[InstanceProfile, ...]) -> tuple[PlacedInstance, ...]:
     """Every instance that a GPU could have; of each profile first those starts that leave most room for others.
 
     Who takes the first that is free then cuts a GPU up least: 1g begins at 6, and 4g still fits at 0.
@@ -172,12 +174,12 @@ def by_preference(shapes: tuple[Shape, ...]) -> tuple[Placed, ...]:
     ranked = []
     for number, shape in enumerate(shapes):
         for start in shape.starts:
-            placed = Placed(shape, start)
+            placed = PlacedInstance(shape, start)
             ranked.append((number, -freedom([placed], shapes), -start, placed))
     return tuple(row[-1] for row in sorted(ranked, key=lambda row: row[:3]))
 
 
-def best_order(wanted: Sequence[Placed]) -> tuple[Placed, ...]:
+def best_order(wanted: Sequence[PlacedInstance]) -> tuple[PlacedInstance, ...]:
     """The order in which to make instances with given placements: large first, then from the low end.
 
     Any order gives the same layout where placements are given; drivers that fail half-way leave the GPU least cut up

@@ -16,7 +16,7 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref
 from dragoman.api.resource import FINALIZER, POD_CLAIM_ANNOTATION, ConsumerReference, ResourceClaim
 from dragoman.effects import Create, Delete, Effect, Emit, Patch
-from dragoman.reconcile.step import NOTHING, Step, World, owned_by, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, owned_by, ref_of
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, keys_of
 from dragoman.snapshot.usage import claim_names, is_finished
 
@@ -29,17 +29,17 @@ KINDS = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate", "PodGroup"})
 PODS = ("", "pods")
 GROUPS = ("scheduling.k8s.io", "podgroups")
 
-Key: TypeAlias = tuple[Literal["pod", "group", "claim"], str, str]
+ClaimKey: TypeAlias = tuple[Literal["pod", "group", "claim"], str, str]
 
 
 # ---- what a change means for which key
 
 
-def keys(change: Change, before: Snapshot, after: Snapshot) -> list[Key]:
+def keys(change: Change, before: Snapshot, after: Snapshot) -> list[ClaimKey]:
     """The keys to look at after a change."""
     kind, namespace, name = _named(change)
     if kind == "ResourceClaim":
-        found: list[Key] = [("claim", namespace, name)]
+        found: list[ClaimKey] = [("claim", namespace, name)]
         found += [("pod", *key) for key in keys_of(after.pods_by_claim, (namespace, name))]
         claim = change.object if isinstance(change, Put) else before.claims.get((namespace, name))
         owner = claim.metadata.controller if claim is not None else None
@@ -66,7 +66,7 @@ def keys(change: Change, before: Snapshot, after: Snapshot) -> list[Key]:
         return [("group", namespace, name), *found, *(("pod", *key) for key in pods)]
     if kind == "ResourceClaimTemplate" and isinstance(change, Put):
         # A template comes rarely; pods that wait for it are few among those of its namespace.
-        waiting: list[Key] = [
+        waiting: list[ClaimKey] = [
             ("pod", *key) for key, pod in after.pods.items() if key[0] == namespace and _wants(pod, name)
         ]
         waiting += [
@@ -93,7 +93,7 @@ def _wants(consumer: Pod | PodGroup, template: str) -> bool:
 # ---- the door
 
 
-def sync(world: World, key: Key) -> Step:
+def sync(world: ReconcileInput, key: ClaimKey) -> ReconcileResult:
     """What to do about a pod's, a group's or a claim's key."""
     what, namespace, name = key
     if what == "pod":
@@ -120,17 +120,17 @@ def needs_no_claims(pod: Pod) -> bool:
 # ---- claims from templates
 
 
-def _pod(world: World, pod: Pod) -> Step:
+def _pod(world: ReconcileInput, pod: Pod) -> ReconcileResult:
     if is_finished(pod):
         return NOTHING
     return _make(world, "Pod", pod, _reservations(world, pod))
 
 
-def _group(world: World, group: PodGroup) -> Step:
+def _group(world: ReconcileInput, group: PodGroup) -> ReconcileResult:
     return _make(world, "PodGroup", group, ())
 
 
-def _make(world: World, kind: str, consumer: Pod | PodGroup, more: tuple[Effect, ...]) -> Step:
+def _make(world: ReconcileInput, kind: str, consumer: Pod | PodGroup, more: tuple[Effect, ...]) -> ReconcileResult:
     """Make what is missing and record what is there. Recording waits for the next look after a creation."""
     snapshot, meta = world.snapshot, consumer.metadata
     recorded = {s.name: s.resource_claim_name for s in consumer.status.resource_claim_statuses}
@@ -151,10 +151,10 @@ def _make(world: World, kind: str, consumer: Pod | PodGroup, more: tuple[Effect,
         if isinstance(made, str):
             message = f"{_prefix(kind)} {entry.name}: {made}"
             event = Emit(ref_of(kind, meta), "Warning", "FailedResourceClaimCreation", message, COMPONENT)
-            return Step((*created, event), problem=message)
+            return ReconcileResult((*created, event), problem=message)
         created.append(made)
     if created:
-        return Step(tuple(created))
+        return ReconcileResult(tuple(created))
     effects: tuple[Effect, ...] = more
     if any(recorded.get(entry) != name for entry, name in names.items()):
         # Server-side apply drops list entries that a manager stops naming: always name all.
@@ -170,14 +170,16 @@ def _make(world: World, kind: str, consumer: Pod | PodGroup, more: tuple[Effect,
             ),
             *effects,
         )
-    return Step(effects)
+    return ReconcileResult(effects)
 
 
 def _prefix(kind: str) -> str:
     return "PodResourceClaim" if kind == "Pod" else "PodGroupResourceClaim"
 
 
-def _found(world: World, consumer: Pod | PodGroup, entry: PodResourceClaim, recorded: str | None) -> str | None:
+def _found(
+    world: ReconcileInput, consumer: Pod | PodGroup, entry: PodResourceClaim, recorded: str | None
+) -> str | None:
     """The claim that serves an entry: the one recorded, or one made before a crash, or the group's."""
     snapshot, meta = world.snapshot, consumer.metadata
     if recorded is not None:
@@ -229,21 +231,21 @@ def _claim_for(snapshot: Snapshot, kind: str, consumer: Pod | PodGroup, entry: P
     template = snapshot.templates.get((meta.namespace, name))
     if template is None:
         return f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found'
-    mould = template.spec
+    template_spec = template.spec
     claim = kind_of("ResourceClaim")
     metadata: dict[str, Any] = {
         "generateName": generate_name(meta.name, entry.name),
         "namespace": meta.namespace,
-        "annotations": {**mould.metadata.annotations, POD_CLAIM_ANNOTATION: entry.name},
+        "annotations": {**template_spec.metadata.annotations, POD_CLAIM_ANNOTATION: entry.name},
         "ownerReferences": [owned_by(kind, meta, block=False)],
     }
-    if mould.metadata.labels:
-        metadata["labels"] = dict(mould.metadata.labels)
+    if template_spec.metadata.labels:
+        metadata["labels"] = dict(template_spec.metadata.labels)
     body = {
         "apiVersion": claim.api_version,
         "kind": claim.kind,
         "metadata": metadata,
-        "spec": codec.to_json(mould.spec),
+        "spec": codec.to_json(template_spec.spec),
     }
     return Create(body)
 
@@ -260,7 +262,7 @@ def generate_name(consumer: str, entry: str) -> str:
 # ---- pods that came past the scheduler
 
 
-def _reservations(world: World, pod: Pod) -> tuple[Effect, ...]:
+def _reservations(world: ReconcileInput, pod: Pod) -> tuple[Effect, ...]:
     if not pod.spec.node_name:
         return ()
     effects: list[Effect] = []
@@ -292,7 +294,7 @@ def _is_group_reserved(claim: ResourceClaim, pod: Pod) -> bool:
 # ---- the way back
 
 
-def _claim(world: World, claim: ResourceClaim) -> Step:
+def _claim(world: ReconcileInput, claim: ResourceClaim) -> ReconcileResult:
     kept: list[ConsumerReference] = []
     asks: list[Ref] = []
     for reserved in claim.status.reserved_for:
@@ -302,7 +304,7 @@ def _claim(world: World, claim: ResourceClaim) -> Step:
         elif verdict:
             kept.append(reserved)
     if asks:
-        return Step(asks=tuple(asks))
+        return ReconcileResult(asks=tuple(asks))
     meta = claim.metadata
     protected = FINALIZER in meta.finalizers
     allocated = claim.status.allocation is not None
@@ -318,10 +320,10 @@ def _claim(world: World, claim: ResourceClaim) -> Step:
         effects.append(_unprotected(claim))
     if not kept and not meta.deletion_timestamp and _outlived_its_pod(world, claim):
         effects.append(Delete(ref_of("ResourceClaim", meta)))
-    return Step(tuple(effects))
+    return ReconcileResult(tuple(effects))
 
 
-def _keeps(world: World, namespace: str, reserved: ConsumerReference) -> bool | Ref:
+def _keeps(world: ReconcileInput, namespace: str, reserved: ConsumerReference) -> bool | Ref:
     """Whether a reservation stays; a Ref when only the API can tell."""
     what = (reserved.api_group, reserved.resource)
     if what not in (PODS, GROUPS):
@@ -341,7 +343,7 @@ def _keeps(world: World, namespace: str, reserved: ConsumerReference) -> bool | 
     return world.answers[ref] == reserved.uid
 
 
-def _outlived_its_pod(world: World, claim: ResourceClaim) -> bool:
+def _outlived_its_pod(world: ReconcileInput, claim: ResourceClaim) -> bool:
     owner = claim.metadata.controller
     if owner is None or (owner.api_version, owner.kind) != ("v1", "Pod"):
         return False

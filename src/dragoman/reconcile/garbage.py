@@ -14,16 +14,16 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.api.meta import OwnerReference, Ref
 from dragoman.effects import Delete, Effect, Patch
 from dragoman.reconcile.ownership import Owned
-from dragoman.reconcile.step import NOTHING, Step, World
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult
 from dragoman.snapshot.change import Change, Put
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 
-State = Literal["there", "gone", "waiting"]
+OwnerState = Literal["there", "gone", "waiting"]
 
 
-def keys(change: Change, before: World, after: World) -> list[str]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[str]:
     """Uids of the objects to look at after a change."""
     if isinstance(change, Put):
         return _after_put(change, before, after)
@@ -33,7 +33,7 @@ def keys(change: Change, before: World, after: World) -> list[str]:
     return [*_waiting_owners(gone, after), *sorted(after.ownership.dependents.get(gone.ref.uid, ()))]
 
 
-def _after_put(change: Put, before: World, after: World) -> list[str]:
+def _after_put(change: Put, before: ReconcileInput, after: ReconcileInput) -> list[str]:
     uid = change.object.metadata.uid
     new, old = after.ownership.by_uid.get(uid), before.ownership.by_uid.get(uid)
     if new is None:
@@ -53,24 +53,24 @@ def _after_put(change: Put, before: World, after: World) -> list[str]:
     return found
 
 
-def _waiting_owners(item: Owned, after: World) -> list[str]:
+def _waiting_owners(item: Owned, after: ReconcileInput) -> list[str]:
     return [o.uid for o in item.owners if (owner := after.ownership.by_uid.get(o.uid)) is not None and owner.deleting]
 
 
-def sync(world: World, uid: str) -> Step:
+def sync(world: ReconcileInput, uid: str) -> ReconcileResult:
     """What to do about one object."""
     item = world.ownership.by_uid.get(uid)
     if item is None:
         return NOTHING
     if item.deleting:
         if ORPHAN in item.finalizers:
-            return Step(tuple(_orphan(world, item)))
+            return ReconcileResult(tuple(_orphan(world, item)))
         if FOREGROUND in item.finalizers:
             return _finish_foreground(world, item)
         return NOTHING
     if not item.owners:
         return NOTHING
-    states: dict[str, State] = {}
+    states: dict[str, OwnerState] = {}
     asks: list[Ref] = []
     for owner in item.owners:
         state = _state(world, item, owner)
@@ -79,16 +79,16 @@ def sync(world: World, uid: str) -> Step:
         else:
             states[owner.uid] = state
     if asks:
-        return Step(asks=tuple(asks))
+        return ReconcileResult(asks=tuple(asks))
     going = [o for o in item.owners if states[o.uid] != "there"]
     if not going:
         return NOTHING
     if len(going) < len(item.owners):
-        return Step((_without(item, {o.uid for o in going}),))
-    return Step((_collect(world, item, states),))
+        return ReconcileResult((_without(item, {o.uid for o in going}),))
+    return ReconcileResult((_collect(world, item, states),))
 
 
-def _state(world: World, item: Owned, owner: OwnerReference) -> State | Ref:
+def _state(world: ReconcileInput, item: Owned, owner: OwnerReference) -> OwnerState | Ref:
     """Whether an owner is there; a Ref when only the API can tell."""
     known = world.ownership.by_uid.get(owner.uid)
     if known is not None:
@@ -108,7 +108,7 @@ def _state(world: World, item: Owned, owner: OwnerReference) -> State | Ref:
     return "there" if world.answers[ref] == owner.uid else "gone"
 
 
-def _collect(world: World, item: Owned, states: dict[str, State]) -> Delete:
+def _collect(world: ReconcileInput, item: Owned, states: dict[str, OwnerState]) -> Delete:
     propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
     if ORPHAN in item.finalizers:
         propagation = "Orphan"
@@ -119,17 +119,17 @@ def _collect(world: World, item: Owned, states: dict[str, State]) -> Delete:
     return Delete(item.ref, resource_version=item.resource_version, propagation=propagation)
 
 
-def _finish_foreground(world: World, item: Owned) -> Step:
+def _finish_foreground(world: ReconcileInput, item: Owned) -> ReconcileResult:
     """The owner goes once nothing that blocks it is left."""
     blocking = [
         dependent
         for dependent in world.ownership.owned(item.ref.uid)
         if any(o.uid == item.ref.uid and o.block_owner_deletion for o in dependent.owners)
     ]
-    return NOTHING if blocking else Step((_unheld(item, FOREGROUND),))
+    return NOTHING if blocking else ReconcileResult((_unheld(item, FOREGROUND),))
 
 
-def _orphan(world: World, item: Owned) -> list[Effect]:
+def _orphan(world: ReconcileInput, item: Owned) -> list[Effect]:
     uid = item.ref.uid
     return [
         *(_without(dependent, {uid}) for dependent in world.ownership.owned(uid)),

@@ -12,7 +12,7 @@ from dragoman.api.kinds import KINDS
 from dragoman.api.meta import Ref
 from dragoman.effects import Create, Delete, Effect, Patch
 from dragoman.reconcile.ownership import Owned
-from dragoman.reconcile.step import NOTHING, Step, World, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, ref_of
 from dragoman.reconcile.workloads.pods import time_text
 from dragoman.snapshot.change import Change, Gone
 
@@ -21,7 +21,7 @@ CONTENT = tuple(kind.kind for kind in KINDS if kind.namespaced and kind.kind != 
 ROOT_CA = "kube-root-ca.crt"
 
 
-def keys(change: Change, before: World, after: World) -> list[str]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[str]:
     """Names of the namespaces to look at after a change."""
     if change.kind == "Namespace":
         return [change.name if isinstance(change, Gone) else change.object.metadata.name]
@@ -33,7 +33,7 @@ def keys(change: Change, before: World, after: World) -> list[str]:
     return []
 
 
-def sync(world: World, name: str, root_ca: str = "") -> Step:
+def sync(world: ReconcileInput, name: str, root_ca: str = "") -> ReconcileResult:
     """One step of a namespace. root_ca: PEM of the server's CA, if it has one."""
     namespace = world.snapshot.namespaces.get(name)
     if namespace is None:
@@ -45,28 +45,28 @@ def sync(world: World, name: str, root_ca: str = "") -> Step:
         effects.append(_made("ServiceAccount", name, "default", {}))
     if root_ca and world.ownership.find("ConfigMap", name, ROOT_CA) is None:
         effects.append(_made("ConfigMap", name, ROOT_CA, {"data": {"ca.crt": root_ca}}))
-    return Step(tuple(effects))
+    return ReconcileResult(tuple(effects))
 
 
 def _made(kind: str, namespace: str, name: str, fields: dict[str, Any]) -> Create:
     return Create({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, **fields})
 
 
-def _empty(world: World, name: str) -> Step:
+def _empty(world: ReconcileInput, name: str) -> ReconcileResult:
     left = world.ownership.content(name, CONTENT)
     ref = ref_of("Namespace", world.snapshot.namespaces[name].metadata)
     if not left:
         # Once more over all kinds: what was made last may not have reached us.
         sweep: list[Effect] = [Delete(Ref(kind, name, "")) for kind in (*CONTENT, "Event")]
-        return Step((*sweep, Patch(ref, {"spec": {"finalizers": []}}, subresource="finalize")))
+        return ReconcileResult((*sweep, Patch(ref, {"spec": {"finalizers": []}}, subresource="finalize")))
     kinds = dict.fromkeys(item.ref.kind for item in left if not item.deleting)
     effects: list[Effect] = [Delete(Ref(kind, name, "")) for kind in kinds]
     if not effects:
-        effects = _tell(world, ref, left)
-    return Step(tuple(effects), again_s=5.0)
+        effects = _report(world, ref, left)
+    return ReconcileResult(tuple(effects), again_s=5.0)
 
 
-def _tell(world: World, ref: Ref, left: tuple[Owned, ...]) -> list[Effect]:
+def _report(world: ReconcileInput, ref: Ref, left: tuple[Owned, ...]) -> list[Effect]:
     """Conditions that say what the deletion waits for."""
     counts: dict[str, int] = {}
     held: dict[str, int] = {}

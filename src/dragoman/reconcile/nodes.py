@@ -1,7 +1,7 @@
 """Does a node still answer, what does its state forbid, and which pods must leave it?
 
 Silence turns conditions Unknown, conditions become taints, and NoExecute taints evict what does not tolerate them.
-Heartbeats are given (`World.heartbeats`): this module never knows how they came. Source: the API's Node, Taint and
+Heartbeats are given (`ReconcileInput.heartbeats`): this module never knows how they came. Source: the API's Node, Taint and
 Toleration, and the documentation of taint-based eviction.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.core import Node, Pod, Taint
 from dragoman.api.meta import Condition, ObjectMeta, Value
 from dragoman.effects import Delete, Effect, Emit, Patch
-from dragoman.reconcile.step import NOTHING, Step, World, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, ref_of
 from dragoman.reconcile.workloads.pods import seconds_of, time_text
 from dragoman.snapshot.change import Change, Gone, Put, keys_of
 from dragoman.snapshot.taints import tolerates
@@ -53,7 +53,7 @@ class Lease(Value, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-def keys(change: Change, before: World, after: World) -> list[str]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[str]:
     """Names of the nodes to look at after a change."""
     if change.kind == "Node" and isinstance(change, Put):
         return [change.object.metadata.name]
@@ -65,7 +65,7 @@ def keys(change: Change, before: World, after: World) -> list[str]:
     return []
 
 
-def heartbeat(change: Change, before: World) -> str:
+def heartbeat(change: Change, before: ReconcileInput) -> str:
     """The node of which a change shows that its kubelet lives; "" for other changes."""
     if isinstance(change, Gone):
         return ""
@@ -85,7 +85,7 @@ def _ready(node: Node) -> Condition | None:
     return next((c for c in node.status.conditions if c.type == "Ready"), None)
 
 
-def sync(world: World, name: str) -> Step:
+def sync(world: ReconcileInput, name: str) -> ReconcileResult:
     """One look at a node."""
     node = world.snapshot.nodes.get(name)
     if node is None or node.metadata.deletion_timestamp:
@@ -95,20 +95,20 @@ def sync(world: World, name: str) -> Step:
     since = world.heartbeats.get(name, seconds_of(node.metadata.creation_timestamp))
     left_s = since + (STARTUP_GRACE_S if never else GRACE_S) - world.now
     if left_s <= 0 and (ready is None or ready.status != "Unknown"):
-        return Step(_silent(world, node, never=never), again_s=LOOK_S)
+        return ReconcileResult(_silent(world, node, never=never), again_s=LOOK_S)
     again_s = max(left_s, 1.0) if left_s > 0 else LOOK_S
     taints = _taints(world, node)
     if taints is not None:
-        return Step((taints,), again_s=again_s)
+        return ReconcileResult((taints,), again_s=again_s)
     evictions, due_s = _evictions(world, node)
     marks = _not_ready_pods(world, node) if ready is not None and ready.status != "True" else []
-    return Step((*marks, *evictions), again_s=min(again_s, due_s) if due_s is not None else again_s)
+    return ReconcileResult((*marks, *evictions), again_s=min(again_s, due_s) if due_s is not None else again_s)
 
 
 # ---- silence
 
 
-def _silent(world: World, node: Node, *, never: bool) -> tuple[Effect, ...]:
+def _silent(world: ReconcileInput, node: Node, *, never: bool) -> tuple[Effect, ...]:
     reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
     if never:
         reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
@@ -124,7 +124,7 @@ def _silent(world: World, node: Node, *, never: bool) -> tuple[Effect, ...]:
     return (Patch(ref, {"status": {"conditions": conditions}}, type="strategic", subresource="status"), event)
 
 
-def _not_ready_pods(world: World, node: Node) -> list[Effect]:
+def _not_ready_pods(world: ReconcileInput, node: Node) -> list[Effect]:
     """Pods of a node that does not answer are not ready, whatever they said last."""
     effects: list[Effect] = []
     for pod in _pods(world, node):
@@ -136,7 +136,7 @@ def _not_ready_pods(world: World, node: Node) -> list[Effect]:
     return effects
 
 
-def _pods(world: World, node: Node) -> list[Pod]:
+def _pods(world: ReconcileInput, node: Node) -> list[Pod]:
     pods = world.snapshot.pods
     return [pods[key] for key in keys_of(world.snapshot.pods_by_node, node.metadata.name)]
 
@@ -144,7 +144,7 @@ def _pods(world: World, node: Node) -> list[Pod]:
 # ---- taints
 
 
-def _taints(world: World, node: Node) -> Patch | None:
+def _taints(world: ReconcileInput, node: Node) -> Patch | None:
     """The write that makes the node's taints follow its conditions, if they do not."""
     wanted = [(UNSCHEDULABLE, "NoSchedule")] if node.spec.unschedulable else []
     for condition in node.status.conditions:
@@ -180,7 +180,7 @@ def stays_until(pod: Pod, taints: list[Taint], now: float) -> float | None:
     return min(ends, default=None)
 
 
-def _evictions(world: World, node: Node) -> tuple[list[Effect], float | None]:
+def _evictions(world: ReconcileInput, node: Node) -> tuple[list[Effect], float | None]:
     taints = [taint for taint in node.spec.taints if taint.effect == "NoExecute"]
     if not taints:
         return [], None

@@ -17,14 +17,14 @@ from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import Snapshot
 
 
-class World(msgspec.Struct, frozen=True):
+class ReconcileInput(msgspec.Struct, frozen=True):
     """What controllers decide on. `now` is epoch seconds, UTC.
 
-    answers: what the API said when asked (`Step.asks`): the uid of the object of that name, "" when there is none. The
+    answers: what the API said when asked (`ReconcileResult.asks`): the uid of the object of that name, "" when there is none. The
     uid of an asked Ref, where set, is the one that a reference names.
     gone: uids that were seen to be deleted lately. heartbeats: node name -> when it was last heard of; time that
     nobody watched (a suspended machine, a clock moved on) does not count as silence and is added. tally: what steps
-    have counted since the controller started (`Step.tally`).
+    have counted since the controller started (`ReconcileResult.tally`).
     """
 
     snapshot: Snapshot
@@ -36,7 +36,7 @@ class World(msgspec.Struct, frozen=True):
     tally: Mapping[str, int] = {}
 
 
-class Step(msgspec.Struct, frozen=True):
+class ReconcileResult(msgspec.Struct, frozen=True):
     """One answer. With `asks`, nothing else is set: look these names up and call again.
 
     again_s: look again after so many seconds even if nothing changes. problem: what stands in the way; the key is
@@ -50,7 +50,7 @@ class Step(msgspec.Struct, frozen=True):
     tally: tuple[str, ...] = ()
 
 
-NOTHING = Step()
+NOTHING = ReconcileResult()
 
 
 def ref_of(kind: str, meta: ObjectMeta) -> Ref:

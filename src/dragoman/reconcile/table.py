@@ -14,12 +14,12 @@ import msgspec
 from dragoman.api.kinds import KINDS
 from dragoman.effects import Effect
 from dragoman.reconcile import claims, garbage, namespaces, nodes, podgc, taints
-from dragoman.reconcile.step import Step, World
+from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.workloads import daemonset, deployment, job, replicaset, statefulset
 from dragoman.snapshot.change import Change
 
-Keys: TypeAlias = Callable[[Change, World, World], Iterable[Any]]
-Told: TypeAlias = Callable[[World, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
+Keys: TypeAlias = Callable[[Change, ReconcileInput, ReconcileInput], Iterable[Any]]
+Told: TypeAlias = Callable[[ReconcileInput, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
 
 EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
 
@@ -33,28 +33,34 @@ class Controller(msgspec.Struct, frozen=True):
     name: str
     kinds: frozenset[str]
     keys: Keys
-    sync: Callable[[World, Any], Step]
-    told: Told | None = None
+    sync: Callable[[ReconcileInput, Any], ReconcileResult]
+    reported: Told | None = None
     workers: int = 8
 
 
 def table(root_ca: str = "") -> tuple[Controller, ...]:
     """All controllers. root_ca: PEM of the server's CA, if it has one."""
 
-    def namespace(world: World, name: str) -> Step:
+    def namespace(world: ReconcileInput, name: str) -> ReconcileResult:
         return namespaces.sync(world, name, root_ca)
 
     workloads = (
-        Controller("replicaset", frozenset({"ReplicaSet", "Pod"}), replicaset.keys, replicaset.sync, replicaset.told),
+        Controller(
+            "replicaset", frozenset({"ReplicaSet", "Pod"}), replicaset.keys, replicaset.sync, replicaset.write_events
+        ),
         Controller("deployment", frozenset({"Deployment", "ReplicaSet", "Pod"}), deployment.keys, deployment.sync),
-        Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.told),
+        Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.write_events),
         Controller(
-            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.told
+            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.write_events
         ),
         Controller(
-            "statefulset", frozenset({"StatefulSet", "Pod"}), statefulset.keys, statefulset.sync, statefulset.told
+            "statefulset",
+            frozenset({"StatefulSet", "Pod"}),
+            statefulset.keys,
+            statefulset.sync,
+            statefulset.write_events,
         ),
-        Controller("job-strays", frozenset({"Job", "Pod"}), job.stray_keys, job.sync_stray),
+        Controller("job-strays", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
     )
     return (
         Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
@@ -67,5 +73,5 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
     )
 
 
-def _claim_keys(change: Change, before: World, after: World) -> list[claims.Key]:
+def _claim_keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[claims.ClaimKey]:
     return claims.keys(change, before.snapshot, after.snapshot)

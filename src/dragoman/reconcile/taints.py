@@ -20,7 +20,7 @@ from dragoman.api.resource import (
 from dragoman.effects import Effect, Emit, Patch
 from dragoman.reconcile.claims import GROUPS, PODS, is_owned
 from dragoman.reconcile.nodes import evicted
-from dragoman.reconcile.step import NOTHING, Step, World, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, ref_of
 from dragoman.reconcile.workloads.pods import seconds_of, time_text
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 from dragoman.snapshot.taints import applies, tolerates
@@ -32,12 +32,12 @@ STATUS_S = 10.0
 """A rule's status is written at most so often."""
 KINDS = frozenset({"ResourceSlice", "DeviceTaintRule", "ResourceClaim", "Pod"})
 
-Key: TypeAlias = tuple[Literal["pod", "spared", "rule"], str, str]
+EvictionKey: TypeAlias = tuple[Literal["pod", "spared", "rule"], str, str]
 """What to look at, namespace and name. "spared" is a pod that was to leave and may stay after all."""
 EVENT = "DeviceTaintManagerEviction"
 
 
-class Reason(NamedTuple):
+class EvictionReason(NamedTuple):
     """Why a pod must leave: when (epoch seconds), uid of the rule or "", and the claim's device that is tainted."""
 
     when: float
@@ -49,7 +49,7 @@ class Reason(NamedTuple):
 # ---- which keys
 
 
-def keys(change: Change, before: World, after: World) -> list[Key]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[EvictionKey]:
     """Pods and rules to look at after a change."""
     match change.kind:
         case "DeviceTaintRule":
@@ -65,7 +65,7 @@ def keys(change: Change, before: World, after: World) -> list[Key]:
     return list(dict.fromkeys(key for one in found for key in _or_spared(one, before, after)))
 
 
-def _or_spared(key: Key, before: World, after: World) -> list[Key]:
+def _or_spared(key: EvictionKey, before: ReconcileInput, after: ReconcileInput) -> list[EvictionKey]:
     """A pod's key, or if it was to leave and now may stay: that, and the rules that wait for it."""
     old, new = before.snapshot.pods.get(key[1:]), after.snapshot.pods.get(key[1:])
     if key[0] != "pod" or old is None or new is None or reasons(after, new):
@@ -76,7 +76,7 @@ def _or_spared(key: Key, before: World, after: World) -> list[Key]:
     return [("spared", *key[1:]), *(("rule", "", rule) for rule in _rule_names(after.snapshot, why))]
 
 
-def _after_claim(change: Change, before: World, after: World) -> list[Key]:
+def _after_claim(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[EvictionKey]:
     name = _named(change)
     old, new = before.snapshot.claims.get(name), after.snapshot.claims.get(name)
     if not any(_reasons(world, claim) for world, claim in ((before, old), (after, new)) if claim is not None):
@@ -84,7 +84,7 @@ def _after_claim(change: Change, before: World, after: World) -> list[Key]:
     return [("pod", *key) for key in keys_of(after.snapshot.pods_by_claim, name)]
 
 
-def _after_pod(change: Change, before: World, after: World) -> list[Key]:
+def _after_pod(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[EvictionKey]:
     name = _named(change)
     pod = after.snapshot.pods.get(name) or before.snapshot.pods.get(name)
     if pod is None or not claim_names(pod) or not pod.spec.node_name:
@@ -101,10 +101,10 @@ def _named(change: Change) -> tuple[str, str]:
     return change.object.metadata.namespace, change.object.metadata.name
 
 
-def _after_rule(change: Change, before: Snapshot, after: Snapshot) -> list[Key]:
+def _after_rule(change: Change, before: Snapshot, after: Snapshot) -> list[EvictionKey]:
     name = _named(change)[1]
     old, new = before.taint_rules.get(name), after.taint_rules.get(name)
-    found: list[Key] = [("rule", "", name)] if new is not None else []
+    found: list[EvictionKey] = [("rule", "", name)] if new is not None else []
     known = [rule for rule in (old, new) if rule is not None and rule.spec.taint.effect == NO_EXECUTE]
     touched = [
         claim
@@ -114,10 +114,16 @@ def _after_rule(change: Change, before: Snapshot, after: Snapshot) -> list[Key]:
     return [*found, *_pods_of(after, touched)]
 
 
-def _after_slice(change: Change, before: Snapshot, after: Snapshot) -> list[Key]:
+def _after_slice(change: Change, before: Snapshot, after: Snapshot) -> list[EvictionKey]:
     name = _named(change)[1]
-    pieces = [piece for piece in (before.slices.get(name), after.slices.get(name)) if piece is not None]
-    pools = dict.fromkeys((piece.spec.driver, piece.spec.pool.name) for piece in pieces)
+    resource_slices = [
+        resource_slice
+        for resource_slice in (before.slices.get(name), after.slices.get(name))
+        if resource_slice is not None
+    ]
+    pools = dict.fromkeys(
+        (resource_slice.spec.driver, resource_slice.spec.pool.name) for resource_slice in resource_slices
+    )
     changed = [
         (*pool, device) for pool in pools for device in _differing(_published(before, *pool), _published(after, *pool))
     ]
@@ -135,7 +141,7 @@ def _differing(old: dict[str, tuple[DeviceTaint, ...]], new: dict[str, tuple[Dev
     return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
 
 
-def _pods_of(snapshot: Snapshot, claims: list[ResourceClaim]) -> list[Key]:
+def _pods_of(snapshot: Snapshot, claims: list[ResourceClaim]) -> list[EvictionKey]:
     return list(dict.fromkeys(("pod", *key) for claim in claims for key in snapshot.consumers(claim)))
 
 
@@ -144,12 +150,14 @@ def _pods_of(snapshot: Snapshot, claims: list[ResourceClaim]) -> list[Key]:
 
 def _published(snapshot: Snapshot, driver: str, pool: str) -> dict[str, tuple[DeviceTaint, ...]]:
     """NoExecute taints by device, as the highest generation of a pool publishes them."""
-    pieces: list[ResourceSlice] = [snapshot.slices[n] for n in keys_of(snapshot.slices_by_pool, (driver, pool))]
-    newest = max((piece.spec.pool.generation for piece in pieces), default=0)
+    resource_slices: list[ResourceSlice] = [
+        snapshot.slices[n] for n in keys_of(snapshot.slices_by_pool, (driver, pool))
+    ]
+    newest = max((resource_slice.spec.pool.generation for resource_slice in resource_slices), default=0)
     found: dict[str, tuple[DeviceTaint, ...]] = {}
-    for piece in pieces:
-        if piece.spec.pool.generation == newest:
-            for device in piece.spec.devices:
+    for resource_slice in resource_slices:
+        if resource_slice.spec.pool.generation == newest:
+            for device in resource_slice.spec.devices:
                 if taints := tuple(t for t in device.taints if t.effect == NO_EXECUTE):
                     found[device.name] = taints
     return found
@@ -176,9 +184,9 @@ def delay_s(tolerations: tuple[DeviceToleration, ...], taint: DeviceTaint) -> fl
     return min(limits, default=0.0)
 
 
-def _reasons(world: World, claim: ResourceClaim) -> list[Reason]:
+def _reasons(world: ReconcileInput, claim: ResourceClaim) -> list[EvictionReason]:
     """When and why a claim's users must leave; [] if they may stay."""
-    found: list[Reason] = []
+    found: list[EvictionReason] = []
     snapshot = world.snapshot
     rules = [rule for _, rule in sorted(snapshot.taint_rules.items()) if rule.spec.taint.effect == NO_EXECUTE]
     for result in _results(claim):
@@ -190,11 +198,11 @@ def _reasons(world: World, claim: ResourceClaim) -> list[Reason]:
             if delay is not None:
                 since = seconds_of(taint.time_added) or world.now
                 device = DeviceId(result.driver, result.pool, result.device)
-                found.append(Reason(since + delay, uid, claim.metadata.name, device))
+                found.append(EvictionReason(since + delay, uid, claim.metadata.name, device))
     return found
 
 
-def reasons(world: World, pod: Pod) -> list[Reason]:
+def reasons(world: ReconcileInput, pod: Pod) -> list[EvictionReason]:
     """The same for a scheduled pod, over the claims that are reserved for it.
 
     Claims for extended resources count, too; upstream leaves their pods on tainted devices.
@@ -202,7 +210,7 @@ def reasons(world: World, pod: Pod) -> list[Reason]:
     if not pod.spec.node_name or is_finished(pod):
         return []
     named = {entry.resource_claim_name for entry in pod.spec.resource_claims}
-    found: list[Reason] = []
+    found: list[EvictionReason] = []
     for name in claim_names(pod):
         claim = world.snapshot.claims.get((pod.metadata.namespace, name))
         if claim is None or (name not in named and not is_owned(claim, pod)):
@@ -223,7 +231,7 @@ def _is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
     return False
 
 
-def _rule_names(snapshot: Snapshot, why: list[Reason]) -> list[str]:
+def _rule_names(snapshot: Snapshot, why: list[EvictionReason]) -> list[str]:
     uids = {reason.rule for reason in why if reason.rule}
     return sorted(name for name, rule in snapshot.taint_rules.items() if rule.metadata.uid in uids)
 
@@ -231,7 +239,7 @@ def _rule_names(snapshot: Snapshot, why: list[Reason]) -> list[str]:
 # ---- the door
 
 
-def sync(world: World, key: Key) -> Step:
+def sync(world: ReconcileInput, key: EvictionKey) -> ReconcileResult:
     """One look at a pod or a rule."""
     what, namespace, name = key
     if what == "rule":
@@ -243,20 +251,20 @@ def sync(world: World, key: Key) -> Step:
     why = reasons(world, pod)
     if what == "spared":
         event = Emit(ref_of("Pod", pod.metadata), "Normal", EVENT, "Cancelling deletion", NAME)
-        return NOTHING if why else Step((event,))
+        return NOTHING if why else ReconcileResult((event,))
     if not why:
         return NOTHING
     due = min(reason.when for reason in why)
     if due > world.now:
-        return Step(again_s=due - world.now)
+        return ReconcileResult(again_s=due - world.now)
     uids = sorted({reason.rule for reason in why if reason.rule})
     if any(_is_unannounced(rule) for rule in world.snapshot.taint_rules.values() if rule.metadata.uid in uids):
-        return Step(again_s=1.0)  # the rule says first what it will do; that change comes back here
+        return ReconcileResult(again_s=1.0)  # the rule says first what it will do; that change comes back here
     effects = evicted(
         pod, world.now, "DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint",
         EVENT, NAME,
     )  # fmt: skip
-    return Step(tuple(effects), tally=tuple(uids))
+    return ReconcileResult(tuple(effects), tally=tuple(uids))
 
 
 # ---- what a rule says about itself
@@ -266,7 +274,7 @@ def _is_unannounced(rule: DeviceTaintRule) -> bool:
     return all(c.observed_generation != rule.metadata.generation for c in rule.status.conditions)
 
 
-def _rule(world: World, rule: DeviceTaintRule) -> Step:
+def _rule(world: ReconcileInput, rule: DeviceTaintRule) -> ReconcileResult:
     known = next((c for c in rule.status.conditions if c.type == "EvictionInProgress"), None)
     generation = rule.metadata.generation
     is_current = known is not None and known.observed_generation == generation
@@ -275,21 +283,21 @@ def _rule(world: World, rule: DeviceTaintRule) -> Step:
         if is_current:
             return NOTHING  # simulated once a generation
         reason, message = ("NoEffect", _simulated(world, rule)) if effect == "None" else _OTHER
-        return Step((_status(world, rule, "False", reason, message),))
+        return ReconcileResult((_status(world, rule, "False", reason, message),))
     status, reason, message = _progress(world, rule)
     if known is not None and is_current:
         if (known.status, known.reason, known.message) == (status, reason, message):
             return NOTHING
         left_s = seconds_of(known.last_transition_time) + STATUS_S - world.now
         if left_s > 0:
-            return Step(again_s=left_s)
-    return Step((_status(world, rule, status, reason, message),))
+            return ReconcileResult(again_s=left_s)
+    return ReconcileResult((_status(world, rule, status, reason, message),))
 
 
 _OTHER = ("OtherEffect", "Eviction only happens for the NoExecute effect.")
 
 
-def _progress(world: World, rule: DeviceTaintRule) -> tuple[str, str, str]:
+def _progress(world: ReconcileInput, rule: DeviceTaintRule) -> tuple[str, str, str]:
     pods, namespaces = _count(_leaving(world, rule.metadata.uid))
     evictions = world.tally.get(rule.metadata.uid, 0)
     suffix = ""
@@ -301,7 +309,7 @@ def _progress(world: World, rule: DeviceTaintRule) -> tuple[str, str, str]:
     return "False", ("Completed" if evictions else "NotStarted"), suffix
 
 
-def _leaving(world: World, uid: str) -> list[tuple[str, str]]:
+def _leaving(world: ReconcileInput, uid: str) -> list[tuple[str, str]]:
     """Pods not deleted yet that a rule drives out, now or later."""
     return [
         key
@@ -312,18 +320,18 @@ def _leaving(world: World, uid: str) -> list[tuple[str, str]]:
     ]
 
 
-def _simulated(world: World, rule: DeviceTaintRule) -> str:
+def _simulated(world: ReconcileInput, rule: DeviceTaintRule) -> str:
     snapshot = world.snapshot
     newest: dict[tuple[str, str], int] = {}
-    for piece in snapshot.slices.values():
-        pool = (piece.spec.driver, piece.spec.pool.name)
-        newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
+    for resource_slice in snapshot.slices.values():
+        pool = (resource_slice.spec.driver, resource_slice.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
     published = sum(
         1
-        for piece in snapshot.slices.values()
-        if piece.spec.pool.generation == newest[piece.spec.driver, piece.spec.pool.name]
-        for device in piece.spec.devices
-        if applies(rule, driver=piece.spec.driver, pool=piece.spec.pool.name, device=device.name)
+        for resource_slice in snapshot.slices.values()
+        if resource_slice.spec.pool.generation == newest[resource_slice.spec.driver, resource_slice.spec.pool.name]
+        for device in resource_slice.spec.devices
+        if applies(rule, driver=resource_slice.spec.driver, pool=resource_slice.spec.pool.name, device=device.name)
     )
     hit = [claim for claim in snapshot.claims.values() if any(_hits(rule, r) for r in _results(claim))]
     allocated = {(r.driver, r.pool, r.device) for claim in hit for r in _results(claim) if _hits(rule, r)}
@@ -361,7 +369,7 @@ def _devices_text(count: int, what: str) -> str:
     return f"1 {what} device selected." if count == 1 else f"{count} {what} devices selected."
 
 
-def _status(world: World, rule: DeviceTaintRule, status: str, reason: str, message: str) -> Effect:
+def _status(world: ReconcileInput, rule: DeviceTaintRule, status: str, reason: str, message: str) -> Effect:
     condition: dict[str, Any] = {
         "type": "EvictionInProgress",
         "status": status,

@@ -18,7 +18,7 @@ import msgspec
 from dragoman.runtime.clock import Clock
 
 ROOT = "dragoman"
-Format = Literal["auto", "human", "json"]
+LogFormat = Literal["auto", "human", "json"]
 _COLOURS = {"DEBUG": "\x1b[2m", "INFO": "", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m"}
 
 
@@ -62,7 +62,7 @@ def get(name: str, /, **fields: Any) -> Log:
 
 
 def setup(
-    *, level: str = "INFO", format: Format = "auto", stream: TextIO | None = None, clock: Clock | None = None
+    *, level: str = "INFO", format: LogFormat = "auto", stream: TextIO | None = None, clock: Clock | None = None
 ) -> None:
     """Send our log to `stream` (stderr). "auto" is human on a terminal and JSON elsewhere."""
     stream = stream or sys.stderr

@@ -11,19 +11,19 @@ from collections.abc import Collection
 import msgspec
 
 from dragoman.api.core import Pod, PodResourceClaim
-from dragoman.api.meta import OwnerReference
+from dragoman.api.meta import NamespacedName, OwnerReference
 from dragoman.api.resource import ConsumerReference, ResourceClaim
 from dragoman.schedule.refusal import (
     ClaimDeleting,
     ClaimFull,
     ClaimInFlight,
-    ClaimMissing,
     ClaimNotCreated,
+    ClaimNotFound,
     ClaimNotOwned,
     ClaimUnknown,
     PodReason,
 )
-from dragoman.snapshot.change import Key, Snapshot
+from dragoman.snapshot.change import Snapshot
 
 MAX_CONSUMERS = 256  # ResourceClaimReservedForMaxSize of the API
 GROUP_API = "scheduling.k8s.io"
@@ -44,14 +44,16 @@ class PodClaim(msgspec.Struct, frozen=True):
         return self.claim.status.allocation is not None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> NamespacedName:
         """Key in the snapshot."""
         return self.claim.metadata.namespace, self.claim.metadata.name
 
 
-def claims_of(snapshot: Snapshot, pod: Pod, in_flight: Collection[Key] = ()) -> tuple[PodClaim, ...] | PodReason:
+def claims_of(
+    snapshot: Snapshot, pod: Pod, in_flight: Collection[NamespacedName] = ()
+) -> tuple[PodClaim, ...] | PodReason:
     """The pod's claims, each once. in_flight: claims that another decision is being written for."""
-    found: dict[Key, PodClaim] = {}
+    found: dict[NamespacedName, PodClaim] = {}
     made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_name is None and entry.name in made and made[entry.name] is None:
@@ -106,7 +108,7 @@ def _resolve(
     assert name is not None
     claim = snapshot.claims.get((namespace, name))
     if claim is None:
-        return ClaimMissing(entry.name, name)
+        return ClaimNotFound(entry.name, name)
     if claim.metadata.deletion_timestamp is not None:
         return ClaimDeleting(name)
     if entry.resource_claim_name is None and not owned_by(claim.metadata.controller, pod):
@@ -130,7 +132,7 @@ def _consumer(pod: Pod, claim: ResourceClaim) -> tuple[ConsumerReference, bool]:
     )
 
 
-def _usable(used: PodClaim, in_flight: Collection[Key]) -> PodReason | None:
+def _usable(used: PodClaim, in_flight: Collection[NamespacedName]) -> PodReason | None:
     claim = used.claim
     name = claim.metadata.name
     if used.key in in_flight:

@@ -19,18 +19,27 @@ from dragoman.schedule.claims import claims_of
 from dragoman.schedule.conditions import binding_of
 from dragoman.schedule.decision import Decision, Placement, Wait, bind_write
 from dragoman.schedule.gang import place_gang
-from dragoman.schedule.place import NoPlace
+from dragoman.schedule.placement import NoFit
 from dragoman.schedule.refusal import BindingFailed
-from dragoman.schedule.single import Outcome, give_up_one, place_pod, refusing_nodes, wait_of
-from dragoman.schedule.units import Context, Unit, gated, is_waiting, priority_of, unit_of
+from dragoman.schedule.single import PodOutcome, give_up_one, place_pod, refusing_nodes, wait_of
+from dragoman.schedule.units import SchedulingContext, SchedulingUnit, gated, is_waiting, priority_of, unit_of
 from dragoman.schedule.wakeup import named
 from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.usage import is_finished
 
-__all__ = ["Context", "Unit", "decide", "gated", "is_waiting", "priority_of", "refusing_nodes", "unit_of"]
+__all__ = [
+    "SchedulingContext",
+    "SchedulingUnit",
+    "decide",
+    "gated",
+    "is_waiting",
+    "priority_of",
+    "refusing_nodes",
+    "unit_of",
+]
 
 
-def decide(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> Decision:
+def decide(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: SchedulingContext) -> Decision:
     """The decision for a unit. Deterministic but for the ids that context.new_id gives."""
     if unit.placed:
         return _resume(snapshot, unit, now, context)
@@ -39,14 +48,14 @@ def decide(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> D
     return decision_of(snapshot, unit, place_gang(snapshot, unit, now, context))
 
 
-def _one_pod(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> Decision:
+def _one_pod(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: SchedulingContext) -> Decision:
     pod = snapshot.pods.get(unit.pods[0])
     if pod is None or not is_waiting(pod):
         return Decision(unit.key, snapshot.version)
     return decision_of(snapshot, unit, [place_pod(snapshot, pod, now, context, context.memory)])
 
 
-def decision_of(snapshot: Snapshot, unit: Unit, outcomes: Sequence[Outcome]) -> Decision:
+def decision_of(snapshot: Snapshot, unit: SchedulingUnit, outcomes: Sequence[PodOutcome]) -> Decision:
     """All writes first, then the bindings, so that a failure on the way binds nobody."""
     waits = tuple(outcome.wait for outcome in outcomes if outcome.wait is not None)
     placements = tuple(outcome.placement for outcome in outcomes if outcome.placement is not None)
@@ -70,7 +79,7 @@ def decision_of(snapshot: Snapshot, unit: Unit, outcomes: Sequence[Outcome]) -> 
 # ---- units that have their place
 
 
-def _resume(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> Decision:
+def _resume(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: SchedulingContext) -> Decision:
     """Bind if the conditions hold, wait on if not yet, give the claims up if they failed or were lost."""
     waits: list[Wait] = []
     pods: list[tuple[Pod, str]] = []
@@ -85,7 +94,7 @@ def _resume(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> 
         for used in claims:
             failed = binding_of(used.claim, now, context.binding_timeout_s)
             if isinstance(failed, BindingFailed):
-                outcome = give_up_one(snapshot, pod, [used], NoPlace((failed,)))
+                outcome = give_up_one(snapshot, pod, [used], NoFit((failed,)))
                 return msgspec.structs.replace(decision_of(snapshot, unit, [outcome]), lost=True)
         wait = wait_of(key, node, [used.claim for used in claims], now, context)
         if wait is not None:

@@ -13,19 +13,19 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dragoman.allocate.allocator import Kind
+from dragoman.allocate.allocator import TaskType
 from dragoman.allocate.refusal import Refusal
 from dragoman.api import codec
 from dragoman.api.core import NodeAllocatableClaimStatus, Pod, PodExtendedResourceClaimStatus
 from dragoman.api.kinds import kind_of
-from dragoman.api.meta import Ref, format_time
+from dragoman.api.meta import NamespacedName, Ref, format_time
 from dragoman.api.resource import FINALIZER, AllocationResult, ConsumerReference, ResourceClaim
 from dragoman.effects import Bind, Create, Delete, Effect, Patch
 from dragoman.schedule.claims import PodClaim
 from dragoman.schedule.extended import Special
 from dragoman.schedule.queue import Topic, UnitKey
 from dragoman.schedule.refusal import ScheduleReason
-from dragoman.snapshot.change import Change, Gone, Key, Put
+from dragoman.snapshot.change import Change, Gone, Put
 
 AnyReason: TypeAlias = ScheduleReason | Refusal
 NewId: TypeAlias = Callable[[], str]
@@ -44,13 +44,13 @@ class Refused(msgspec.Struct, frozen=True):
     released: one of its own idle claims is given up so that it can be allocated anew. gave_up: not decided.
     """
 
-    pod: Key
+    pod: NamespacedName
     uid: str
     reasons: tuple[AnyReason, ...] = ()
     nodes: tuple[NodesRefused, ...] = ()
     total: int = 0
     released: str = ""
-    gave_up: bool = False
+    undecided: bool = False
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -59,19 +59,19 @@ class Placement(msgspec.Struct, frozen=True):
     kind: the pod as one to expect again, for policies that learn.
     """
 
-    pod: Key
+    pod: NamespacedName
     uid: str
     node: str
-    allocations: tuple[tuple[Key, AllocationResult], ...] = ()
-    kind: Kind | None = None
+    allocations: tuple[tuple[NamespacedName, AllocationResult], ...] = ()
+    kind: TaskType | None = None
 
 
 class Wait(msgspec.Struct, frozen=True):
     """A placed pod waits until the devices' binding conditions hold, at most until the deadline."""
 
-    pod: Key
+    pod: NamespacedName
     node: str
-    claims: tuple[Key, ...]
+    claims: tuple[NamespacedName, ...]
     deadline: datetime | None
 
 
@@ -91,13 +91,13 @@ class Decision(msgspec.Struct, frozen=True):
     waits: tuple[Wait, ...] = ()
     refused: tuple[Refused, ...] = ()
     topics: frozenset[Topic] = frozenset()
-    written: tuple[Key, ...] = ()
+    written: tuple[NamespacedName, ...] = ()
     lost: bool = False
 
     @property
-    def gave_up(self) -> bool:
+    def undecided(self) -> bool:
         """The search was not finished: try again with more steps."""
-        return any(refused.gave_up for refused in self.refused)
+        return any(refused.undecided for refused in self.refused)
 
 
 # ---- writes
@@ -179,17 +179,18 @@ def special_writes(
     return (Create(body), *writes, record), allocated, shown
 
 
-def mapped_write(pod: Pod, brought: tuple[NodeAllocatableClaimStatus, ...]) -> tuple[Effect, Pod]:
+def node_allocatable_write(pod: Pod, node_allocatable: tuple[NodeAllocatableClaimStatus, ...]) -> tuple[Effect, Pod]:
     """The write that records what a pod's devices need of its node, and the pod then. "" names its special claim."""
     special = pod.status.extended_resource_claim_status
     name = special.resource_claim_name if special is not None else ""
     entries = [
-        msgspec.structs.replace(entry, resource_claim_name=entry.resource_claim_name or name) for entry in brought
+        msgspec.structs.replace(entry, resource_claim_name=entry.resource_claim_name or name)
+        for entry in node_allocatable
     ]
     entries.sort(key=lambda entry: entry.resource_claim_name)
     status = msgspec.structs.replace(pod.status, node_allocatable_resource_claim_statuses=tuple(entries))
-    told = {"nodeAllocatableResourceClaimStatuses": [codec.to_json(entry) for entry in entries] or None}
-    return Patch(pod_ref(pod), {"status": told}, subresource="status"), msgspec.structs.replace(pod, status=status)
+    reported = {"nodeAllocatableResourceClaimStatuses": [codec.to_json(entry) for entry in entries] or None}
+    return Patch(pod_ref(pod), {"status": reported}, subresource="status"), msgspec.structs.replace(pod, status=status)
 
 
 def remove_special_writes(pod: Pod, claim: ResourceClaim) -> tuple[tuple[Effect, ...], tuple[Change, ...]]:
@@ -254,7 +255,7 @@ def undo(decision: Decision, written: Sequence[Mapping[str, Any] | None]) -> tup
     return tuple(back)
 
 
-def _name_of(answer: Mapping[str, Any]) -> Key:
+def _name_of(answer: Mapping[str, Any]) -> NamespacedName:
     return answer["metadata"].get("namespace", ""), answer["metadata"]["name"]
 
 

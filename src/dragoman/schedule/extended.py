@@ -24,7 +24,7 @@ from dragoman.api.resource import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from dragoman.schedule.needs import NANOS, Amounts, container_requests, is_extended, is_sidecar
+from dragoman.schedule.needs import NANOS, ResourceAmounts, container_requests, is_extended, is_sidecar
 from dragoman.values.quantity import Quantity
 
 SPECIAL_NAME = "<extended-resources>"
@@ -46,7 +46,7 @@ def _made(classes: Map[str, DeviceClass], name: str) -> str:
     return classes[name].metadata.creation_timestamp or ""
 
 
-def mapped_resources(requests: Amounts, by_resource: Mapping[str, str]) -> tuple[str, ...]:
+def mapped_resources(requests: ResourceAmounts, by_resource: Mapping[str, str]) -> tuple[str, ...]:
     """Extended resources of the pod for which a class stands, sorted."""
     return tuple(sorted(n for n, nanos in requests.items() if nanos > 0 and is_extended(n) and n in by_resource))
 

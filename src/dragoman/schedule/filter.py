@@ -18,15 +18,15 @@ from dragoman.api.core import (
     Taint,
     Toleration,
 )
-from dragoman.schedule.needs import NANOS, Amounts, is_extended
+from dragoman.schedule.needs import NANOS, ResourceAmounts, is_extended
 from dragoman.schedule.refusal import (
-    AffinityMismatch,
-    NodeCordoned,
+    InsufficientResource,
+    NodeAffinityMismatch,
     NodeReason,
-    ResourceUnknown,
-    TaintNotTolerated,
-    TooLittle,
+    NodeUnschedulable,
     TooManyPods,
+    UnknownResource,
+    UntoleratedTaint,
 )
 from dragoman.snapshot.selection import selects
 from dragoman.snapshot.taints import tolerates
@@ -40,7 +40,7 @@ PODS = "pods"
 # ---- what a pod can see of a node
 
 
-class Sight(msgspec.Struct, frozen=True):
+class NodeProjection(msgspec.Struct, frozen=True):
     """Which facts of a node can matter to a pod: label keys, and whether its name does."""
 
     labels: tuple[str, ...]
@@ -57,14 +57,14 @@ class Sight(msgspec.Struct, frozen=True):
         )
 
 
-def sight_of(spec: PodSpec) -> Sight:
+def projection_of(spec: PodSpec) -> NodeProjection:
     """What of a node the pod's selectors name."""
     keys = set(spec.node_selector)
     name = False
     for term in _all_terms(spec):
         keys |= {requirement.key for requirement in term.match_expressions}
         name = name or bool(term.match_fields)
-    return Sight(tuple(sorted(keys)), name)
+    return NodeProjection(tuple(sorted(keys)), name)
 
 
 def _all_terms(spec: PodSpec) -> Iterator[NodeSelectorTerm]:
@@ -82,31 +82,31 @@ def _all_terms(spec: PodSpec) -> Iterator[NodeSelectorTerm]:
 def static_reason(spec: PodSpec, node: Node) -> NodeReason | None:
     """Cordon, taints, node selector and required affinity; None if all pass."""
     if node.spec.unschedulable and not _tolerated(CORDON, spec.tolerations):
-        return NodeCordoned()
+        return NodeUnschedulable()
     return untolerated_hard(spec, node) or affinity_reason(spec, node)
 
 
-def untolerated_hard(spec: PodSpec, node: Node) -> TaintNotTolerated | None:
+def untolerated_hard(spec: PodSpec, node: Node) -> UntoleratedTaint | None:
     """The first NoSchedule or NoExecute taint that the pod does not tolerate."""
     for taint in node.spec.taints:
         if taint.effect in _HARD and not _tolerated(taint, spec.tolerations):
-            return TaintNotTolerated(taint.key, taint.value, taint.effect)
+            return UntoleratedTaint(taint.key, taint.value, taint.effect)
     return None
 
 
-def affinity_reason(spec: PodSpec, node: Node) -> AffinityMismatch | None:
+def affinity_reason(spec: PodSpec, node: Node) -> NodeAffinityMismatch | None:
     """Node selector and required node affinity."""
     labels = node.metadata.labels
     for key, value in spec.node_selector.items():
         if labels.get(key) != value:
-            return AffinityMismatch(f"{key}={value}")
+            return NodeAffinityMismatch(f"{key}={value}")
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None or affinity.required is None:
         return None
     if selects(affinity.required, node):
         return None
     terms = affinity.required.node_selector_terms
-    return AffinityMismatch(" or ".join(_term_text(term) for term in terms) or "no term")
+    return NodeAffinityMismatch(" or ".join(_term_text(term) for term in terms) or "no term")
 
 
 def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
@@ -152,8 +152,8 @@ def _requirement_text(requirement: NodeSelectorRequirement) -> str:
 # ---- resources
 
 
-def room_reasons(
-    needs: Amounts, allocatable: Mapping[str, Quantity] | None, used: Mapping[str, int]
+def insufficient_resources(
+    needs: ResourceAmounts, allocatable: Mapping[str, Quantity] | None, used: Mapping[str, int]
 ) -> list[NodeReason]:
     """Resources that do not suffice, all of them, as upstream reports; [] if all fit.
 
@@ -174,9 +174,9 @@ def room_reasons(
             if total is not None:
                 reasons.append(TooManyPods(nanos // NANOS))
         elif total is None and is_extended(name):
-            reasons.append(ResourceUnknown(name))
+            reasons.append(UnknownResource(name))
         else:
-            reasons.append(TooLittle(name, *(amount(name, n) for n in (wanted, free, nanos))))
+            reasons.append(InsufficientResource(name, *(amount(name, n) for n in (wanted, free, nanos))))
     return reasons
 
 

@@ -15,12 +15,12 @@ from dragoman.allocate.allocator import Allocation, Ask, allocate
 from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
-from dragoman.schedule.neighbours import neighbours_of
-from dragoman.schedule.place import Memory, NoPlace, Place, rooms
-from dragoman.schedule.refusal import GroupDoesNotFit, GroupMissing, GroupTooSmall
-from dragoman.schedule.single import Outcome, by_resource_of, place_pod, placed, refuse
-from dragoman.schedule.units import Context, Unit, gated, is_waiting
-from dragoman.schedule.wish import Wish, wish_of
+from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
+from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, feasible_nodes
+from dragoman.schedule.pod_info import PodInfo, pod_info_of
+from dragoman.schedule.refusal import PodGroupDoesNotFit, PodGroupNotFound, PodGroupTooSmall
+from dragoman.schedule.single import PodOutcome, by_resource_of, place_pod, placed, refuse
+from dragoman.schedule.units import SchedulingContext, SchedulingUnit, gated, is_waiting
 from dragoman.snapshot.change import Snapshot, apply_all
 
 NODES_TRIED = 16
@@ -32,10 +32,10 @@ class _Trial:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.memory = Memory()
-        self.outcomes: list[Outcome] = []
+        self.memory = PlacementCache()
+        self.outcomes: list[PodOutcome] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: PodOutcome) -> None:
         self.outcomes.append(outcome)
         if outcome.placement is not None:
             after = apply_all(self.snapshot, outcome.assumed)
@@ -45,15 +45,15 @@ class _Trial:
         return [(o.pod, o.placement.node) for o in self.outcomes if o.placement is not None]
 
 
-def place_gang(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> list[Outcome]:
+def place_gang(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: SchedulingContext) -> list[PodOutcome]:
     """An outcome for each pod: at least unit.wanted of them placed, or all refused."""
     _, namespace, group = unit.key
     pods = [snapshot.pods[key] for key in unit.pods if key in snapshot.pods]
     if (namespace, group) not in snapshot.pod_groups and any(group_name(pod) == group for pod in pods):
-        return [refuse(snapshot, pod, NoPlace((GroupMissing(group),))) for pod in pods]
+        return [refuse(snapshot, pod, NoFit((PodGroupNotFound(group),))) for pod in pods]
     ready = [pod for pod in pods if is_waiting(pod) and not gated(pod)]
     if len(ready) < unit.wanted:
-        no = NoPlace((GroupTooSmall(group, len(ready), unit.wanted),))
+        no = NoFit((PodGroupTooSmall(group, len(ready), unit.wanted),))
         return [refuse(snapshot, pod, no) for pod in pods]
     trial = _Trial(snapshot)
     for pod in ready:
@@ -67,14 +67,16 @@ def place_gang(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) 
     return trial.outcomes if fitted >= unit.wanted else _refuse_all(snapshot, unit, trial.outcomes, fitted)
 
 
-def _refuse_all(snapshot: Snapshot, unit: Unit, outcomes: Sequence[Outcome], fitted: int) -> list[Outcome]:
+def _refuse_all(
+    snapshot: Snapshot, unit: SchedulingUnit, outcomes: Sequence[PodOutcome], fitted: int
+) -> list[PodOutcome]:
     without = next(outcome for outcome in outcomes if outcome.placement is None)
-    reason = GroupDoesNotFit(unit.key[2], fitted, unit.wanted, without.pod.metadata.name)
+    reason = PodGroupDoesNotFit(unit.key[2], fitted, unit.wanted, without.pod.metadata.name)
     refused = []
     for outcome in outcomes:
-        no = NoPlace((reason,))
+        no = NoFit((reason,))
         if outcome.refused is not None:
-            no = NoPlace((reason, *outcome.refused.reasons), outcome.refused.nodes, outcome.refused.gave_up)
+            no = NoFit((reason, *outcome.refused.reasons), outcome.refused.nodes, outcome.refused.undecided)
         again = refuse(snapshot, outcome.pod, no)
         refused.append(msgspec.structs.replace(again, topics=again.topics | outcome.topics))
     return refused
@@ -83,16 +85,16 @@ def _refuse_all(snapshot: Snapshot, unit: Unit, outcomes: Sequence[Outcome], fit
 # ---- devices of several pods chosen together
 
 
-def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, context: Context) -> _Trial | None:
+def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, context: SchedulingContext) -> _Trial | None:
     """A trial with one more pod, the devices of all chosen anew; None where no node helps."""
     before = trial.places()
-    wish = _wish(trial.snapshot, pod, context)
-    wishes = [_wish(snapshot, one, context) for one, _ in before]
-    if not before or wish is None or wish.mapped or any(w is None or w.mapped for w in wishes):
+    pod_info = _pod_info(trial.snapshot, pod, context)
+    pod_infos = [_pod_info(snapshot, one, context) for one, _ in before]
+    if not before or pod_info is None or pod_info.mapped or any(w is None or w.mapped for w in pod_infos):
         return None
     asks = [Ask(_open(snapshot, one, context), node) for one, node in before]
     used = [node for _, node in before]
-    for node in rooms(trial.snapshot, wish, trial.memory, list(dict.fromkeys(used)), NODES_TRIED):
+    for node in feasible_nodes(trial.snapshot, pod_info, trial.memory, list(dict.fromkeys(used)), NODES_TRIED):
         every = [*asks, Ask(_open(snapshot, pod, context), node)]
         answer = allocate(snapshot, every, context.options, share_id=context.new_id)
         if isinstance(answer, Allocation):
@@ -100,17 +102,17 @@ def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, contex
     return None
 
 
-def _wish(snapshot: Snapshot, pod: Pod, context: Context) -> Wish | None:
+def _pod_info(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> PodInfo | None:
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
-    return wish_of(pod, claims, by_resource_of(snapshot, context), neighbours_of(snapshot, pod))
+    return pod_info_of(pod, claims, by_resource_of(snapshot, context), inter_pod_state_of(snapshot, pod))
 
 
-def _open(snapshot: Snapshot, pod: Pod, context: Context) -> tuple[ResourceClaim, ...]:
+def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[ResourceClaim, ...]:
     """The claims to allocate, before anything was chosen for the gang."""
-    wish = _wish(snapshot, pod, context)
-    return wish.to_allocate if wish is not None else ()
+    pod_info = _pod_info(snapshot, pod, context)
+    return pod_info.to_allocate if pod_info is not None else ()
 
 
 def _by_claim(asks: Sequence[Ask], answer: Allocation) -> dict[str, AllocationResult]:
@@ -126,13 +128,13 @@ def _rebuilt(
     places: Sequence[tuple[Pod, str]],
     results: dict[str, AllocationResult],
     now: datetime,
-    context: Context,
+    context: SchedulingContext,
 ) -> _Trial | None:
     trial = _Trial(snapshot)
     for pod, node in places:
-        wish = _wish(trial.snapshot, pod, context)
-        if wish is None:
+        pod_info = _pod_info(trial.snapshot, pod, context)
+        if pod_info is None:
             return None
-        chosen = tuple(results[claim.metadata.name] for claim in wish.to_allocate)
-        trial.add(placed(wish, Place(node, chosen), now, context))
+        chosen = tuple(results[claim.metadata.name] for claim in pod_info.to_allocate)
+        trial.add(placed(pod_info, ScheduleResult(node, chosen), now, context))
     return trial

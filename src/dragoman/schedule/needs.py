@@ -10,7 +10,7 @@ from dragoman.api.core import Container
 from dragoman.api.resource import IMPLICIT_EXTENDED_PREFIX
 from dragoman.snapshot.usage import stated
 
-Amounts = dict[str, int]
+ResourceAmounts = dict[str, int]
 """Resource name to nano-units."""
 
 NANOS = 1_000_000_000
@@ -26,7 +26,7 @@ def is_extended(resource: str) -> bool:
     return not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io"))
 
 
-def container_requests(container: Container) -> Amounts:
+def container_requests(container: Container) -> ResourceAmounts:
     """The requests of one container."""
     return stated(container.resources)
 

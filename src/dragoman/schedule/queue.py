@@ -25,7 +25,7 @@ Topic = tuple[str, ...]
 """What a change is about; `schedule.wakeup` makes and reads them."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class QueueLimits(msgspec.Struct, frozen=True):
     """Back-off doubles from first to most; a refused unit is tried again after unschedulable_max_s in any case.
 
     again_max: how often in a row a unit may be decided again at once because its picture was stale.
@@ -37,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
     again_max: int = 3
 
 
-class State(enum.Enum):
+class UnitState(enum.Enum):
     """Where a unit stands."""
 
     GATED = "gated"
@@ -49,7 +49,7 @@ class State(enum.Enum):
     ASSUMED = "assumed"
 
 
-class Step(enum.Enum):
+class UnitEvent(enum.Enum):
     """What can happen to a unit."""
 
     GATED = "gated"
@@ -63,37 +63,37 @@ class Step(enum.Enum):
     DUE = "due"
 
 
-TABLE: dict[tuple[State, Step], State] = {
-    (State.QUEUED, Step.GATED): State.GATED,
-    (State.GATED, Step.OPENED): State.QUEUED,
-    (State.QUEUED, Step.TAKEN): State.DECIDING,
-    (State.DECIDING, Step.REFUSED): State.UNSCHEDULABLE,
-    (State.DECIDING, Step.FAILED): State.BACKOFF,
-    (State.DECIDING, Step.WAITS): State.WAITING,
-    (State.DECIDING, Step.ASSUMED): State.ASSUMED,
-    (State.DECIDING, Step.GATED): State.GATED,
-    (State.ASSUMED, Step.FAILED): State.BACKOFF,
-    (State.ASSUMED, Step.WAITS): State.WAITING,
-    (State.UNSCHEDULABLE, Step.WOKEN): State.QUEUED,
-    (State.UNSCHEDULABLE, Step.DUE): State.QUEUED,
-    (State.UNSCHEDULABLE, Step.GATED): State.GATED,
-    (State.WAITING, Step.WOKEN): State.QUEUED,
-    (State.WAITING, Step.DUE): State.QUEUED,
-    (State.BACKOFF, Step.DUE): State.QUEUED,
-    (State.BACKOFF, Step.GATED): State.GATED,
+TABLE: dict[tuple[UnitState, UnitEvent], UnitState] = {
+    (UnitState.QUEUED, UnitEvent.GATED): UnitState.GATED,
+    (UnitState.GATED, UnitEvent.OPENED): UnitState.QUEUED,
+    (UnitState.QUEUED, UnitEvent.TAKEN): UnitState.DECIDING,
+    (UnitState.DECIDING, UnitEvent.REFUSED): UnitState.UNSCHEDULABLE,
+    (UnitState.DECIDING, UnitEvent.FAILED): UnitState.BACKOFF,
+    (UnitState.DECIDING, UnitEvent.WAITS): UnitState.WAITING,
+    (UnitState.DECIDING, UnitEvent.ASSUMED): UnitState.ASSUMED,
+    (UnitState.DECIDING, UnitEvent.GATED): UnitState.GATED,
+    (UnitState.ASSUMED, UnitEvent.FAILED): UnitState.BACKOFF,
+    (UnitState.ASSUMED, UnitEvent.WAITS): UnitState.WAITING,
+    (UnitState.UNSCHEDULABLE, UnitEvent.WOKEN): UnitState.QUEUED,
+    (UnitState.UNSCHEDULABLE, UnitEvent.DUE): UnitState.QUEUED,
+    (UnitState.UNSCHEDULABLE, UnitEvent.GATED): UnitState.GATED,
+    (UnitState.WAITING, UnitEvent.WOKEN): UnitState.QUEUED,
+    (UnitState.WAITING, UnitEvent.DUE): UnitState.QUEUED,
+    (UnitState.BACKOFF, UnitEvent.DUE): UnitState.QUEUED,
+    (UnitState.BACKOFF, UnitEvent.GATED): UnitState.GATED,
 }
 
 # States from which a unit comes back by itself at entry.due.
-_TIMED = frozenset({State.BACKOFF, State.UNSCHEDULABLE, State.WAITING})
+_TIMED = frozenset({UnitState.BACKOFF, UnitState.UNSCHEDULABLE, UnitState.WAITING})
 
 
-class Entry(msgspec.Struct):
+class QueuedUnit(msgspec.Struct):
     """One unit in the queue. due counts where the state is timed; tries counts decisions since it last stood."""
 
     key: UnitKey
     priority: int
     arrival: int
-    state: State = State.QUEUED
+    state: UnitState = UnitState.QUEUED
     since: float = 0.0
     due: float = 0.0
     tries: int = 0
@@ -104,9 +104,9 @@ class Entry(msgspec.Struct):
 class Queue:
     """Units to decide. All methods cost logarithms of the size at most."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
-        self._entries: dict[UnitKey, Entry] = {}
+    def __init__(self, limits: QueueLimits | None = None) -> None:
+        self.limits = limits or QueueLimits()
+        self._entries: dict[UnitKey, QueuedUnit] = {}
         self._ready: list[tuple[int, int, UnitKey]] = []
         self._timers: list[tuple[float, int, UnitKey]] = []
         self._topics: dict[Topic, set[UnitKey]] = {}
@@ -118,13 +118,13 @@ class Queue:
     def __contains__(self, key: UnitKey) -> bool:
         return key in self._entries
 
-    def get(self, key: UnitKey) -> Entry | None:
+    def get(self, key: UnitKey) -> QueuedUnit | None:
         """The unit's entry; read only."""
         return self._entries.get(key)
 
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[UnitState, int]:
         """How many units stand in each state."""
-        counts = dict.fromkeys(State, 0)
+        counts = dict.fromkeys(UnitState, 0)
         for entry in self._entries.values():
             counts[entry.state] += 1
         return counts
@@ -134,16 +134,16 @@ class Queue:
         entry = self._entries.get(key)
         if entry is None:
             self._arrivals += 1
-            entry = self._entries[key] = Entry(key, priority, self._arrivals, since=now)
+            entry = self._entries[key] = QueuedUnit(key, priority, self._arrivals, since=now)
             self._line_up(entry)
         elif entry.priority != priority:
             entry.priority = priority
-            if entry.state is State.QUEUED:
+            if entry.state is UnitState.QUEUED:
                 self._line_up(entry)
-        if gated and (entry.state, Step.GATED) in TABLE:
-            self._step(entry, Step.GATED, now)
-        elif not gated and entry.state is State.GATED:
-            self._step(entry, Step.OPENED, now)
+        if gated and (entry.state, UnitEvent.GATED) in TABLE:
+            self._step(entry, UnitEvent.GATED, now)
+        elif not gated and entry.state is UnitState.GATED:
+            self._step(entry, UnitEvent.OPENED, now)
 
     def remove(self, key: UnitKey) -> None:
         """The unit is bound or gone. Unknown keys are fine."""
@@ -151,18 +151,18 @@ class Queue:
         if entry is not None:
             self._unsubscribe(entry)
 
-    def take(self, now: float) -> Entry | None:
+    def take(self, now: float) -> QueuedUnit | None:
         """The unit to decide now, or None."""
         self._ring(now)
         while self._ready:
             priority, arrival, key = heapq.heappop(self._ready)
             entry = self._entries.get(key)
-            if entry is None or entry.state is not State.QUEUED:
+            if entry is None or entry.state is not UnitState.QUEUED:
                 continue
             if (entry.arrival, -entry.priority) != (arrival, priority):
                 continue
             entry.tries += 1
-            self._step(entry, Step.TAKEN, now)
+            self._step(entry, UnitEvent.TAKEN, now)
             return entry
         return None
 
@@ -174,17 +174,17 @@ class Queue:
 
     def refused(self, key: UnitKey, topics: Iterable[Topic], now: float) -> None:
         """The unit cannot run now; a change about one of the topics may help."""
-        self._park(key, Step.REFUSED, now, now + self.limits.unschedulable_max_s, topics)
+        self._park(key, UnitEvent.REFUSED, now, now + self.limits.unschedulable_max_s, topics)
 
     def waits(self, key: UnitKey, topics: Iterable[Topic], deadline: float, now: float) -> None:
         """The unit has its place and waits for conditions, at most until the deadline."""
-        self._park(key, Step.WAITS, now, deadline, topics)
+        self._park(key, UnitEvent.WAITS, now, deadline, topics)
 
     def assumed(self, key: UnitKey, now: float) -> None:
         """The decision is being written."""
         entry = self._entries.get(key)
         if entry is not None:
-            self._step(entry, Step.ASSUMED, now)
+            self._step(entry, UnitEvent.ASSUMED, now)
 
     def failed(self, key: UnitKey, now: float, *, after_s: float | None = None) -> None:
         """A write failed or the search gave up: again after a back-off (or after_s, if that is longer)."""
@@ -193,7 +193,7 @@ class Queue:
             return
         entry.failures += 1
         wait = min(self.limits.backoff_first_s * 2 ** (entry.failures - 1), self.limits.backoff_max_s)
-        self._park(key, Step.FAILED, now, now + max(wait, after_s or 0.0), ())
+        self._park(key, UnitEvent.FAILED, now, now + max(wait, after_s or 0.0), ())
 
     def again(self, key: UnitKey, now: float) -> None:
         """Decide once more at once, the picture was stale; after a few times in a row as if it had failed."""
@@ -204,7 +204,7 @@ class Queue:
             self.failed(key, now)
             return
         entry.failures += 1
-        self._park(key, Step.FAILED, now, now, ())
+        self._park(key, UnitEvent.FAILED, now, now, ())
 
     def wake(self, topics: Iterable[Topic], now: float) -> list[UnitKey]:
         """A change about these topics: units that wait for one of them line up again. Returns which, in order."""
@@ -213,10 +213,10 @@ class Queue:
             found |= self._topics.get(topic, set())
         woken = sorted(found, key=lambda key: self._entries[key].arrival)
         for key in woken:
-            self._step(self._entries[key], Step.WOKEN, now)
+            self._step(self._entries[key], UnitEvent.WOKEN, now)
         return woken
 
-    def _park(self, key: UnitKey, step: Step, now: float, due: float, topics: Iterable[Topic]) -> None:
+    def _park(self, key: UnitKey, step: UnitEvent, now: float, due: float, topics: Iterable[Topic]) -> None:
         entry = self._entries.get(key)
         if entry is None:
             return
@@ -227,18 +227,18 @@ class Queue:
         for topic in entry.topics:
             self._topics.setdefault(topic, set()).add(key)
 
-    def _step(self, entry: Entry, step: Step, now: float) -> None:
+    def _step(self, entry: QueuedUnit, step: UnitEvent, now: float) -> None:
         target = TABLE[entry.state, step]
         if entry.state in _TIMED:
             self._unsubscribe(entry)
-        if step in (Step.REFUSED, Step.WAITS):
+        if step in (UnitEvent.REFUSED, UnitEvent.WAITS):
             entry.failures = 0
         entry.state = target
         entry.since = now
-        if target is State.QUEUED:
+        if target is UnitState.QUEUED:
             self._line_up(entry)
 
-    def _line_up(self, entry: Entry) -> None:
+    def _line_up(self, entry: QueuedUnit) -> None:
         heapq.heappush(self._ready, (-entry.priority, entry.arrival, entry.key))
 
     def _ring(self, now: float) -> None:
@@ -247,9 +247,9 @@ class Queue:
             entry = self._entries.get(key)
             if entry is None or entry.arrival != arrival or entry.state not in _TIMED or entry.due != due:
                 continue
-            self._step(entry, Step.DUE, now)
+            self._step(entry, UnitEvent.DUE, now)
 
-    def _unsubscribe(self, entry: Entry) -> None:
+    def _unsubscribe(self, entry: QueuedUnit) -> None:
         for topic in entry.topics:
             keys = self._topics.get(topic)
             if keys is not None:

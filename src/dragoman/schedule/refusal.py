@@ -13,20 +13,20 @@ import msgspec
 from dragoman.values.quantity import Quantity
 
 
-class Reason(msgspec.Struct, frozen=True, tag=True, tag_field="code", rename="camel", omit_defaults=True):
+class ReasonBase(msgspec.Struct, frozen=True, tag=True, tag_field="code", rename="camel", omit_defaults=True):
     """Base: the class name is the code in JSON."""
 
 
 # ---- the pod as a whole
 
 
-class Gated(Reason, frozen=True):
+class SchedulingGated(ReasonBase, frozen=True):
     """spec.schedulingGates holds the pod back."""
 
     gates: tuple[str, ...]
 
 
-class ClaimNotCreated(Reason, frozen=True):
+class ClaimNotCreated(ReasonBase, frozen=True):
     """The claim of a template entry has not been made yet; template_exists tells whether it can be."""
 
     pod_claim: str
@@ -34,39 +34,39 @@ class ClaimNotCreated(Reason, frozen=True):
     template_exists: bool
 
 
-class ClaimMissing(Reason, frozen=True):
+class ClaimNotFound(ReasonBase, frozen=True):
     """spec.resourceClaims names a claim that does not exist."""
 
     pod_claim: str
     claim: str
 
 
-class ClaimDeleting(Reason, frozen=True):
+class ClaimDeleting(ReasonBase, frozen=True):
     """The claim has a deletion time; no new consumer may join."""
 
     claim: str
 
 
-class ClaimNotOwned(Reason, frozen=True):
+class ClaimNotOwned(ReasonBase, frozen=True):
     """The recorded claim of a template entry belongs to somebody else (another incarnation of the pod)."""
 
     pod_claim: str
     claim: str
 
 
-class ClaimUnknown(Reason, frozen=True):
+class ClaimUnknown(ReasonBase, frozen=True):
     """The entry has neither a claim's nor a template's name."""
 
     pod_claim: str
 
 
-class ClaimInFlight(Reason, frozen=True):
+class ClaimInFlight(ReasonBase, frozen=True):
     """Another pod's decision about this claim is being written."""
 
     claim: str
 
 
-class ClaimFull(Reason, frozen=True):
+class ClaimFull(ReasonBase, frozen=True):
     """The claim has as many consumers as the API allows."""
 
     claim: str
@@ -74,7 +74,7 @@ class ClaimFull(Reason, frozen=True):
     limit: int
 
 
-class GroupTooSmall(Reason, frozen=True):
+class PodGroupTooSmall(ReasonBase, frozen=True):
     """A gang waits for its other pods: have of wanted are there."""
 
     group: str
@@ -82,13 +82,13 @@ class GroupTooSmall(Reason, frozen=True):
     wanted: int
 
 
-class GroupMissing(Reason, frozen=True):
+class PodGroupNotFound(ReasonBase, frozen=True):
     """The pod names a PodGroup that does not exist."""
 
     group: str
 
 
-class GroupDoesNotFit(Reason, frozen=True):
+class PodGroupDoesNotFit(ReasonBase, frozen=True):
     """A gang is placed whole or not at all: fitted of wanted pods found a place, `pod` is the first without."""
 
     group: str
@@ -97,18 +97,18 @@ class GroupDoesNotFit(Reason, frozen=True):
     pod: str
 
 
-class NoNodes(Reason, frozen=True):
+class NoNodes(ReasonBase, frozen=True):
     """The cluster has no node."""
 
 
 # ---- one node
 
 
-class NodeCordoned(Reason, frozen=True):
+class NodeUnschedulable(ReasonBase, frozen=True):
     """spec.unschedulable, not tolerated."""
 
 
-class TaintNotTolerated(Reason, frozen=True):
+class UntoleratedTaint(ReasonBase, frozen=True):
     """A NoSchedule or NoExecute taint of the node."""
 
     key: str
@@ -116,13 +116,13 @@ class TaintNotTolerated(Reason, frozen=True):
     effect: str
 
 
-class AffinityMismatch(Reason, frozen=True):
+class NodeAffinityMismatch(ReasonBase, frozen=True):
     """nodeSelector or required node affinity. wanted is the first requirement that fails, as text."""
 
     wanted: str
 
 
-class TooLittle(Reason, frozen=True):
+class InsufficientResource(ReasonBase, frozen=True):
     """A resource of the node does not suffice. free may be negative on an overcommitted node."""
 
     resource: str
@@ -131,39 +131,39 @@ class TooLittle(Reason, frozen=True):
     total: Quantity
 
 
-class TooManyPods(Reason, frozen=True):
+class TooManyPods(ReasonBase, frozen=True):
     """allocatable.pods is used up."""
 
     limit: int
 
 
-class ResourceUnknown(Reason, frozen=True):
+class UnknownResource(ReasonBase, frozen=True):
     """An extended resource that the node does not have and no DeviceClass provides."""
 
     resource: str
 
 
-class PortHeld(Reason, frozen=True):
+class PortConflict(ReasonBase, frozen=True):
     """A host port is in use on the node."""
 
     port: int
     protocol: str
 
 
-class PodsAttract(Reason, frozen=True):
+class PodAffinity(ReasonBase, frozen=True):
     """Required pod affinity: no pod that it selects is in the node's topology (a node label)."""
 
     topology_key: str
 
 
-class PodsRepel(Reason, frozen=True):
+class PodAntiAffinity(ReasonBase, frozen=True):
     """Required pod anti-affinity in the node's topology: the pod's own, or that of pods already there (by_others)."""
 
     topology_key: str
     by_others: bool
 
 
-class SpreadUneven(Reason, frozen=True):
+class TopologySpread(ReasonBase, frozen=True):
     """A topology spread constraint that must hold. unlabelled: the node does not have the label at all."""
 
     topology_key: str
@@ -171,19 +171,19 @@ class SpreadUneven(Reason, frozen=True):
     unlabelled: bool
 
 
-class ClaimElsewhere(Reason, frozen=True):
+class ClaimNotAvailableOnNode(ReasonBase, frozen=True):
     """The claim is allocated where this node cannot reach it."""
 
     claim: str
 
 
-class MappedClaimShared(Reason, frozen=True):
+class NodeAllocatableClaimShared(ReasonBase, frozen=True):
     """The claim's devices need cpu, memory, ... of the node, and another pod there uses the claim (KEP-5517)."""
 
     claim: str
 
 
-class MappedAmountUnknown(Reason, frozen=True):
+class NodeAllocatableAmountUnknown(ReasonBase, frozen=True):
     """What a device needs of the node follows from a capacity of which the claim's result tells no amount."""
 
     claim: str
@@ -191,7 +191,7 @@ class MappedAmountUnknown(Reason, frozen=True):
     capacity: str
 
 
-class PodLevelTooLittle(Reason, frozen=True):
+class InsufficientPodLevelResource(ReasonBase, frozen=True):
     """spec.resources of the pod states less than containers and devices need together (KEP-5517)."""
 
     resource: str
@@ -199,7 +199,7 @@ class PodLevelTooLittle(Reason, frozen=True):
     stated: Quantity
 
 
-class BindingFailed(Reason, frozen=True):
+class BindingFailed(ReasonBase, frozen=True):
     """A device of the allocated claim reports a binding failure, or its conditions did not come true in time.
 
     told: what the condition says.
@@ -208,39 +208,39 @@ class BindingFailed(Reason, frozen=True):
     claim: str
     device: str
     condition: str
-    told: str
+    reported: str
     timed_out: bool
 
 
 PodReason: TypeAlias = (
-    Gated
+    SchedulingGated
     | ClaimNotCreated
-    | ClaimMissing
+    | ClaimNotFound
     | ClaimDeleting
     | ClaimNotOwned
     | ClaimUnknown
     | ClaimInFlight
     | ClaimFull
-    | GroupTooSmall
-    | GroupMissing
-    | GroupDoesNotFit
+    | PodGroupTooSmall
+    | PodGroupNotFound
+    | PodGroupDoesNotFit
     | NoNodes
 )
 NodeReason: TypeAlias = (
-    NodeCordoned
-    | TaintNotTolerated
-    | AffinityMismatch
-    | TooLittle
+    NodeUnschedulable
+    | UntoleratedTaint
+    | NodeAffinityMismatch
+    | InsufficientResource
     | TooManyPods
-    | ResourceUnknown
-    | PortHeld
-    | PodsAttract
-    | PodsRepel
-    | SpreadUneven
-    | ClaimElsewhere
-    | MappedClaimShared
-    | MappedAmountUnknown
-    | PodLevelTooLittle
+    | UnknownResource
+    | PortConflict
+    | PodAffinity
+    | PodAntiAffinity
+    | TopologySpread
+    | ClaimNotAvailableOnNode
+    | NodeAllocatableClaimShared
+    | NodeAllocatableAmountUnknown
+    | InsufficientPodLevelResource
     | BindingFailed
 )
 ScheduleReason: TypeAlias = PodReason | NodeReason

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dragoman.api.core import Node, PodSpec
 from dragoman.schedule.filter import untolerated_soft
-from dragoman.schedule.needs import Amounts
+from dragoman.schedule.needs import ResourceAmounts
 from dragoman.snapshot.selection import term_matches
 from dragoman.values.quantity import Quantity
 
@@ -57,8 +57,8 @@ def static_scores(spec: PodSpec, node: Node) -> tuple[int, int]:
 
 
 def room_score(
-    asked: Amounts,
-    extra: Amounts,
+    asked: ResourceAmounts,
+    extra: ResourceAmounts,
     allocatable: Mapping[str, Quantity] | None,
     used: Mapping[str, int],
     used_extra: Mapping[str, int],

@@ -11,6 +11,7 @@ from datetime import datetime
 import msgspec
 
 from dragoman.api.core import Pod
+from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import ResourceClaim
 from dragoman.effects import Effect
 from dragoman.schedule.claims import PodClaim, claims_of, same
@@ -21,25 +22,25 @@ from dragoman.schedule.decision import (
     Refused,
     Wait,
     bound,
-    mapped_write,
+    node_allocatable_write,
     pod_claim_writes,
     release_writes,
     remove_special_writes,
     special_writes,
 )
 from dragoman.schedule.extended import classes_by_resource, is_special, special_claim
-from dragoman.schedule.neighbours import neighbours_of
-from dragoman.schedule.place import Memory, NoPlace, Place, all_refusals, find_place
+from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
+from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, all_refusals, find_node
+from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.queue import Topic
-from dragoman.schedule.refusal import BindingFailed, ClaimElsewhere, Gated
-from dragoman.schedule.units import Context, gated
+from dragoman.schedule.refusal import BindingFailed, ClaimNotAvailableOnNode, SchedulingGated
+from dragoman.schedule.units import SchedulingContext, gated
 from dragoman.schedule.wakeup import named, topics_of
-from dragoman.schedule.wish import Wish, wish_of
-from dragoman.snapshot.change import Change, Key, Put, Snapshot, keys_of
+from dragoman.snapshot.change import Change, Put, Snapshot, keys_of
 from dragoman.snapshot.usage import claim_names
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class PodOutcome(msgspec.Struct, frozen=True):
     """What happens to one pod: placed (placement set) or refused. writes: before any binding."""
 
     pod: Pod
@@ -48,49 +49,51 @@ class Outcome(msgspec.Struct, frozen=True):
     refused: Refused | None = None
     writes: tuple[Effect, ...] = ()
     assumed: tuple[Change, ...] = ()
-    written: tuple[Key, ...] = ()
+    written: tuple[NamespacedName, ...] = ()
     topics: frozenset[Topic] = frozenset()
 
 
-def place_pod(snapshot: Snapshot, pod: Pod, now: datetime, context: Context, memory: Memory) -> Outcome:
+def place_pod(
+    snapshot: Snapshot, pod: Pod, now: datetime, context: SchedulingContext, memory: PlacementCache
+) -> PodOutcome:
     """The outcome for a pod that waits for its node."""
     if gated(pod):
-        return refuse(snapshot, pod, NoPlace((Gated(tuple(g.name for g in pod.spec.scheduling_gates)),)))
+        return refuse(snapshot, pod, NoFit((SchedulingGated(tuple(g.name for g in pod.spec.scheduling_gates)),)))
     left_over = _left_over_special(snapshot, pod)
     if left_over is not None:
         writes, changes = remove_special_writes(pod, left_over)
-        return _release(snapshot, pod, left_over, NoPlace(), writes, changes)
+        return _release(snapshot, pod, left_over, NoFit(), writes, changes)
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
-        return refuse(snapshot, pod, NoPlace((claims,)))
+        return refuse(snapshot, pod, NoFit((claims,)))
     for used in claims:
         failed = binding_of(used.claim, now, context.binding_timeout_s)
         if isinstance(failed, BindingFailed):
-            return give_up_one(snapshot, pod, [used], NoPlace((failed,)))
+            return give_up_one(snapshot, pod, [used], NoFit((failed,)))
     by_resource = by_resource_of(snapshot, context)
-    wish = wish_of(pod, claims, by_resource, neighbours_of(snapshot, pod))
-    place = find_place(snapshot, wish, context.options, by_resource, memory, context.new_id)
-    if isinstance(place, Place):
-        return placed(wish, place, now, context)
-    elsewhere = {r.claim for some in place.nodes for r in some.reasons if isinstance(r, ClaimElsewhere)}
+    pod_info = pod_info_of(pod, claims, by_resource, inter_pod_state_of(snapshot, pod))
+    place = find_node(snapshot, pod_info, context.options, by_resource, memory, context.new_id)
+    if isinstance(place, ScheduleResult):
+        return placed(pod_info, place, now, context)
+    elsewhere = {r.claim for some in place.nodes for r in some.reasons if isinstance(r, ClaimNotAvailableOnNode)}
     return give_up_one(snapshot, pod, [c for c in claims if c.claim.metadata.name in elsewhere], place)
 
 
-def by_resource_of(snapshot: Snapshot, context: Context) -> dict[str, str]:
+def by_resource_of(snapshot: Snapshot, context: SchedulingContext) -> dict[str, str]:
     """Extended resource -> class, if that gate is on."""
     return classes_by_resource(snapshot.classes) if context.gates.on("DRAExtendedResource") else {}
 
 
-def placed(wish: Wish, place: Place, now: datetime, context: Context) -> Outcome:
+def placed(pod_info: PodInfo, place: ScheduleResult, now: datetime, context: SchedulingContext) -> PodOutcome:
     """The outcome for a pod with its place: what is written, what is assumed, whether it waits."""
-    pod, shown = wish.pod, wish.pod
+    pod, shown = pod_info.pod, pod_info.pod
     results = iter(place.results)
     writes: list[Effect] = []
     changes: list[Change] = []
-    written: list[Key] = []
+    written: list[NamespacedName] = []
     allocations = []
     claims: list[ResourceClaim] = []
-    for used in wish.claims:
+    for used in pod_info.claims:
         allocation = None if used.allocated else next(results)
         if allocation is not None:
             allocations.append((used.key, allocation))
@@ -109,14 +112,14 @@ def placed(wish: Wish, place: Place, now: datetime, context: Context) -> Outcome
         assert allocated.status.allocation is not None
         allocations.append(((pod.metadata.namespace, name), allocated.status.allocation))
         claims.append(allocated)
-    if place.brought or pod.status.node_allocatable_resource_claim_statuses:
-        write, shown = mapped_write(shown, place.brought)
+    if place.node_allocatable or pod.status.node_allocatable_resource_claim_statuses:
+        write, shown = node_allocatable_write(shown, place.node_allocatable)
         writes.append(write)
     changes.append(Put("Pod", bound(shown, place.node)))
     key = (pod.metadata.namespace, pod.metadata.name)
     wait = wait_of(key, place.node, claims, now, context)
     topics = frozenset(named("ResourceClaim", *claim) for claim in wait.claims) if wait is not None else frozenset()
-    return Outcome(
+    return PodOutcome(
         pod,
         Placement(key, pod.metadata.uid, place.node, tuple(allocations), place.kind),
         wait,
@@ -128,7 +131,9 @@ def placed(wish: Wish, place: Place, now: datetime, context: Context) -> Outcome
     )
 
 
-def wait_of(pod: Key, node: str, claims: Sequence[ResourceClaim], now: datetime, context: Context) -> Wait | None:
+def wait_of(
+    pod: NamespacedName, node: str, claims: Sequence[ResourceClaim], now: datetime, context: SchedulingContext
+) -> Wait | None:
     """What a placed pod waits for; None if nothing."""
     deadlines: list[datetime | None] = []
     for claim in claims:
@@ -145,17 +150,17 @@ def wait_of(pod: Key, node: str, claims: Sequence[ResourceClaim], now: datetime,
 # ---- refusals
 
 
-def refuse(snapshot: Snapshot, pod: Pod, no: NoPlace) -> Outcome:
+def refuse(snapshot: Snapshot, pod: Pod, no: NoFit) -> PodOutcome:
     """Refused, with the topics that may help."""
     reasons = [*no.reasons, *(reason for some in no.nodes for reason in some.reasons)]
     meta = pod.metadata
     refused = Refused(
-        (meta.namespace, meta.name), meta.uid, no.reasons, no.nodes, len(snapshot.nodes), gave_up=no.gave_up
+        (meta.namespace, meta.name), meta.uid, no.reasons, no.nodes, len(snapshot.nodes), undecided=no.undecided
     )
-    return Outcome(pod, refused=refused, topics=topics_of(pod, claim_names(pod), reasons))
+    return PodOutcome(pod, refused=refused, topics=topics_of(pod, claim_names(pod), reasons))
 
 
-def give_up_one(snapshot: Snapshot, pod: Pod, candidates: Sequence[PodClaim], no: NoPlace) -> Outcome:
+def give_up_one(snapshot: Snapshot, pod: Pod, candidates: Sequence[PodClaim], no: NoFit) -> PodOutcome:
     """Refused; the first candidate that nobody else uses loses its devices, so that it can be allocated anew."""
     for used in candidates:
         others = [e for e in used.claim.status.reserved_for if e.resource != "pods" or not same(e.uid, e.name, pod)]
@@ -169,16 +174,16 @@ def _release(
     snapshot: Snapshot,
     pod: Pod,
     claim: ResourceClaim,
-    no: NoPlace,
+    no: NoFit,
     writes: tuple[Effect, ...],
     changes: tuple[Change, ...],
-) -> Outcome:
+) -> PodOutcome:
     outcome = refuse(snapshot, pod, no)
     assert outcome.refused is not None
     name = claim.metadata.name
     refused = msgspec.structs.replace(outcome.refused, released=name)
     topic = named("ResourceClaim", claim.metadata.namespace, name)
-    return Outcome(
+    return PodOutcome(
         pod,
         refused=refused,
         writes=writes,
@@ -197,11 +202,11 @@ def _left_over_special(snapshot: Snapshot, pod: Pod) -> ResourceClaim | None:
     return None
 
 
-def refusing_nodes(snapshot: Snapshot, pod: Pod, context: Context) -> tuple[NodesRefused, ...]:
+def refusing_nodes(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[NodesRefused, ...]:
     """The nodes that cannot take a pod, alike ones together, whether or not it has a place elsewhere."""
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return ()
     by_resource = by_resource_of(snapshot, context)
-    wish = wish_of(pod, claims, by_resource, neighbours_of(snapshot, pod))
-    return all_refusals(snapshot, wish, context.options, by_resource, context.memory)
+    pod_info = pod_info_of(pod, claims, by_resource, inter_pod_state_of(snapshot, pod))
+    return all_refusals(snapshot, pod_info, context.options, by_resource, context.memory)

@@ -9,72 +9,73 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from dragoman.allocate.allocator import OPTIONS, Options, Recent
+from dragoman.allocate.allocator import OPTIONS, AllocatorOptions, TaskHistory
 from dragoman.api.core import Pod
 from dragoman.api.gates import Gates
+from dragoman.api.meta import NamespacedName
 from dragoman.schedule.claims import group_name
 from dragoman.schedule.conditions import TIMEOUT_S
 from dragoman.schedule.decision import NewId, Placement
-from dragoman.schedule.place import Memory
+from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.queue import UnitKey
-from dragoman.snapshot.change import Key, Snapshot, keys_of
+from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.usage import is_finished
 
 GANGS = "GangScheduling"
 
 
-class Unit(msgspec.Struct, frozen=True):
+class SchedulingUnit(msgspec.Struct, frozen=True):
     """What is placed together. pods: those without a node, in order. wanted: how many of them must fit.
 
     placed: (pod, node) when the unit has its place already and only waits for conditions.
     """
 
     key: UnitKey
-    pods: tuple[Key, ...]
+    pods: tuple[NamespacedName, ...]
     wanted: int = 1
-    placed: tuple[tuple[Key, str], ...] = ()
+    placed: tuple[tuple[NamespacedName, str], ...] = ()
 
 
-class Context(msgspec.Struct):
+class SchedulingContext(msgspec.Struct):
     """What a decision depends on besides the snapshot.
 
     in_flight: claims that another decision is being written for. new_id: gives a new UUID at each call.
     """
 
     new_id: NewId
-    options: Options = OPTIONS
-    in_flight: Collection[Key] = ()
+    options: AllocatorOptions = OPTIONS
+    in_flight: Collection[NamespacedName] = ()
     binding_timeout_s: float = TIMEOUT_S
-    memory: Memory = msgspec.field(default_factory=Memory)
+    memory: PlacementCache = msgspec.field(default_factory=PlacementCache)
 
     @property
     def gates(self) -> Gates:
         """The feature gates."""
         return self.options.gates
 
-    def learn(self, placements: Iterable[Placement], recent: Recent) -> None:
+    def learn(self, placements: Iterable[Placement], recent: TaskHistory) -> None:
         """Counts what was placed; from time to time the policy is told what to expect."""
         for placement in placements:
             if placement.kind is not None and recent.add(placement.kind):
                 self.options = msgspec.structs.replace(self.options, demand=recent.demand)
 
 
-def unit_of(snapshot: Snapshot, pod: Pod, gates: Gates) -> Unit:
+def unit_of(snapshot: Snapshot, pod: Pod, gates: Gates) -> SchedulingUnit:
     """The unit a pod belongs to: its gang, or itself."""
     meta = pod.metadata
     key = (meta.namespace, meta.name)
     group = group_name(pod)
     if not group or not gates.on(GANGS):
-        return Unit(("Pod", *key), (key,))
+        return SchedulingUnit(("Pod", *key), (key,))
     pod_group = snapshot.pod_groups.get((meta.namespace, group))
     policy = pod_group.spec.scheduling_policy if pod_group is not None else None
     if pod_group is not None and (policy is None or policy.gang is None):
-        return Unit(("Pod", *key), (key,))
+        return SchedulingUnit(("Pod", *key), (key,))
     members = keys_of(snapshot.pods_by_group, (meta.namespace, group))
     waiting = tuple(member for member in members if is_waiting(snapshot.pods[member]))
     running = sum(1 for m in members if snapshot.pods[m].spec.node_name and not is_finished(snapshot.pods[m]))
     minimum = policy.gang.min_count if policy is not None and policy.gang is not None else len(waiting)
-    return Unit(("PodGroup", meta.namespace, group), waiting, max(minimum - running, 1 if waiting else 0))
+    return SchedulingUnit(("PodGroup", meta.namespace, group), waiting, max(minimum - running, 1 if waiting else 0))
 
 
 def is_waiting(pod: Pod) -> bool:

@@ -26,7 +26,7 @@ TAINTS: Topic = ("taints",)
 DEVICES: Topic = ("devices",)
 FREED: Topic = ("freed",)
 CLASSES: Topic = ("classes",)
-NEIGHBOURS: Topic = ("neighbours",)
+INTER_POD: Topic = ("neighbours",)
 
 
 def room(resource: str) -> Topic:
@@ -104,8 +104,8 @@ def _of_pod(old: Pod | None, new: Pod | None) -> Iterable[Topic]:
         group = pod.spec.scheduling_group if pod is not None else None
         if pod is not None and group is not None and group.pod_group_name and (old is None or new is None):
             yield named("PodGroup", pod.metadata.namespace, group.pod_group_name)
-    if _as_neighbour(old) != _as_neighbour(new):
-        yield NEIGHBOURS
+    if _inter_pod_facts(old) != _inter_pod_facts(new):
+        yield INTER_POD
     if old is None or not old.spec.node_name or is_finished(old):
         return
     if new is None or is_finished(new) or new.spec.node_name != old.spec.node_name:
@@ -113,7 +113,7 @@ def _of_pod(old: Pod | None, new: Pod | None) -> Iterable[Topic]:
             yield room(resource)
 
 
-def _as_neighbour(pod: Pod | None) -> tuple[object, ...] | None:
+def _inter_pod_facts(pod: Pod | None) -> tuple[object, ...] | None:
     """What of a pod can matter to others on or near its node."""
     if pod is None or not pod.spec.node_name or is_finished(pod):
         return None
@@ -158,35 +158,39 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
     match reason:
         case refusal.ClaimNotCreated():
             yield named("ResourceClaimTemplate", namespace, reason.template)
-        case refusal.ClaimMissing():
+        case refusal.ClaimNotFound():
             yield named("ResourceClaim", namespace, reason.claim)
-        case refusal.GroupMissing() | refusal.GroupTooSmall() | refusal.GroupDoesNotFit():
+        case refusal.PodGroupNotFound() | refusal.PodGroupTooSmall() | refusal.PodGroupDoesNotFit():
             yield named("PodGroup", namespace, reason.group)
-        case refusal.NodeCordoned() | refusal.TaintNotTolerated():
+        case refusal.NodeUnschedulable() | refusal.UntoleratedTaint():
             yield TAINTS
-        case refusal.AffinityMismatch():
+        case refusal.NodeAffinityMismatch():
             yield LABELS
-        case refusal.ClaimElsewhere():
+        case refusal.ClaimNotAvailableOnNode():
             yield LABELS
-        case refusal.MappedClaimShared() | refusal.MappedAmountUnknown() | refusal.PodLevelTooLittle():
+        case (
+            refusal.NodeAllocatableClaimShared()
+            | refusal.NodeAllocatableAmountUnknown()
+            | refusal.InsufficientPodLevelResource()
+        ):
             yield from (DEVICES, FREED)
-        case refusal.TooLittle():
+        case refusal.InsufficientResource():
             yield room(reason.resource)
             if is_extended(reason.resource):
                 yield CLASSES
         case refusal.TooManyPods():
             yield room("pods")
-        case refusal.ResourceUnknown():
+        case refusal.UnknownResource():
             yield room(reason.resource)
             yield CLASSES
-        case refusal.PortHeld():
-            yield NEIGHBOURS
-        case refusal.PodsAttract() | refusal.PodsRepel() | refusal.SpreadUneven():
-            yield from (NEIGHBOURS, LABELS)
-        case device.MissingClass():
+        case refusal.PortConflict():
+            yield INTER_POD
+        case refusal.PodAffinity() | refusal.PodAntiAffinity() | refusal.TopologySpread():
+            yield from (INTER_POD, LABELS)
+        case device.ClassNotFound():
             yield named("DeviceClass", "", reason.class_name)
         case _ if device.is_pod_wide(reason):
             yield CLASSES
-        case _ if not isinstance(reason, refusal.Reason):
+        case _ if not isinstance(reason, refusal.ReasonBase):
             # The allocator's: devices may be published, changed, freed; a class may change what matches.
             yield from (DEVICES, FREED, LABELS, CLASSES)

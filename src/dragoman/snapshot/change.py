@@ -23,6 +23,7 @@ import msgspec
 from immutables import Map
 
 from dragoman.api.core import Namespace, Node, Pod, PodGroup, PriorityClass, Workload
+from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -35,7 +36,6 @@ from dragoman.snapshot.taints import applies
 from dragoman.snapshot.usage import DeviceId, Holder, assumed_extra, claim_names, holds, is_finished, pod_requests
 from dragoman.snapshot.views import NOWHERE, NodeView, SliceShape, view_of
 
-Key: TypeAlias = tuple[str, str]
 WorkloadKey: TypeAlias = tuple[str, str, str]
 K = TypeVar("K", bound=Hashable)
 Index: TypeAlias = "Map[Any, Map[Any, None]]"
@@ -118,25 +118,25 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     version: int
     nodes: Map[str, Node]
-    pods: Map[Key, Pod]
-    claims: Map[Key, ResourceClaim]
-    templates: Map[Key, ResourceClaimTemplate]
+    pods: Map[NamespacedName, Pod]
+    claims: Map[NamespacedName, ResourceClaim]
+    templates: Map[NamespacedName, ResourceClaimTemplate]
     classes: Map[str, DeviceClass]
     slices: Map[str, ResourceSlice]
     taint_rules: Map[str, DeviceTaintRule]
     namespaces: Map[str, Namespace]
-    pod_groups: Map[Key, PodGroup]
+    pod_groups: Map[NamespacedName, PodGroup]
     priority_classes: Map[str, PriorityClass]
     workloads: Map[WorkloadKey, Workload]
-    pods_by_node: Map[str, Map[Key, None]]
-    pods_by_claim: Map[Key, Map[Key, None]]
-    pods_by_group: Map[Key, Map[Key, None]]
-    pods_by_trait: Map[str, Map[Key, None]]
-    claims_by_owner: Map[str, Map[Key, None]]
-    slices_by_pool: Map[Key, Map[str, None]]
+    pods_by_node: Map[str, Map[NamespacedName, None]]
+    pods_by_claim: Map[NamespacedName, Map[NamespacedName, None]]
+    pods_by_group: Map[NamespacedName, Map[NamespacedName, None]]
+    pods_by_trait: Map[str, Map[NamespacedName, None]]
+    claims_by_owner: Map[str, Map[NamespacedName, None]]
+    slices_by_pool: Map[NamespacedName, Map[str, None]]
     slices_by_node: Map[str, Map[str, None]]
-    nodes_by_pool: Map[Key, Map[str, int]]
-    wide_pools: Map[Key, None]
+    nodes_by_pool: Map[NamespacedName, Map[str, int]]
+    wide_pools: Map[NamespacedName, None]
     holders: Map[DeviceId, tuple[Holder, ...]]
     requested: Map[str, Map[str, int]]
     assumed: Map[str, Map[str, int]]
@@ -155,7 +155,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         """All at once: pairs of kind and object. Faster than one `apply` each; later ones replace earlier ones."""
         return apply_all(_EMPTY, (Put(kind, value) for kind, value in objects))
 
-    def consumers(self, claim: ResourceClaim) -> tuple[Key, ...]:
+    def consumers(self, claim: ResourceClaim) -> tuple[NamespacedName, ...]:
         """Keys of the pods that use a claim, sorted."""
         return keys_of(self.pods_by_claim, (claim.metadata.namespace, claim.metadata.name))
 
@@ -196,8 +196,8 @@ def _terms_of_claim(claim: ResourceClaim) -> list[tuple[str, Hashable]]:
     return [("claims_by_owner", uid) for uid in dict.fromkeys(o.uid for o in claim.metadata.owner_references) if uid]
 
 
-def _terms_of_slice(piece: ResourceSlice) -> list[tuple[str, Hashable]]:
-    spec = piece.spec
+def _terms_of_slice(resource_slice: ResourceSlice) -> list[tuple[str, Hashable]]:
+    spec = resource_slice.spec
     return [("slices_by_pool", (spec.driver, spec.pool.name)), ("slices_by_node", spec.node_name or "")]
 
 
@@ -312,10 +312,13 @@ class _Draft:
             del shapes[name]
         else:
             shapes[name] = SliceShape(new)
-        for piece, sign in ((old, -1), (new, 1)):
-            if piece is None:
+        for resource_slice, sign in ((old, -1), (new, 1)):
+            if resource_slice is None:
                 continue
-            pool, node = (piece.spec.driver, piece.spec.pool.name), piece.spec.node_name or ""
+            pool, node = (
+                (resource_slice.spec.driver, resource_slice.spec.pool.name),
+                resource_slice.spec.node_name or "",
+            )
             counts = nodes_by_pool.get(pool, _NOTHING)
             total = counts.get(node, 0) + sign
             counts = counts.set(node, total) if total else counts.delete(node)

@@ -26,11 +26,11 @@ class SeenDevice(NamedTuple):
 
     id: DeviceId
     device: Device
-    piece: ResourceSlice
+    resource_slice: ResourceSlice
     taints: tuple[tuple[str, DeviceTaint], ...]
 
 
-class Fault(NamedTuple):
+class PoolFault(NamedTuple):
     """Why a pool is invalid: "duplicate device", "duplicate counter set", "unknown counter set" or
     "unknown counter", and which."""
 
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
     names: tuple[str, ...]
 
 
-class Pool(NamedTuple):
+class VisiblePool(NamedTuple):
     """A pool as one node sees it.
 
     state: ok, incomplete (`have` of `want` slices) or invalid (`fault`). devices: those that target the node, in
@@ -52,14 +52,14 @@ class Pool(NamedTuple):
     generation: int
     have: int
     want: int
-    fault: Fault | None
+    fault: PoolFault | None
     devices: tuple[SeenDevice, ...]
-    pieces: tuple[ResourceSlice, ...]
+    resource_slices: tuple[ResourceSlice, ...]
     counters: Counters
     binding: bool = False
 
 
-def pools_for(snapshot: Snapshot, node: Node, *, partitionable: bool = True) -> tuple[Pool, ...]:
+def pools_for(snapshot: Snapshot, node: Node, *, partitionable: bool = True) -> tuple[VisiblePool, ...]:
     """The pools of a node in the order in which they are tried: by driver and name, pools in which a device has
     binding conditions last (KEP-5007). Obsolete pools are left out.
 
@@ -67,9 +67,9 @@ def pools_for(snapshot: Snapshot, node: Node, *, partitionable: bool = True) -> 
     """
     found: dict[tuple[str, str], list[ResourceSlice]] = {}
     for name in (*keys_of(snapshot.slices_by_node, node.metadata.name), *keys_of(snapshot.slices_by_node, "")):
-        piece = snapshot.slices[name]
-        if _targets(piece, node, partitionable=partitionable):
-            found.setdefault((piece.spec.driver, piece.spec.pool.name), []).append(piece)
+        resource_slice = snapshot.slices[name]
+        if _targets(resource_slice, node, partitionable=partitionable):
+            found.setdefault((resource_slice.spec.driver, resource_slice.spec.pool.name), []).append(resource_slice)
     pools = [
         pool
         for (driver, name), relevant in sorted(found.items())
@@ -78,9 +78,9 @@ def pools_for(snapshot: Snapshot, node: Node, *, partitionable: bool = True) -> 
     return tuple(sorted(pools, key=lambda pool: pool.binding))
 
 
-def device_targets(piece: ResourceSlice, device: Device, node: Node) -> bool:
+def device_targets(resource_slice: ResourceSlice, device: Device, node: Node) -> bool:
     """Whether a device of a slice that targets the node targets it too (per-device node selection)."""
-    if not piece.spec.per_device_node_selection or _has_node_choice(piece):
+    if not resource_slice.spec.per_device_node_selection or _has_node_choice(resource_slice):
         return True
     if device.node_name is not None:
         return device.node_name == node.metadata.name
@@ -89,18 +89,18 @@ def device_targets(piece: ResourceSlice, device: Device, node: Node) -> bool:
     return device.node_selector is not None and selects(device.node_selector, node)
 
 
-def slice_targets(piece: ResourceSlice, node: Node) -> bool:
+def slice_targets(resource_slice: ResourceSlice, node: Node) -> bool:
     """Whether a slice (or at least one of its devices) targets a node."""
-    return _targets(piece, node, partitionable=True)
+    return _targets(resource_slice, node, partitionable=True)
 
 
-def _has_node_choice(piece: ResourceSlice) -> bool:
-    spec = piece.spec
+def _has_node_choice(resource_slice: ResourceSlice) -> bool:
+    spec = resource_slice.spec
     return spec.node_name is not None or bool(spec.all_nodes) or spec.node_selector is not None
 
 
-def _targets(piece: ResourceSlice, node: Node, *, partitionable: bool) -> bool:
-    spec = piece.spec
+def _targets(resource_slice: ResourceSlice, node: Node, *, partitionable: bool) -> bool:
+    spec = resource_slice.spec
     if not partitionable and (spec.per_device_node_selection or spec.shared_counters):
         return False
     if spec.node_name is not None:
@@ -110,76 +110,93 @@ def _targets(piece: ResourceSlice, node: Node, *, partitionable: bool) -> bool:
     if spec.node_selector is not None:
         return selects(spec.node_selector, node)
     if spec.per_device_node_selection:
-        return any(device_targets(piece, device, node) for device in spec.devices)
+        return any(device_targets(resource_slice, device, node) for device in spec.devices)
     return False
 
 
 def _pool(
     snapshot: Snapshot, node: Node, driver: str, name: str, relevant: list[ResourceSlice], *, partitionable: bool
-) -> Pool | None:
-    generation = max(piece.spec.pool.generation for piece in relevant)
+) -> VisiblePool | None:
+    generation = max(resource_slice.spec.pool.generation for resource_slice in relevant)
     targeting = sorted(
-        (piece for piece in relevant if piece.spec.pool.generation == generation), key=lambda p: p.metadata.name
+        (resource_slice for resource_slice in relevant if resource_slice.spec.pool.generation == generation),
+        key=lambda p: p.metadata.name,
     )
     want = targeting[0].spec.pool.resource_slice_count
-    pieces = targeting
+    resource_slices = targeting
     if len(targeting) != want:
         every = [snapshot.slices[key] for key in keys_of(snapshot.slices_by_pool, (driver, name))]
-        if any(piece.spec.pool.generation > generation for piece in every):
+        if any(resource_slice.spec.pool.generation > generation for resource_slice in every):
             return None
-        pieces = [piece for piece in every if piece.spec.pool.generation == generation]
-    complete = len(pieces) == want
+        resource_slices = [
+            resource_slice for resource_slice in every if resource_slice.spec.pool.generation == generation
+        ]
+    complete = len(resource_slices) == want
     rules = rules_of_pool(snapshot, driver, name)
     devices = tuple(
         SeenDevice(
             DeviceId(driver, name, device.name),
             device,
-            piece,
+            resource_slice,
             taints_of(device, driver, name, rules) if rules or device.taints else (),
         )
-        for piece in targeting
-        for device in piece.spec.devices
-        if device_targets(piece, device, node)
+        for resource_slice in targeting
+        for device in resource_slice.spec.devices
+        if device_targets(resource_slice, device, node)
     )
     counters: Counters = {}
     fault = None
     if complete:
         fault = _duplicate_device(targeting)
         if fault is None and partitionable:
-            fault = _counter_fault(pieces, counters)
+            fault = _counter_fault(resource_slices, counters)
     state: Literal["ok", "incomplete", "invalid"] = "incomplete" if not complete else "invalid" if fault else "ok"
     # Devices for other nodes count too (per-device node selection); bad pools stay in front.
-    binding = state == "ok" and any(device.binding_conditions for piece in targeting for device in piece.spec.devices)
-    return Pool(driver, name, state, generation, len(pieces), want, fault, devices, tuple(pieces), counters, binding)
+    binding = state == "ok" and any(
+        device.binding_conditions for resource_slice in targeting for device in resource_slice.spec.devices
+    )
+    return VisiblePool(
+        driver,
+        name,
+        state,
+        generation,
+        len(resource_slices),
+        want,
+        fault,
+        devices,
+        tuple(resource_slices),
+        counters,
+        binding,
+    )
 
 
-def _duplicate_device(targeting: Iterable[ResourceSlice]) -> Fault | None:
+def _duplicate_device(targeting: Iterable[ResourceSlice]) -> PoolFault | None:
     seen: set[str] = set()
-    for piece in targeting:
-        for device in piece.spec.devices:
+    for resource_slice in targeting:
+        for device in resource_slice.spec.devices:
             if device.name in seen:
-                return Fault("duplicate device", (device.name,))
+                return PoolFault("duplicate device", (device.name,))
             seen.add(device.name)
     return None
 
 
-def _counter_fault(pieces: list[ResourceSlice], counters: Counters) -> Fault | None:
+def _counter_fault(resource_slices: list[ResourceSlice], counters: Counters) -> PoolFault | None:
     """Fills counters with what the pool publishes; returns the first contradiction."""
-    for piece in pieces:
-        for group in piece.spec.shared_counters:
+    for resource_slice in resource_slices:
+        for group in resource_slice.spec.shared_counters:
             if group.name in counters:
-                return Fault("duplicate counter set", (group.name,))
+                return PoolFault("duplicate counter set", (group.name,))
             counters[group.name] = {
                 name: counter.value.nanos if counter.value is not None else 0
                 for name, counter in group.counters.items()
             }
-    for piece in pieces:
-        for device in piece.spec.devices:
+    for resource_slice in resource_slices:
+        for device in resource_slice.spec.devices:
             for use in device.consumes_counters:
                 known = counters.get(use.counter_set)
                 if known is None:
-                    return Fault("unknown counter set", (device.name, use.counter_set))
+                    return PoolFault("unknown counter set", (device.name, use.counter_set))
                 for name in use.counters:
                     if name not in known:
-                        return Fault("unknown counter", (device.name, use.counter_set, name))
+                        return PoolFault("unknown counter", (device.name, use.counter_set, name))
     return None

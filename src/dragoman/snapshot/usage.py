@@ -99,7 +99,7 @@ def _add(total: dict[str, int], more: dict[str, int]) -> None:
         total[name] = total.get(name, 0) + nanos
 
 
-def _brought(claim: NodeAllocatableClaimStatus) -> dict[str, int]:
+def _node_allocatable(claim: NodeAllocatableClaimStatus) -> dict[str, int]:
     found: dict[str, int] = {}
     for mapped in claim.mapping:
         _add(found, {mapped.resource: mapped.quantity.nanos})
@@ -134,7 +134,7 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     for name, nanos in peak.items():
         total[name] = max(total.get(name, 0), nanos)
     for claim in pod.status.node_allocatable_resource_claim_statuses:
-        _add(total, _brought(claim))
+        _add(total, _node_allocatable(claim))
     if pod.spec.resources is not None:
         level = stated(pod.spec.resources)
         total.update({name: nanos for name, nanos in level.items() if name.startswith(POD_LEVEL)})

@@ -54,14 +54,14 @@ class SliceShape:
 
     __slots__ = ("columns", "common", "count", "generation", "ids", "names", "pool", "rare", "skips", "structure")
 
-    def __init__(self, piece: ResourceSlice) -> None:
-        spec = piece.spec
+    def __init__(self, resource_slice: ResourceSlice) -> None:
+        spec = resource_slice.spec
         self.pool = (spec.driver, spec.pool.name)
         self.generation = spec.pool.generation
         self.count = spec.pool.resource_slice_count
         self.names = tuple(device.name for device in spec.devices)
         self.ids = tuple(DeviceId(spec.driver, spec.pool.name, name) for name in self.names)
-        self.structure = intern(_structure(piece))
+        self.structure = intern(_structure(resource_slice))
         self.skips = bool(spec.skip_node_operations)
         values: dict[Attribute, list[Any]] = {}
         for index, device in enumerate(spec.devices):
@@ -80,8 +80,8 @@ class SliceShape:
         )
 
 
-def _structure(piece: ResourceSlice) -> tuple[Any, ...]:
-    spec = piece.spec
+def _structure(resource_slice: ResourceSlice) -> tuple[Any, ...]:
+    spec = resource_slice.spec
     counters = tuple(
         (group.name, tuple(sorted((name, c.value) for name, c in group.counters.items())))
         for group in spec.shared_counters

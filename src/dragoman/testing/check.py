@@ -11,9 +11,10 @@ import hashlib
 
 from dragoman.api import codec
 from dragoman.api.core import Pod
-from dragoman.apiserver.store import Event
+from dragoman.api.meta import NamespacedName
+from dragoman.apiserver.store import StoreEvent
 from dragoman.schedule.claims import same
-from dragoman.snapshot.change import Gone, Key, Put, Snapshot, apply
+from dragoman.snapshot.change import Gone, Put, Snapshot, apply
 from dragoman.snapshot.selection import selects
 from dragoman.snapshot.usage import claim_names, holds, is_finished
 
@@ -40,7 +41,7 @@ class Checker:
     async def durable(self) -> None:
         """Nothing is kept on disk."""
 
-    def append(self, event: Event) -> None:
+    def append(self, event: StoreEvent) -> None:
         """One write of the store."""
         record = event.new
         kind = record.kind.kind
@@ -63,7 +64,7 @@ class Checker:
         """Something that must never be."""
         self.broken.append(f"after write {self.writes}: {what}")
 
-    def _check_claim(self, version: int, key: Key) -> None:
+    def _check_claim(self, version: int, key: NamespacedName) -> None:
         claim = self.snapshot.claims.get(key)
         for device in holds(claim) if claim is not None else ():
             holders = self.snapshot.holders.get(device, ())
@@ -94,7 +95,7 @@ class Checker:
                 self.say(f"{where}: claim {name} has devices elsewhere")
 
 
-class Hardware:
+class RecordedHardware:
     """The devices of one node: which claim each is prepared for. Survives its driver, not a reboot."""
 
     def __init__(self, node: str, checker: Checker) -> None:

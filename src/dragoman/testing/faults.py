@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from dragoman.api.kinds import Kind
-from dragoman.cluster.client import Client, Listed, Object, WatchEvent
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client, Listed, WatchEvent
 from dragoman.errors import Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy

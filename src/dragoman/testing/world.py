@@ -22,27 +22,27 @@ from pathlib import Path
 from typing import Any, Self
 
 from dragoman.api.kinds import kind_of
+from dragoman.api.shape import Object
 from dragoman.apiserver import fields
 from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.store import Store
-from dragoman.cluster.client import Object
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.drivers.example import DEVICE_CLASS, ExampleDriver
 from dragoman.errors import NotFound, Retry, Stale
 from dragoman.kubelet.agent import NodeAgent
-from dragoman.kubelet.node_object import NodeFacts
+from dragoman.kubelet.node_object import NodeProperties
 from dragoman.node.driver import ClaimToPrepare, PreparedClaim, Setup
 from dragoman.node.plugin import Places, Plugin
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.tasks import Tasks
-from dragoman.schedule.cycle import Context, decide, gated, is_waiting, unit_of
+from dragoman.schedule.cycle import SchedulingContext, decide, gated, is_waiting, unit_of
 from dragoman.snapshot.usage import is_finished
-from dragoman.testing.check import Checker, Hardware
+from dragoman.testing.check import Checker, RecordedHardware
 from dragoman.testing.faults import Faults, FaultyClient, Rates
 
 POD = kind_of("Pod")
@@ -52,7 +52,7 @@ STEP_S = 0.25
 class RecordedDriver(ExampleDriver):
     """The example driver, with devices that remember for whom they are prepared."""
 
-    def __init__(self, node_name: str, count: int, hardware: Hardware) -> None:
+    def __init__(self, node_name: str, count: int, hardware: RecordedHardware) -> None:
         super().__init__(node_name, count)
         self.hardware = hardware
 
@@ -69,10 +69,10 @@ class RecordedDriver(ExampleDriver):
             self.hardware.unprepare(device, claim.ref.uid)
 
 
-class Part:
+class ClusterPart:
     """A part of the system that dies and is started anew."""
 
-    def __init__(self, world: World, name: str, run: Callable[[FaultyClient], Awaitable[None]]) -> None:
+    def __init__(self, world: SimulatedCluster, name: str, run: Callable[[FaultyClient], Awaitable[None]]) -> None:
         self.world = world
         self.name = name
         self.deaths = 0
@@ -111,7 +111,7 @@ class Part:
                 self.world.checker.say(f"{self.name} ended by itself: {how!r}")
 
 
-class World:
+class SimulatedCluster:
     """A cluster of `nodes` with `devices` each. `parts` by name: controllers, scheduler, agent-N, driver-N."""
 
     def __init__(
@@ -128,7 +128,7 @@ class World:
         self.api = InProcessClient(registry)
         self.nodes = [f"node-{index}" for index in range(nodes)]
         self.devices = devices
-        self.hardware = {node: Hardware(node, self.checker) for node in self.nodes}
+        self.hardware = {node: RecordedHardware(node, self.checker) for node in self.nodes}
         self.boots = dict.fromkeys(self.nodes, 1)
         self.agents: dict[str, NodeAgent] = {}
         self.plugins: dict[str, Plugin] = {}
@@ -136,7 +136,7 @@ class World:
         self._folder = tempfile.TemporaryDirectory(prefix="dra-")
         self._tasks = Tasks("world", clock, self.entropy)
         self._log = get("world", seed=seed)
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, ClusterPart] = {}
 
     async def __aenter__(self) -> Self:
         await self.api.create(kind_of("DeviceClass"), DEVICE_CLASS)
@@ -158,7 +158,7 @@ class World:
             self._folder.cleanup()
 
     def _part(self, name: str, run: Callable[[FaultyClient], Awaitable[None]]) -> None:
-        self.parts[name] = Part(self, name, run)
+        self.parts[name] = ClusterPart(self, name, run)
 
     # ---- parts
 
@@ -176,7 +176,7 @@ class World:
             self.clock,
             Path(self._folder.name) / node,
             entropy=self.entropy.fork(),
-            facts=NodeFacts(boot_id=boot),
+            facts=NodeProperties(boot_id=boot),
             wipe_slices=False,
             sockets=False,
             durable=False,
@@ -272,7 +272,7 @@ class World:
     def unserved(self) -> str:
         """A pod that could run and does not; "" if there is none."""
         snapshot = self.checker.snapshot
-        context = Context(new_id=lambda: "00000000-0000-4000-8000-000000000000")
+        context = SchedulingContext(new_id=lambda: "00000000-0000-4000-8000-000000000000")
         now = datetime.fromtimestamp(self.clock.now(), UTC)
         for key in sorted(snapshot.pods):
             pod = snapshot.pods[key]

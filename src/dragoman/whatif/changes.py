@@ -16,14 +16,14 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman.api.core import Node, Pod, PodStatus
-from dragoman.api.meta import Ref
+from dragoman.api.meta import NamespacedName, Ref
 from dragoman.api.resource import DeviceTaintRule, ResourceSlice
 from dragoman.effects import Delete
 from dragoman.reconcile import taints
-from dragoman.reconcile.step import World
+from dragoman.reconcile.step import ReconcileInput
 from dragoman.reconcile.table import Controller
 from dragoman.snapshot import change
-from dragoman.snapshot.change import Key, Snapshot, keys_of
+from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.usage import DeviceId, is_finished
 from dragoman.whatif.cluster import Cluster, uid_for
 from dragoman.whatif.settle import CONTROLLERS, changed
@@ -65,7 +65,7 @@ Change: TypeAlias = Put | Remove | RemoveNode | Taint
 class Displaced(msgspec.Struct, frozen=True):
     """A pod that a taint drives out, from which device. after_s: seconds that it is tolerated, 0 at once."""
 
-    pod: Key
+    pod: NamespacedName
     node: str
     claim: str
     device: DeviceId
@@ -77,13 +77,13 @@ class After(msgspec.Struct, frozen=True):
 
     cluster: Cluster
     displaced: tuple[Displaced, ...] = ()
-    created: tuple[Key, ...] = ()
+    created: tuple[NamespacedName, ...] = ()
 
 
 def apply(cluster: Cluster, changes: Iterable[Change], *, controllers: Sequence[Controller] = CONTROLLERS) -> After:
     """The changes one after the other. Objects that are not there are removed without complaint."""
-    displaced: dict[Key, Displaced] = {}
-    created: dict[Key, None] = {}
+    displaced: dict[NamespacedName, Displaced] = {}
+    created: dict[NamespacedName, None] = {}
     for step in changes:
         before, until = cluster, None
         if isinstance(step, Taint):
@@ -108,7 +108,10 @@ def _made_by(cluster: Cluster, step: Change) -> list[change.Change]:
             return list(write(cluster, Delete(Ref(kind, namespace, name)))[0])
         case RemoveNode(name):
             slices = keys_of(cluster.snapshot.slices_by_node, name)
-            return [change.Gone("Node", "", name), *(change.Gone("ResourceSlice", "", piece) for piece in slices)]
+            return [
+                change.Gone("Node", "", name),
+                *(change.Gone("ResourceSlice", "", resource_slice) for resource_slice in slices),
+            ]
         case Taint(rule):
             return [change.Put("DeviceTaintRule", _stamped(cluster, "DeviceTaintRule", rule))]
 
@@ -129,7 +132,7 @@ def _stamped(cluster: Cluster, kind: str, value: object) -> object:
 # ---- pods that an outage takes
 
 
-def _lost(before: Cluster, after: Cluster, step: Change, displaced: dict[Key, Displaced]) -> list[Pod]:
+def _lost(before: Cluster, after: Cluster, step: Change, displaced: dict[NamespacedName, Displaced]) -> list[Pod]:
     """Pods that ran, are gone now, and that no workload of the picture makes anew."""
     if isinstance(step, RemoveNode):
         keys = keys_of(before.snapshot.pods_by_node, step.name)
@@ -168,7 +171,7 @@ def displaced_by(cluster: Cluster, rule: DeviceTaintRule) -> tuple[Displaced, ..
     stamped = _stamped(cluster, "DeviceTaintRule", rule)
     assert isinstance(stamped, DeviceTaintRule)
     snapshot = change.apply(cluster.snapshot, change.Put("DeviceTaintRule", stamped))
-    world = World(snapshot, cluster.ownership, cluster.now.timestamp())
+    world = ReconcileInput(snapshot, cluster.ownership, cluster.now.timestamp())
     found: list[Displaced] = []
     for key in sorted(snapshot.pods):
         pod = snapshot.pods[key]
@@ -194,18 +197,24 @@ def node_like(snapshot: Snapshot, shape: str, name: str) -> Iterator[Put]:
     meta = msgspec.structs.replace(node.metadata, name=name, uid="", resource_version="", labels=labels)
     made: Node = msgspec.structs.replace(node, metadata=meta)
     yield Put("Node", made)
-    for piece in keys_of(snapshot.slices_by_node, shape):
-        yield Put("ResourceSlice", _slice_like(snapshot.slices[piece], shape, name))
+    for resource_slice in keys_of(snapshot.slices_by_node, shape):
+        yield Put("ResourceSlice", _slice_like(snapshot.slices[resource_slice], shape, name))
 
 
-def _slice_like(piece: ResourceSlice, shape: str, name: str) -> ResourceSlice:
-    pool = piece.spec.pool
+def _slice_like(resource_slice: ResourceSlice, shape: str, name: str) -> ResourceSlice:
+    pool = resource_slice.spec.pool
     renamed = pool.name.replace(shape, name) if shape in pool.name else f"{pool.name}-{name}"
-    spec = msgspec.structs.replace(piece.spec, node_name=name, pool=msgspec.structs.replace(pool, name=renamed))
-    meta = msgspec.structs.replace(
-        piece.metadata, name=f"{piece.metadata.name}-{name}", uid="", resource_version="", owner_references=()
+    spec = msgspec.structs.replace(
+        resource_slice.spec, node_name=name, pool=msgspec.structs.replace(pool, name=renamed)
     )
-    return msgspec.structs.replace(piece, metadata=meta, spec=spec)
+    meta = msgspec.structs.replace(
+        resource_slice.metadata,
+        name=f"{resource_slice.metadata.name}-{name}",
+        uid="",
+        resource_version="",
+        owner_references=(),
+    )
+    return msgspec.structs.replace(resource_slice, metadata=meta, spec=spec)
 
 
 def free_name(snapshot: Snapshot, wanted: str) -> str:

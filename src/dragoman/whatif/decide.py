@@ -14,14 +14,14 @@ from datetime import datetime
 
 import msgspec
 
-from dragoman.allocate.allocator import Recent
+from dragoman.allocate.allocator import TaskHistory
 from dragoman.api.core import Pod
-from dragoman.api.meta import Condition
+from dragoman.api.meta import Condition, NamespacedName
 from dragoman.api.resource import AllocationResult
 from dragoman.reconcile.table import Controller
-from dragoman.schedule.cycle import Context, Unit, decide, refusing_nodes
+from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, refusing_nodes
 from dragoman.schedule.decision import Decision, NodesRefused, Refused
-from dragoman.snapshot.change import WORKLOADS, Change, Key, Put, Snapshot, apply_all
+from dragoman.snapshot.change import WORKLOADS, Change, Put, Snapshot, apply_all
 from dragoman.whatif.cluster import Cluster, Rejection
 from dragoman.whatif.settle import CONTROLLERS, changed
 from dragoman.whatif.units import Named, units
@@ -48,7 +48,7 @@ class Verdict(msgspec.Struct, frozen=True):
     rejected: what the API server refused to create for it.
     """
 
-    pod: Key
+    pod: NamespacedName
     node: str | None
     claims: tuple[ClaimVerdict, ...]
     nodes: tuple[NodesRefused, ...]
@@ -59,21 +59,25 @@ class Verdict(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True, eq=False):
     """A unit that was decided: on which snapshot, what it left, what became of each pod."""
 
-    unit: Unit
+    unit: SchedulingUnit
     before: Snapshot
     after: Snapshot
     verdicts: tuple[Verdict, ...]
 
 
 def run(
-    cluster: Cluster, order: Sequence[Named], context: Context, *, controllers: Sequence[Controller] = CONTROLLERS
+    cluster: Cluster,
+    order: Sequence[Named],
+    context: SchedulingContext,
+    *,
+    controllers: Sequence[Controller] = CONTROLLERS,
 ) -> Iterator[Step]:
     """Decides what waits, in this order and then what else waits, until nothing new does. The cluster is settled.
 
     Each unit is decided once, on what those before it left.
     """
-    context, recent = msgspec.structs.replace(context), Recent()
-    seen: set[Key] = set()
+    context, recent = msgspec.structs.replace(context), TaskHistory()
+    seen: set[NamespacedName] = set()
     for _ in range(UNITS_MAX):
         waiting = [unit for unit in units(cluster, order) if not seen.issuperset(unit.pods)]
         if not waiting:
@@ -95,9 +99,11 @@ def run(
             cluster = changed(after, started, controllers=controllers) if started else after
 
 
-def steps(snapshot: Snapshot, wanted: Iterable[Unit], now: datetime, context: Context) -> Iterator[Step]:
+def steps(
+    snapshot: Snapshot, wanted: Iterable[SchedulingUnit], now: datetime, context: SchedulingContext
+) -> Iterator[Step]:
     """The decisions for these units alone, each on what those before it left; no controller does anything."""
-    context, recent = msgspec.structs.replace(context), Recent()
+    context, recent = msgspec.structs.replace(context), TaskHistory()
     for unit in wanted:
         before = snapshot
         decision, assumed = _decided(snapshot, unit, now, context)
@@ -107,7 +113,9 @@ def steps(snapshot: Snapshot, wanted: Iterable[Unit], now: datetime, context: Co
         yield Step(unit, before, snapshot, tuple(_verdicts(before, snapshot, unit, refused, context, ())))
 
 
-def _decided(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) -> tuple[Decision, list[Change]]:
+def _decided(
+    snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: SchedulingContext
+) -> tuple[Decision, list[Change]]:
     changes: list[Change] = []
     for _ in range(MAX_ROUNDS):
         decision = decide(snapshot, unit, now, context)
@@ -118,7 +126,7 @@ def _decided(snapshot: Snapshot, unit: Unit, now: datetime, context: Context) ->
     return decision, changes
 
 
-def _started(cluster: Cluster, key: Key) -> Iterator[Change]:
+def _started(cluster: Cluster, key: NamespacedName) -> Iterator[Change]:
     """A placed pod of a workload as its kubelet reports it soon after."""
     pod = cluster.snapshot.pods.get(key)
     owner = pod.metadata.controller if pod is not None else None
@@ -133,9 +141,9 @@ def _started(cluster: Cluster, key: Key) -> Iterator[Change]:
 def _verdicts(
     before: Snapshot,
     after: Snapshot,
-    unit: Unit,
-    refused: dict[Key, Refused],
-    context: Context,
+    unit: SchedulingUnit,
+    refused: dict[NamespacedName, Refused],
+    context: SchedulingContext,
     rejected: Sequence[Rejection],
 ) -> Iterator[Verdict]:
     for key in unit.pods:
@@ -145,9 +153,9 @@ def _verdicts(
 def _verdict(
     before: Snapshot,
     after: Snapshot,
-    key: Key,
+    key: NamespacedName,
     refused: Refused | None,
-    context: Context,
+    context: SchedulingContext,
     rejected: Sequence[Rejection],
 ) -> Verdict:
     pod = after.pods[key]

@@ -19,7 +19,7 @@ import msgspec
 
 from dragoman.api.meta import Ref
 from dragoman.reconcile.ownership import Ownership
-from dragoman.reconcile.step import Step, World
+from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.table import Controller, table
 from dragoman.snapshot.change import Change, Put, Snapshot
 from dragoman.whatif.cluster import Cluster, Rejection, objects, shown
@@ -129,11 +129,11 @@ class _Run:
                 self.queued.add(entry)
                 self.queue.append(entry)
 
-    def _world(self, snapshot: Snapshot | None = None) -> World:
+    def _world(self, snapshot: Snapshot | None = None) -> ReconcileInput:
         cluster = self.cluster
         now = cluster.now.timestamp()
         shown_as = cluster.snapshot if snapshot is None else snapshot
-        return World(
+        return ReconcileInput(
             shown_as,
             cluster.ownership if snapshot is None else _NOTHING,
             now,
@@ -168,7 +168,7 @@ class _Run:
         if refused or step.problem:
             self.stuck[entry] = self.cluster.snapshot
 
-    def _asked(self, index: int, key: Any) -> Step:
+    def _asked(self, index: int, key: Any) -> ReconcileResult:
         answers: dict[Ref, str] = {}
         controller = self.controllers[index]
         for _ in range(ASKS_MAX):
@@ -177,7 +177,7 @@ class _Run:
                 return step
             for ref in step.asks:
                 answers[ref] = self._answer(ref)
-        return Step(problem="still asking")
+        return ReconcileResult(problem="still asking")
 
     def _answer(self, ref: Ref) -> str:
         """The uid of the object of that name: what the picture does not show exists as it is referred to."""

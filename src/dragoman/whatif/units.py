@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dragoman.api.core import Pod
+from dragoman.api.meta import NamespacedName
 from dragoman.schedule.claims import group_name
-from dragoman.schedule.cycle import Unit, is_waiting
-from dragoman.snapshot.change import WORKLOADS, Key, Snapshot, keys_of
+from dragoman.schedule.cycle import SchedulingUnit, is_waiting
+from dragoman.snapshot.change import WORKLOADS, Snapshot, keys_of
 from dragoman.snapshot.usage import is_finished
 from dragoman.whatif.cluster import Cluster
 
@@ -21,7 +22,7 @@ Named = tuple[str, str, str]
 """(kind, namespace, name) of a pod or workload."""
 
 
-def units(cluster: Cluster, order: Iterable[Named]) -> list[Unit]:
+def units(cluster: Cluster, order: Iterable[Named]) -> list[SchedulingUnit]:
     """What waits: pods and the pods of workloads as they stand in `order`, then all others by age and name.
 
     A gang stands where its first pod does.
@@ -36,18 +37,20 @@ def units(cluster: Cluster, order: Iterable[Named]) -> list[Unit]:
     return units_of(cluster.snapshot, [*named, *rest])
 
 
-def units_of(snapshot: Snapshot, keys: Iterable[Key]) -> list[Unit]:
+def units_of(snapshot: Snapshot, keys: Iterable[NamespacedName]) -> list[SchedulingUnit]:
     """The waiting pods among these, in their order, gangs together."""
-    found: dict[tuple[str, str, str], dict[Key, None]] = {}
+    found: dict[tuple[str, str, str], dict[NamespacedName, None]] = {}
     for key in keys:
         pod = snapshot.pods.get(key)
         if pod is not None and is_waiting(pod):
             group = _gang_of(snapshot, pod)
             found.setdefault(("PodGroup", key[0], group) if group else ("Pod", *key), {})[key] = None
-    return [Unit(key, tuple(members), _wanted(snapshot, key, list(members))) for key, members in found.items()]
+    return [
+        SchedulingUnit(key, tuple(members), _wanted(snapshot, key, list(members))) for key, members in found.items()
+    ]
 
 
-def _pods_of(cluster: Cluster, kind: str, namespace: str, name: str) -> Iterator[Key]:
+def _pods_of(cluster: Cluster, kind: str, namespace: str, name: str) -> Iterator[NamespacedName]:
     """A pod, or the pods that a workload controls, by itself and through others (a Deployment's ReplicaSets)."""
     if kind not in WORKLOADS:
         yield namespace, name
@@ -71,7 +74,7 @@ def _gang_of(snapshot: Snapshot, pod: Pod) -> str:
     return next((pod.metadata.labels[label] for label in GANG_LABELS if pod.metadata.labels.get(label)), "")
 
 
-def _wanted(snapshot: Snapshot, key: tuple[str, str, str], members: Sequence[Key]) -> int:
+def _wanted(snapshot: Snapshot, key: tuple[str, str, str], members: Sequence[NamespacedName]) -> int:
     kind, namespace, name = key
     made = snapshot.pod_groups.get((namespace, name)) if kind == "PodGroup" else None
     policy = made.spec.scheduling_policy if made is not None else None

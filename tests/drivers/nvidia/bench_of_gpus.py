@@ -7,16 +7,16 @@ from typing import Any
 
 from dragoman.api import codec
 from dragoman.api.resource import ResourceClaim
-from dragoman.drivers.nvidia.driver import DRIVER, NvidiaDriver, Options, made
+from dragoman.drivers.nvidia.driver import DRIVER, DriverOptions, NvidiaDriver, made
 from dragoman.drivers.nvidia.gates import gates_with
-from dragoman.drivers.nvidia.hardware import Instance, PciDriver
+from dragoman.drivers.nvidia.hardware import GpuInstance, PciDriver
 from dragoman.drivers.nvidia.health import HealthOptions
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.node import cdi
 from dragoman.node.driver import ClaimRef
 from dragoman.node.prepare import Preparer
 from dragoman.profiles import Catalog
-from dragoman.profiles.mig import Shape
+from dragoman.profiles.mig import InstanceProfile
 from dragoman.runtime.clock import Clock
 from tests.node.bench_of_lamps import Fuse, FusedCheckpoint, FusedPreparer
 
@@ -41,7 +41,7 @@ class FusedHardware(SimulatedHardware):
 
     fuse: Fuse
 
-    def create_instance(self, gpu: str, shape: Shape, start: int) -> Instance:
+    def create_instance(self, gpu: str, shape: InstanceProfile, start: int) -> GpuInstance:
         self.fuse.step()
         made = super().create_instance(gpu, shape, start)
         self.fuse.step()
@@ -109,7 +109,9 @@ class Bench:
     ) -> None:
         self.folder = folder
         self.profile = name
-        self.options = Options(gates_with(dict.fromkeys(gates, True)), health=health or HealthOptions(), **options)
+        self.options = DriverOptions(
+            gates_with(dict.fromkeys(gates, True)), health=health or HealthOptions(), **options
+        )
         self.fuse = Fuse()
         self.boot = "boot-1"
         self.clock = Clock()

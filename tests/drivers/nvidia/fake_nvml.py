@@ -16,7 +16,7 @@ from typing import Any
 import pynvml as nvml
 
 from dragoman.profiles import Catalog, GpuModel
-from dragoman.profiles.mig import Placed, Shape, misfit
+from dragoman.profiles.mig import InstanceProfile, PlacedInstance, misfit
 
 OK = nvml.NVML_SUCCESS
 CATALOG = Catalog.packaged()
@@ -35,7 +35,7 @@ class ComputeInstance:
 class GpuInstance:
     gpu: FakeGpu
     number: int
-    shape: Shape
+    shape: InstanceProfile
     start: int
     compute: list[ComputeInstance] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ class FakeGpu:
     instances: list[GpuInstance] = field(default_factory=list)
 
     @property
-    def shapes(self) -> tuple[Shape, ...]:
+    def shapes(self) -> tuple[InstanceProfile, ...]:
         return CATALOG.mig_shapes(self.model)
 
     @property
@@ -339,7 +339,7 @@ class FakeLibrary:
         info.name = f"MIG {shape.name}".encode()
         return OK
 
-    def _shape(self, gpu: FakeGpu, profile: int) -> Shape | None:
+    def _shape(self, gpu: FakeGpu, profile: int) -> InstanceProfile | None:
         return next((shape for shape in gpu.shapes if shape.id == profile), None)
 
     def c_nvmlDeviceGetGpuInstancePossiblePlacements_v2(self, handle: Any, profile: Any, array: Any, count: Any) -> int:
@@ -369,10 +369,10 @@ class FakeLibrary:
         if shape is None:
             return nvml.NVML_ERROR_INVALID_ARGUMENT
         start = placement._obj.start
-        there = [Placed(instance.shape, instance.start) for instance in gpu.instances]
+        there = [PlacedInstance(instance.shape, instance.start) for instance in gpu.instances]
         if placement._obj.size != shape.size or start not in shape.starts:
             return nvml.NVML_ERROR_INVALID_ARGUMENT
-        if misfit([*there, Placed(shape, start)]):
+        if misfit([*there, PlacedInstance(shape, start)]):
             return nvml.NVML_ERROR_INSUFFICIENT_RESOURCES
         used = {instance.number for instance in gpu.instances}
         made = GpuInstance(gpu, min(set(range(1, 15)) - used), shape, start)

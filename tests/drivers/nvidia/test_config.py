@@ -10,8 +10,8 @@ from dragoman.api import codec
 from dragoman.api.resource import DeviceAllocationConfiguration
 from dragoman.drivers.nvidia.config import (
     API_VERSION,
+    ConfigGroup,
     DeviceType,
-    Group,
     MpsConfig,
     admission,
     decode,
@@ -114,7 +114,7 @@ def test_defaults_come_with_the_gate() -> None:
     assert normalised(decode(gpu("MPS"), "p"), ALL).sharing.mps_config == MpsConfig()  # type: ignore[union-attr]
 
 
-def groups(*entries: dict[str, Any], **types: DeviceType) -> tuple[Group, ...]:
+def groups(*entries: dict[str, Any], **types: DeviceType) -> tuple[ConfigGroup, ...]:
     """Resolve for devices given as name=type; request r0 for the first, ..."""
     names = {name.replace("_", "-"): kind for name, kind in types.items()}
     allocated = claim("a", *names)
@@ -126,7 +126,7 @@ def groups(*entries: dict[str, Any], **types: DeviceType) -> tuple[Group, ...]:
     return resolved(work, names, ALL)
 
 
-def intervals(made: tuple[Group, ...]) -> dict[str, str]:
+def intervals(made: tuple[ConfigGroup, ...]) -> dict[str, str]:
     found = {}
     for group in made:
         sharing = getattr(group.config, "sharing", None)

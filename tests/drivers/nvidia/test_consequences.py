@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.drivers.nvidia.clients import Clients
-from dragoman.drivers.nvidia.consequences import Holder, holders, of_overrun, of_xid
+from dragoman.drivers.nvidia.consequences import DeviceUser, holders, of_overrun, of_xid
 from dragoman.drivers.nvidia.state import Done, UsedDevice
 
 from .bench_of_gpus import Bench, opaque
@@ -92,7 +92,7 @@ def test_a_memory_overrun_hits_whom_the_mode_does_not_protect(case: str) -> None
         assert {context.client for context in machine(WHO).overrun(cause, device)} == set(expected)
 
 
-def machine(who: tuple[Holder, ...]) -> Clients:
+def machine(who: tuple[DeviceUser, ...]) -> Clients:
     """The clients that these holders run, each with some memory."""
     clients = Clients()
     for holder in who:
@@ -110,9 +110,9 @@ def machine(who: tuple[Holder, ...]) -> Clients:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Holder, ...]:
+def worlds(draw: st.DrawFn) -> tuple[DeviceUser, ...]:
     """A machine: GPUs that are whole, sliced, behind MPS or cut up, with pods on them."""
-    found: list[Holder] = []
+    found: list[DeviceUser] = []
     for gpu in range(draw(st.integers(1, 3))):
         domains: list[int | None] = [None]
         if draw(st.booleans()):
@@ -123,7 +123,7 @@ def worlds(draw: st.DrawFn) -> tuple[Holder, ...]:
             daemon = f"claim-{device}" if strategy in ("mps", "limited") else ""
             pods = draw(st.integers(1, 1 if not strategy else 3))
             found += [
-                Holder(
+                DeviceUser(
                     f"p{gpu}{gi}{n}",
                     f"claim-{device}",
                     device,
@@ -139,7 +139,7 @@ def worlds(draw: st.DrawFn) -> tuple[Holder, ...]:
 
 @settings(deadline=None)
 @given(worlds(), st.data())
-def test_the_prediction_of_an_xid_holds(who: tuple[Holder, ...], data: st.DataObject) -> None:
+def test_the_prediction_of_an_xid_holds(who: tuple[DeviceUser, ...], data: st.DataObject) -> None:
     victim = data.draw(st.sampled_from(who))
     number = data.draw(st.sampled_from([13, 31, 48, 63, 79, 94, 95, 119]))
     gi = data.draw(st.sampled_from([victim.gi, None]))
@@ -150,7 +150,7 @@ def test_the_prediction_of_an_xid_holds(who: tuple[Holder, ...], data: st.DataOb
 
 @settings(deadline=None)
 @given(worlds(), st.data())
-def test_the_prediction_of_an_overrun_holds(who: tuple[Holder, ...], data: st.DataObject) -> None:
+def test_the_prediction_of_an_overrun_holds(who: tuple[DeviceUser, ...], data: st.DataObject) -> None:
     greedy = data.draw(st.sampled_from(who))
     predicted = {(hit.consumer, hit.device) for hit in of_overrun(who, greedy.consumer, greedy.device)}
     happened = machine(who).overrun(greedy.consumer, greedy.device)

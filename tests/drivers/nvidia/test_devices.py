@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from dragoman.api import codec
-from dragoman.drivers.nvidia.devices import Inventory, Shares, take
+from dragoman.drivers.nvidia.devices import GpuInventory, Shares, take
 from dragoman.drivers.nvidia.gates import gates_with, parse_gates
 from dragoman.errors import Invalid
-from dragoman.node.slices import Scope, layout
+from dragoman.node.slices import PublisherScope, layout
 
 from .bench_of_gpus import NODE, hardware
 
 STANDARD = "resource.kubernetes.io"
 
 
-def inventory(folder: Path, profile: str, *gates: str, shares: Shares = Shares()) -> Inventory:  # noqa: B008
+def inventory(folder: Path, profile: str, *gates: str, shares: Shares = Shares()) -> GpuInventory:  # noqa: B008
     return take(hardware(profile, folder), gates_with(dict.fromkeys(gates, True)), shares)
 
 
-def shape(made: Inventory, name: str) -> dict[str, dict[str, object]]:
+def shape(made: GpuInventory, name: str) -> dict[str, dict[str, object]]:
     device = next(device for device in made.pool.devices if device.name == name)
     found: dict[str, dict[str, object]] = codec.to_json(device)
     return found
@@ -127,7 +127,7 @@ def test_a_b200_has_twenty_five_partitions(tmp_path: Path) -> None:
 
 def test_counters_come_first_and_each_gpu_has_its_slice(tmp_path: Path) -> None:
     pool = inventory(tmp_path, "dgx-h100", "DynamicMIG").pool
-    specs = layout(Scope("gpu.nvidia.com", NODE), NODE, pool)
+    specs = layout(PublisherScope("gpu.nvidia.com", NODE), NODE, pool)
     assert [(len(spec.shared_counters), len(spec.devices)) for spec in specs] == [(8, 0)] + [(0, 26)] * 8
     assert {device.name.split("-")[1] for device in specs[1].devices} == {"0"}
 

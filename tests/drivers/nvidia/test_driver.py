@@ -10,7 +10,7 @@ import pytest
 from dragoman.drivers.nvidia.consequences import holders
 from dragoman.drivers.nvidia.devices import Shares
 from dragoman.errors import Invalid, Retry
-from dragoman.node.checkpoint import State
+from dragoman.node.checkpoint import PrepareState
 from tests.node.bench_of_lamps import Crash
 
 from .bench_of_gpus import Bench, opaque, ref
@@ -123,7 +123,7 @@ async def crash_everywhere(folder: Path, operation: str) -> int:
         bench.fuse.arm(0)
         await bench.restart()
         claims = bench.preparer.checkpoint.claims
-        assert {record.state for record in claims.values()} == {State.READY}
+        assert {record.state for record in claims.values()} == {PrepareState.READY}
         assert bench.instances() == (["3g.40gb@0", "2g.20gb@4", "1g.10gb+me@6"] if "uid-a" in claims else [])
         assert bench.instances(1) == ["1g.10gb@5"], "nothing else moved"
         assert bench.hardware.gpus()[0].mig_enabled == ("uid-a" in claims)

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.drivers.nvidia import devices
 from dragoman.drivers.nvidia.gates import gates_with
-from dragoman.drivers.nvidia.hardware import Event, GpuLost, Lost, Recovered, Unmonitored, Xid
+from dragoman.drivers.nvidia.hardware import GpuUnreachable, HardwareEvent, Lost, Recovered, Unmonitored, XidError
 from dragoman.drivers.nvidia.host import Host
 from dragoman.drivers.nvidia.nvml import NvmlHardware
 from dragoman.errors import Denied, Invalid, Retry
@@ -235,7 +235,7 @@ def test_a_function_in_use_is_not_given_away(bench: Bench, tmp_path: Path) -> No
 # ---- events
 
 
-def happens(bench: Bench) -> Event:
+def happens(bench: Bench) -> HardwareEvent:
     """The next event."""
     return asyncio.run(asyncio.wait_for(bench.hardware.next_event(), 10))
 
@@ -244,9 +244,9 @@ def test_xids_come_with_gpu_and_instance(bench: Bench) -> None:
     h100, a100, _ = bench.library.gpus
     bench.hardware._wait()  # begins to watch
     bench.library.xid(h100, 79)
-    assert happens(bench) == Xid(h100.uuid, 79)
+    assert happens(bench) == XidError(h100.uuid, 79)
     bench.library.xid(a100, 31, gi=2, ci=0)
-    assert happens(bench) == Xid(a100.uuid, 31, 2, 0)
+    assert happens(bench) == XidError(a100.uuid, 31, 2, 0)
 
 
 def test_a_lost_gpu_is_named_keeps_its_place_and_comes_back(bench: Bench) -> None:
@@ -255,7 +255,7 @@ def test_a_lost_gpu_is_named_keeps_its_place_and_comes_back(bench: Bench) -> Non
     bench.library.lose(h100)
     assert happens(bench) == Lost(h100.uuid)
     assert bench.hardware.gpus()[0].uuid == h100.uuid
-    with pytest.raises(GpuLost):
+    with pytest.raises(GpuUnreachable):
         bench.hardware.instances(h100.uuid)
     h100.lost = False
     assert happens(bench) == Recovered(h100.uuid)
@@ -274,7 +274,7 @@ def test_a_reset_that_nvml_asked_for_is_a_recovery(bench: Bench) -> None:
     bench.hardware._wait()
     h100.recovery = pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET
     bench.library.xid(h100, 95)
-    assert happens(bench) == Xid(h100.uuid, 95)
+    assert happens(bench) == XidError(h100.uuid, 95)
     h100.recovery = 0
     assert happens(bench) == Recovered(h100.uuid)
 

@@ -15,9 +15,9 @@ import pytest
 
 from dragoman.daemon.driver_bench import examine
 from dragoman.node.bench import report
-from dragoman.node.bench.bed import Settings
+from dragoman.node.bench.bed import BenchSettings
 from dragoman.node.bench.catalogue import CASES, named
-from dragoman.node.bench.report import Outcome, Report
+from dragoman.node.bench.report import CaseResult, Report
 from tests.node.bench.broken_driver import DEFECTS
 
 BROKEN = Path(__file__).parent / "broken_driver.py"
@@ -42,7 +42,7 @@ def folder() -> Iterator[Path]:
 
 
 def examined(folder: Path, command: tuple[str, ...], *names: str, patience_s: float = 30.0, points: int = 3) -> Report:
-    settings = Settings(folder, folder / "kubeconfig", command, patience_s=patience_s, crash_points=points)
+    settings = BenchSettings(folder, folder / "kubeconfig", command, patience_s=patience_s, crash_points=points)
     return asyncio.run(examine(settings, named(names)))
 
 
@@ -75,7 +75,9 @@ DRIVERS: dict[str, tuple[list[str], str, set[str]]] = {
 def test_our_drivers_pass_all(name: str, folder: Path) -> None:
     words, devices, cases = DRIVERS[name]
     command = (sys.executable, "-m", "dragoman.cli", "driver", *words, *OURS)
-    settings = Settings(folder, folder / "kubeconfig", command, patience_s=30.0, crash_points=3, devices=(devices,))
+    settings = BenchSettings(
+        folder, folder / "kubeconfig", command, patience_s=30.0, crash_points=3, devices=(devices,)
+    )
     found = asyncio.run(examine(settings, named(sorted(cases))))
     assert verdicts(found) == dict.fromkeys(cases, "pass"), report.text(found)
 
@@ -178,9 +180,9 @@ def test_the_command_reports_and_tells_by_its_exit_status(folder: Path) -> None:
         *FLAGS,
     )
     assert broken.returncode == 1
-    told = json.loads(broken.stdout)
-    assert (told["driver"], told["passed"], told["failed"]) == ("broken.example.com", 1, 1)
-    (fault,) = [case for case in told["cases"] if case["verdict"] == "fail"]
+    reported = json.loads(broken.stdout)
+    assert (reported["driver"], reported["passed"], reported["failed"]) == ("broken.example.com", 1, 1)
+    (fault,) = [case for case in reported["cases"] if case["verdict"] == "fail"]
     assert fault["case"] == "held-device"
     assert "is prepared for bench-1-claim-" in fault["reason"]
     assert fault["demand"]
@@ -206,7 +208,7 @@ def test_bad_use_is_one_line(words: list[str], said: str) -> None:
 @pytest.mark.slow
 def test_a_driver_that_runs_already(folder: Path) -> None:
     async def both() -> Report:
-        settings = Settings(folder, folder / "kubeconfig", node="n1", patience_s=30.0)
+        settings = BenchSettings(folder, folder / "kubeconfig", node="n1", patience_s=30.0)
         examining = asyncio.create_task(examine(settings, named(["registration", "prepare", "kill"])))
         while not (folder / "kubeconfig").exists():
             assert not examining.done()
@@ -228,9 +230,9 @@ def test_a_driver_that_runs_already(folder: Path) -> None:
 
 
 def test_text_names_demand_deed_and_reason() -> None:
-    good = Outcome("a", "it works", "works", "KEP", "pass", ("did it",))
-    bad = Outcome("b", "it holds", "holds", "KEP", "fail", (), "did not")
-    none = Outcome("c", "it flies", "flies", "KEP", "skip", (), "no wings")
+    good = CaseResult("a", "it works", "works", "KEP", "pass", ("did it",))
+    bad = CaseResult("b", "it holds", "holds", "KEP", "fail", (), "did not")
+    none = CaseResult("c", "it flies", "flies", "KEP", "skip", (), "no wings")
     found = Report("d.example.com", (good, bad, none))
     assert report.text(found) == (
         "PASS  a: it works\n      demanded  works [KEP]\n      did       did it\n\n"

@@ -14,13 +14,13 @@ from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
 from dragoman.api.validate import claims, core, meta, others, pods, slices, workloads
-from dragoman.api.validate.field import TYPE_INVALID, Errors, FieldError, Reason
+from dragoman.api.validate.field import TYPE_INVALID, Errors, FieldError, FieldReason
 from dragoman.errors import Invalid
 from dragoman.values import names
 
 __all__ = ["FieldError", "create", "update"]
 
-Create = Callable[[Object, Gates], Errors]
+ValidateCreate = Callable[[Object, Gates], Errors]
 Update = Callable[[Object, Object, Gates], Errors]
 
 
@@ -70,7 +70,7 @@ def _name_in_path(text: str) -> str | None:
     return next((f"may not contain '{sign}'" for sign in "/%" if sign in text), None)
 
 
-_NAMES: dict[str, Reason] = {
+_NAMES: dict[str, FieldReason] = {
     "Namespace": names.dns_label,
     "Service": names.dns_label_1035,
     "Role": _name_in_path,
@@ -80,7 +80,7 @@ _NAMES: dict[str, Reason] = {
 }
 
 # Rules that look at the new object alone: run on creation and on every change of the main resource.
-_ALWAYS: dict[str, Create] = {
+_ALWAYS: dict[str, ValidateCreate] = {
     "DeviceTaintRule": others.taint_rule,
     "Deployment": workloads.deployment,
     "ReplicaSet": workloads.replica_set,
@@ -101,7 +101,7 @@ _ALWAYS: dict[str, Create] = {
     "Lease": core.lease,
 }
 
-_CREATE: dict[str, Create] = {
+_CREATE: dict[str, ValidateCreate] = {
     **_ALWAYS,
     "ResourceClaim": claims.claim,
     "ResourceClaimTemplate": claims.template,

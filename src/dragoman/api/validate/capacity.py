@@ -9,14 +9,14 @@ from __future__ import annotations
 from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, items, sub
 from dragoman.api.validate import shared
-from dragoman.api.validate.field import Errors, FieldError, Path
+from dragoman.api.validate.field import Errors, FieldError, FieldPath
 from dragoman.values.quantity import INT64_MAX, NANO, Quantity
 
 VALID_VALUES_MAX = 10
 _MILLI = NANO // 1000
 
 
-def request_policy(capacity: Object, policy: Object, path: Path, gates: Gates) -> Errors:
+def request_policy(capacity: Object, policy: Object, path: FieldPath, gates: Gates) -> Errors:
     """requestPolicy of a capacity on a device that may be shared."""
     values, bounds = items(policy, "validValues"), sub(policy, "validRange")
     default = policy.get("default")
@@ -41,7 +41,7 @@ def _whole(value: Quantity) -> int:
 
 
 def _valid_values(
-    raw: list[object], default: Quantity | None, total: Quantity | None, path: Path, gates: Gates
+    raw: list[object], default: Quantity | None, total: Quantity | None, path: FieldPath, gates: Gates
 ) -> Errors:
     errors: Errors = []
     if len(raw) > VALID_VALUES_MAX:
@@ -68,7 +68,9 @@ def _valid_values(
     return errors
 
 
-def _valid_range(bounds: Object, default: Quantity | None, total: Quantity | None, path: Path, gates: Gates) -> Errors:
+def _valid_range(
+    bounds: Object, default: Quantity | None, total: Quantity | None, path: FieldPath, gates: Gates
+) -> Errors:
     errors = shared.quantity(bounds.get("min"), path / "min")
     for field in ("max", "step"):
         if bounds.get(field) is not None:
@@ -94,7 +96,7 @@ def _valid_range(bounds: Object, default: Quantity | None, total: Quantity | Non
 def _steps(
     amounts: tuple[Quantity, Quantity | None, Quantity | None, Quantity | None],
     total: Quantity | None,
-    path: Path,
+    path: FieldPath,
     gates: Gates,
 ) -> Errors:
     low, high, step, default = amounts
@@ -119,13 +121,13 @@ def _steps(
     for field, value in (("max", high), ("default", default)):
         if value is not None and (units(value) - base) % stride:
             detail = f"value is not a multiple of a given step ({step}) from ({low})"
-            place = path / "max" if field == "max" else Path(path.text.removesuffix(".validRange")) / "default"
+            place = path / "max" if field == "max" else FieldPath(path.text.removesuffix(".validRange")) / "default"
             errors.append(place.invalid(str(value), detail))
     return errors
 
 
-def _unusable(field: str, value: Quantity, path: Path, *, milli: bool) -> FieldError | None:
-    place = Path(path.text.removesuffix(".validRange")) / field if field == "default" else path / field
+def _unusable(field: str, value: Quantity, path: FieldPath, *, milli: bool) -> FieldError | None:
+    place = FieldPath(path.text.removesuffix(".validRange")) / field if field == "default" else path / field
     if milli:
         if value.nanos % _MILLI:
             return place.invalid(str(value), "value cannot be represented as a milli value")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.api.selectors import EXPRESSION_MAX, STORED, Mode, SelectorInvalid, compile_derived, compile_selector
-from dragoman.api.validate.field import Errors, Path
+from dragoman.api.selectors import EXPRESSION_MAX, STORED, Mode, SelectorCompileError, compile_derived, compile_selector
+from dragoman.api.validate.field import Errors, FieldPath
 
 
-def check_expression(text: Any, path: Path, *, stored: bool, gates: frozenset[str], derived: bool = False) -> Errors:
+def check_expression(
+    text: Any, path: FieldPath, *, stored: bool, gates: frozenset[str], derived: bool = False
+) -> Errors:
     """Required; a stored expression may use everything the server knows, a new one what `gates` allow.
 
     A derived attribute (KEP-6080) is a scalar, a list of scalars or unknown, a selector bool or unknown.
@@ -20,7 +22,7 @@ def check_expression(text: Any, path: Path, *, stored: bool, gates: frozenset[st
         return [path.too_long(EXPRESSION_MAX)]
     mode = STORED if stored else _mode(gates)
     found = compile_derived(expression, mode) if derived else compile_selector(expression, mode)
-    if not isinstance(found, SelectorInvalid):
+    if not isinstance(found, SelectorCompileError):
         return []
     if found.kind == "cost":
         return [path.forbidden("too complex, exceeds cost limit")]

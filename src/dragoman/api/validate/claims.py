@@ -11,7 +11,7 @@ from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, items, objects, sub, text
 from dragoman.api.validate import shared
 from dragoman.api.validate.cel import check_expression
-from dragoman.api.validate.field import Errors, Path, by_name, each, immutable, number, one_of, unique
+from dragoman.api.validate.field import Errors, FieldPath, by_name, each, immutable, number, one_of, unique
 from dragoman.api.validate.meta import annotation_map, label_map
 from dragoman.values import names
 
@@ -32,17 +32,17 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 def claim(obj: Object, gates: Gates) -> Errors:
     """A claim to be created."""
-    return claim_spec(dig(obj, "spec"), Path("spec"), gates)
+    return claim_spec(dig(obj, "spec"), FieldPath("spec"), gates)
 
 
 def claim_update(new: Object, old: Object, gates: Gates) -> Errors:
     """The spec never changes, so it is not judged again."""
-    return immutable(new.get("spec"), old.get("spec"), Path("spec"))
+    return immutable(new.get("spec"), old.get("spec"), FieldPath("spec"))
 
 
 def template(obj: Object, gates: Gates) -> Errors:
     """A template to be created."""
-    path, spec = Path("spec"), dig(obj, "spec")
+    path, spec = FieldPath("spec"), dig(obj, "spec")
     errors: Errors = []
     for field, value in sorted(dig(spec, "metadata").items()):
         if field not in ("labels", "annotations") and value not in (None, "", 0, [], {}):
@@ -54,13 +54,13 @@ def template(obj: Object, gates: Gates) -> Errors:
 
 def template_update(new: Object, old: Object, gates: Gates) -> Errors:
     """The spec never changes."""
-    return immutable(new.get("spec"), old.get("spec"), Path("spec"))
+    return immutable(new.get("spec"), old.get("spec"), FieldPath("spec"))
 
 
 # ---- spec
 
 
-def claim_spec(spec: Object, path: Path, gates: Gates) -> Errors:
+def claim_spec(spec: Object, path: FieldPath, gates: Gates) -> Errors:
     """spec.devices of a claim."""
     devices, place = dig(spec, "devices"), path / "devices"
     requests = items(devices, "requests")
@@ -68,10 +68,10 @@ def claim_spec(spec: Object, path: Path, gates: Gates) -> Errors:
     errors += unique(requests, place / "requests", _name_of, "name")
     known = request_names(devices)
 
-    def constraint(value: Any, at: Path) -> Errors:
+    def constraint(value: Any, at: FieldPath) -> Errors:
         return _constraint(value if isinstance(value, dict) else {}, at, known)
 
-    def config(value: Any, at: Path) -> Errors:
+    def config(value: Any, at: FieldPath) -> Errors:
         entry = value if isinstance(value, dict) else {}
         return _references(entry, at, known) + shared.opaque(entry, at, stored=False)
 
@@ -94,7 +94,7 @@ def _name_of(value: Any) -> str | None:
     return (value.get("name") or None) if isinstance(value, dict) else None
 
 
-def _request(value: Any, path: Path, gates: Gates) -> Errors:
+def _request(value: Any, path: FieldPath, gates: Gates) -> Errors:
     request = value if isinstance(value, dict) else {}
     errors = by_name(request.get("name"), path / "name", names.dns_label)
     exactly, alternatives = sub(request, "exactly"), items(request, "firstAvailable")
@@ -103,23 +103,23 @@ def _request(value: Any, path: Path, gates: Gates) -> Errors:
     elif exactly is not None and alternatives:
         errors.append(path.invalid(None, f"{_ONE_OF_TWO}, but multiple fields are set"))
     if exactly is not None:
-        errors += _wish(exactly, path / "exactly", gates)
+        errors += _exact_request(exactly, path / "exactly", gates)
     place = path / "firstAvailable"
 
-    def alternative(value: Any, at: Path) -> Errors:
+    def alternative(value: Any, at: FieldPath) -> Errors:
         subrequest = value if isinstance(value, dict) else {}
-        return by_name(subrequest.get("name"), at / "name", names.dns_label) + _wish(subrequest, at, gates)
+        return by_name(subrequest.get("name"), at / "name", names.dns_label) + _exact_request(subrequest, at, gates)
 
     errors += each(alternatives, place, alternative, limit=SUBREQUESTS_MAX)
     return errors + unique(alternatives, place, _name_of, "name")
 
 
-def _wish(wish: Object, path: Path, gates: Gates) -> Errors:
+def _exact_request(exact_request: Object, path: FieldPath, gates: Gates) -> Errors:
     """What ExactDeviceRequest and DeviceSubRequest have in common."""
-    errors = by_name(wish.get("deviceClassName"), path / "deviceClassName", names.dns_subdomain)
-    errors += shared.selectors(wish, path, stored=False, new_gates=gates.enabled)
-    count = number(wish, "count") or 0
-    match wish.get("allocationMode"):
+    errors = by_name(exact_request.get("deviceClassName"), path / "deviceClassName", names.dns_subdomain)
+    errors += shared.selectors(exact_request, path, stored=False, new_gates=gates.enabled)
+    count = number(exact_request, "count") or 0
+    match exact_request.get("allocationMode"):
         case "All":
             if count:
                 detail = "must not be specified when allocationMode is 'All'"
@@ -129,16 +129,16 @@ def _wish(wish: Object, path: Path, gates: Gates) -> Errors:
                 errors.append((path / "count").invalid(count, "must be greater than zero"))
         case other:
             errors.append((path / "allocationMode").not_supported(other or "", ("All", "ExactCount")))
-    errors += each(items(wish, "tolerations"), path / "tolerations", shared.toleration)
-    for key, value, at in shared.entries(dig(wish, "capacity"), "requests", path / "capacity"):
+    errors += each(items(exact_request, "tolerations"), path / "tolerations", shared.toleration)
+    for key, value, at in shared.entries(dig(exact_request, "capacity"), "requests", path / "capacity"):
         errors += shared.qualified_name(key, at) + shared.quantity(value, at)
-    return errors + _derived(wish, path, gates)
+    return errors + _derived(exact_request, path, gates)
 
 
-def _derived(wish: Object, path: Path, gates: Gates) -> Errors:
-    values, place = items(wish, "derivedAttributes"), path / "derivedAttributes"
+def _derived(exact_request: Object, path: FieldPath, gates: Gates) -> Errors:
+    values, place = items(exact_request, "derivedAttributes"), path / "derivedAttributes"
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         attribute = value if isinstance(value, dict) else {}
         errors = shared.qualified_name(attribute.get("name"), at / "name")
         where = at / "expression"
@@ -149,7 +149,7 @@ def _derived(wish: Object, path: Path, gates: Gates) -> Errors:
     return each(values, place, one, limit=DERIVED_MAX) + unique(values, place, _name_of, "name")
 
 
-def _constraint(constraint: Object, path: Path, known: frozenset[str]) -> Errors:
+def _constraint(constraint: Object, path: FieldPath, known: frozenset[str]) -> Errors:
     errors = _references(constraint, path, known)
     match_attribute, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
     if match_attribute is not None:
@@ -165,13 +165,13 @@ def _constraint(constraint: Object, path: Path, known: frozenset[str]) -> Errors
     return errors
 
 
-def _references(holder: Object, path: Path, known: frozenset[str]) -> Errors:
+def _references(holder: Object, path: FieldPath, known: frozenset[str]) -> Errors:
     values, place = items(holder, "requests"), path / "requests"
     errors = each(values, place, lambda v, p: _reference(v, p, known), limit=REQUESTS_MAX)
     return errors + unique(values, place, str)
 
 
-def _reference(value: Any, path: Path, known: frozenset[str]) -> Errors:
+def _reference(value: Any, path: FieldPath, known: frozenset[str]) -> Errors:
     text = str(value)
     segments = text.split("/")
     if len(segments) > 2:
@@ -184,18 +184,18 @@ def _reference(value: Any, path: Path, known: frozenset[str]) -> Errors:
     return errors
 
 
-def _derived_are_used(devices: Object, path: Path) -> Errors:
+def _derived_are_used(devices: Object, path: FieldPath) -> Errors:
     """Every derived attribute must matter to a constraint that covers its (sub)request (KEP-6080)."""
     errors: Errors = []
 
-    def check(wish: Object, at: Path, covering: Callable[[Object], bool]) -> None:
+    def check(exact_request: Object, at: FieldPath, covering: Callable[[Object], bool]) -> None:
         used = {
             text(constraint, field)
             for constraint in objects(devices, "constraints")
             if covering(constraint)
             for field in ("matchAttribute", "distinctAttribute")
         }
-        for index, attribute in enumerate(objects(wish, "derivedAttributes")):
+        for index, attribute in enumerate(objects(exact_request, "derivedAttributes")):
             if attribute.get("name") and attribute["name"] not in used:
                 place = (at / "derivedAttributes")[index] / "name"
                 errors.append(place.invalid(attribute["name"], "must be used by a constraint for this request"))
@@ -219,7 +219,7 @@ def _derived_are_used(devices: Object, path: Path) -> Errors:
 
 def claim_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     """A write to the status subresource."""
-    status, before, path = dig(new, "status"), dig(old, "status"), Path("status")
+    status, before, path = dig(new, "status"), dig(old, "status"), FieldPath("status")
     allocation, allocated = sub(status, "allocation"), sub(before, "allocation")
     errors: Errors = []
     if allocation is not None:
@@ -232,13 +232,13 @@ def claim_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     return errors + _devices(status, before, path / "devices")
 
 
-def _allocation(allocation: Object, path: Path, known: frozenset[str]) -> Errors:
+def _allocation(allocation: Object, path: FieldPath, known: frozenset[str]) -> Errors:
     devices, place = dig(allocation, "devices"), path / "devices"
 
-    def result(value: Any, at: Path) -> Errors:
+    def result(value: Any, at: FieldPath) -> Errors:
         return _result(value if isinstance(value, dict) else {}, at, known)
 
-    def config(value: Any, at: Path) -> Errors:
+    def config(value: Any, at: FieldPath) -> Errors:
         entry = value if isinstance(value, dict) else {}
         errors = one_of(entry.get("source"), at / "source", ("FromClaim", "FromClass"))
         # The class may have been stored with larger parameters than are accepted today.
@@ -251,7 +251,7 @@ def _allocation(allocation: Object, path: Path, known: frozenset[str]) -> Errors
     return errors
 
 
-def _result(result: Object, path: Path, known: frozenset[str]) -> Errors:
+def _result(result: Object, path: FieldPath, known: frozenset[str]) -> Errors:
     errors = _reference(result.get("request") or "", path / "request", known)
     errors += shared.driver_name(result.get("driver"), path / "driver")
     errors += shared.pool_name(result.get("pool"), path / "pool")
@@ -265,7 +265,7 @@ def _result(result: Object, path: Path, known: frozenset[str]) -> Errors:
     return errors
 
 
-def _share_id(holder: Object, path: Path) -> Errors:
+def _share_id(holder: Object, path: FieldPath) -> Errors:
     share_id = holder.get("shareID")
     if share_id is None or _UUID.fullmatch(str(share_id)):
         return []
@@ -276,7 +276,7 @@ def _share_id(holder: Object, path: Path) -> Errors:
     return [(path / "shareID").invalid(share_id, detail)]
 
 
-def _reserved_for(claim: Object, status: Object, before: Object, path: Path) -> Errors:
+def _reserved_for(claim: Object, status: Object, before: Object, path: FieldPath) -> Errors:
     consumers, place = items(status, "reservedFor"), path / "reservedFor"
     errors = each(consumers, place, _consumer, limit=RESERVED_FOR_MAX)
     errors += unique(consumers, place, lambda v: (v.get("uid") or None) if isinstance(v, dict) else None, "uid")
@@ -292,7 +292,7 @@ def _reserved_for(claim: Object, status: Object, before: Object, path: Path) -> 
     return errors
 
 
-def _consumer(value: Any, path: Path) -> Errors:
+def _consumer(value: Any, path: FieldPath) -> Errors:
     consumer = value if isinstance(value, dict) else {}
     return [(path / field).required() for field in ("resource", "name", "uid") if not consumer.get(field)]
 
@@ -303,12 +303,12 @@ def device_key(entry: Object) -> tuple[str, str, str, str]:
     return driver, pool, device, share
 
 
-def _devices(status: Object, before: Object, path: Path) -> Errors:
+def _devices(status: Object, before: Object, path: FieldPath) -> Errors:
     allocated = {device_key(result) for result in objects(dig(status, "allocation", "devices"), "results")}
     stored = {device_key(entry): entry for entry in objects(before, "devices")}
     values = items(status, "devices")
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         entry = value if isinstance(value, dict) else {}
         errors = shared.driver_name(entry.get("driver"), at / "driver")
         errors += shared.pool_name(entry.get("pool"), at / "pool")
@@ -330,7 +330,7 @@ def _devices(status: Object, before: Object, path: Path) -> Errors:
     return errors + unique(values, path, lambda v: device_key(v) if isinstance(v, dict) else None)
 
 
-def _network(network: Object, path: Path) -> Errors:
+def _network(network: Object, path: FieldPath) -> Errors:
     errors: Errors = []
     for field, limit in (("interfaceName", 256), ("hardwareAddress", 128)):
         if len(str(network.get(field) or "").encode()) > limit:
@@ -340,7 +340,7 @@ def _network(network: Object, path: Path) -> Errors:
     return errors + unique(ips, path / "ips", str)
 
 
-def _interface_address(value: Any, path: Path) -> Errors:
+def _interface_address(value: Any, path: FieldPath) -> Errors:
     text = str(value)
     try:
         address = ipaddress.ip_interface(text)

@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.api.resource import IMPLICIT_EXTENDED_PREFIX
 from dragoman.api.shape import Object, dig, items, objects, sub, text
 from dragoman.api.validate import shared
-from dragoman.api.validate.field import Errors, Path, by_name, by_rule, each, number
+from dragoman.api.validate.field import Errors, FieldPath, by_name, by_rule, each, number
 from dragoman.api.validate.others import is_extended_resource
 from dragoman.values import names
 from dragoman.values.quantity import NANO
@@ -20,7 +20,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 
 
-def containers(spec: Object, path: Path) -> Errors:
+def containers(spec: Object, path: FieldPath) -> Errors:
     """containers, initContainers and ephemeralContainers of a pod spec."""
     errors: Errors = []
     if not items(spec, "containers"):
@@ -39,7 +39,7 @@ def containers(spec: Object, path: Path) -> Errors:
     return errors
 
 
-def _container(container: Object, spec: Object, path: Path) -> Errors:
+def _container(container: Object, spec: Object, path: FieldPath) -> Errors:
     errors = by_name(container.get("name"), path / "name", names.dns_label)
     image = text(container, "image")
     if not image.strip():
@@ -60,11 +60,11 @@ def _container(container: Object, spec: Object, path: Path) -> Errors:
     return errors
 
 
-def _main(container: Object, spec: Object, path: Path) -> Errors:
+def _main(container: Object, spec: Object, path: FieldPath) -> Errors:
     return resources(dig(container, "resources"), spec, path / "resources")
 
 
-def _init(container: Object, spec: Object, path: Path) -> Errors:
+def _init(container: Object, spec: Object, path: FieldPath) -> Errors:
     errors = _main(container, spec, path)
     policy = container.get("restartPolicy")
     if policy and policy not in ("Always", "OnFailure", "Never"):
@@ -76,14 +76,14 @@ def _init(container: Object, spec: Object, path: Path) -> Errors:
     return errors
 
 
-def _ephemeral(container: Object, spec: Object, path: Path) -> Errors:
+def _ephemeral(container: Object, spec: Object, path: FieldPath) -> Errors:
     fields = ("resources", "ports", "lifecycle", *_PROBES)
     return [
         (path / field).forbidden("cannot be set for an Ephemeral Container") for field in fields if container.get(field)
     ]
 
 
-_BY_FIELD: dict[str, Callable[[Object, Object, Path], Errors]] = {
+_BY_FIELD: dict[str, Callable[[Object, Object, FieldPath], Errors]] = {
     "containers": _main,
     "initContainers": _init,
     "ephemeralContainers": _ephemeral,
@@ -103,7 +103,7 @@ def _overcommits(name: str) -> bool:
     return not (is_extended(name) or name.startswith("hugepages-"))
 
 
-def resources(value: Object, spec: Object, path: Path) -> Errors:
+def resources(value: Object, spec: Object, path: FieldPath) -> Errors:
     """requests, limits and claims of a container."""
     errors: Errors = []
     limits, requests = dig(value, "limits"), dig(value, "requests")
@@ -127,7 +127,7 @@ def resources(value: Object, spec: Object, path: Path) -> Errors:
     return errors + _claims(value, spec, path / "claims")
 
 
-def _resource_name(name: str, path: Path) -> Errors:
+def _resource_name(name: str, path: FieldPath) -> Errors:
     if why := names.label_key(name):
         return [path.invalid(name, why)]
     if "/" not in name and name not in _NATIVE and not name.startswith("hugepages-"):
@@ -137,7 +137,7 @@ def _resource_name(name: str, path: Path) -> Errors:
     return []
 
 
-def _amount(name: str, raw: Any, path: Path) -> Errors:
+def _amount(name: str, raw: Any, path: FieldPath) -> Errors:
     errors = shared.quantity(raw, path)
     value = shared.quantity_of(raw)
     if value is None:
@@ -149,7 +149,7 @@ def _amount(name: str, raw: Any, path: Path) -> Errors:
     return errors
 
 
-def _claims(value: Object, spec: Object, path: Path) -> Errors:
+def _claims(value: Object, spec: Object, path: FieldPath) -> Errors:
     """Entries refer to spec.resourceClaims; a claim as a whole and one of its requests exclude each other."""
     known = sorted(text(entry, "name") for entry in objects(spec, "resourceClaims"))
     whole: set[str] = set()
@@ -179,7 +179,7 @@ def _claims(value: Object, spec: Object, path: Path) -> Errors:
 # ---- ports, environment, mounts, probes
 
 
-def _ports(container: Object, path: Path) -> Errors:
+def _ports(container: Object, path: FieldPath) -> Errors:
     place = path / "ports"
     errors: Errors = []
     seen: set[str] = set()
@@ -205,7 +205,7 @@ def _ports(container: Object, path: Path) -> Errors:
     return errors
 
 
-def port_number(value: int, path: Path) -> Errors:
+def port_number(value: int, path: FieldPath) -> Errors:
     """A port of TCP, UDP or SCTP."""
     return [] if 1 <= value <= 65535 else [path.invalid(value, "must be between 1 and 65535, inclusive")]
 
@@ -218,7 +218,7 @@ def _port_name(name: str) -> str | None:
     return None
 
 
-def _variable(value: Any, path: Path) -> Errors:
+def _variable(value: Any, path: FieldPath) -> Errors:
     variable = value if isinstance(value, dict) else {}
     errors: Errors = []
     name = text(variable, "name")
@@ -240,7 +240,7 @@ def _variable(value: Any, path: Path) -> Errors:
     return errors
 
 
-def _mounts(container: Object, spec: Object, path: Path) -> Errors:
+def _mounts(container: Object, spec: Object, path: FieldPath) -> Errors:
     known = {text(volume, "name") for volume in objects(spec, "volumes")}
     seen: set[str] = set()
     errors: Errors = []
@@ -263,7 +263,7 @@ def _mounts(container: Object, spec: Object, path: Path) -> Errors:
     return errors
 
 
-def _probe(probe: Object, path: Path) -> Errors:
+def _probe(probe: Object, path: FieldPath) -> Errors:
     given = [handler for handler in _HANDLERS if probe.get(handler) is not None]
     errors: Errors = []
     if not given:

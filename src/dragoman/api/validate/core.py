@@ -11,7 +11,7 @@ from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, items, objects, sub, text
 from dragoman.api.validate import shared
 from dragoman.api.validate.containers import port_number
-from dragoman.api.validate.field import Errors, Path, by_name, by_rule, each, immutable, number, one_of, same
+from dragoman.api.validate.field import Errors, FieldPath, by_name, by_rule, each, immutable, number, one_of, same
 from dragoman.api.validate.label_selector import label_selector
 from dragoman.api.validate.workloads import int_or_percent
 from dragoman.values import names
@@ -31,7 +31,7 @@ _NO_UPDATE = "may not be changed in an update."
 
 def node(obj: Object, gates: Gates) -> Errors:
     """A node, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     place = path / "taints"
     errors: Errors = []
     seen: set[tuple[str, str]] = set()
@@ -52,12 +52,12 @@ def node_status(new: Object, old: Object, gates: Gates) -> Errors:
     """Capacities of a node."""
     errors: Errors = []
     for field in ("capacity", "allocatable"):
-        for name, value, at in shared.entries(dig(new, "status"), field, Path("status")):
+        for name, value, at in shared.entries(dig(new, "status"), field, FieldPath("status")):
             errors += by_rule(name, at, names.label_key) + _not_negative(value, at)
     return errors
 
 
-def _not_negative(raw: Any, path: Path) -> Errors:
+def _not_negative(raw: Any, path: FieldPath) -> Errors:
     errors = shared.quantity(raw, path)
     value = shared.quantity_of(raw)
     if value is not None and value.sign() < 0:
@@ -69,7 +69,7 @@ def node_update(new: Object, old: Object, gates: Gates) -> Errors:
     """A provider's id stays once it is set."""
     before = text(dig(old, "spec"), "providerID")
     if before and dig(new, "spec").get("providerID") != before:
-        return [(Path("spec") / "providerID").forbidden('node updates may not change providerID except from ""')]
+        return [(FieldPath("spec") / "providerID").forbidden('node updates may not change providerID except from ""')]
     return []
 
 
@@ -78,7 +78,7 @@ def node_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 def service(obj: Object, gates: Gates) -> Errors:
     """A Service, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors = one_of(spec.get("type"), path / "type", _SERVICE_TYPES)
     headless = spec.get("clusterIP") == "None"
     ports, place = items(spec, "ports"), path / "ports"
@@ -112,7 +112,7 @@ def service(obj: Object, gates: Gates) -> Errors:
 
 def disruption_budget(obj: Object, gates: Gates) -> Errors:
     """A PodDisruptionBudget, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     errors: Errors = []
     if least is not None and most is not None:
@@ -133,18 +133,20 @@ def priority_class(obj: Object, gates: Gates) -> Errors:
     if name.startswith("system-"):
         if SYSTEM_PRIORITIES.get(name) != value:
             detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            errors.append((Path("metadata") / "name").forbidden(f"{detail}{name} is not a known system priority class"))
+            errors.append(
+                (FieldPath("metadata") / "name").forbidden(f"{detail}{name} is not a known system priority class")
+            )
     elif value > USER_PRIORITY_MAX:
         detail = f"maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}"
-        errors.append(Path("value").forbidden(detail))
+        errors.append(FieldPath("value").forbidden(detail))
     policies = ("Never", "PreemptLowerPriority")
-    return errors + one_of(obj.get("preemptionPolicy"), Path("preemptionPolicy"), policies)
+    return errors + one_of(obj.get("preemptionPolicy"), FieldPath("preemptionPolicy"), policies)
 
 
 def priority_class_update(new: Object, old: Object, gates: Gates) -> Errors:
     """A priority never changes."""
     return [
-        Path(field).forbidden(_NO_UPDATE)
+        FieldPath(field).forbidden(_NO_UPDATE)
         for field in ("value", "preemptionPolicy")
         if not same(new.get(field) or None, old.get(field) or None)
     ]
@@ -153,7 +155,7 @@ def priority_class_update(new: Object, old: Object, gates: Gates) -> Errors:
 def resource_quota(obj: Object, gates: Gates) -> Errors:
     """A ResourceQuota, new or changed."""
     errors: Errors = []
-    for name, value, at in shared.entries(dig(obj, "spec"), "hard", Path("spec")):
+    for name, value, at in shared.entries(dig(obj, "spec"), "hard", FieldPath("spec")):
         # `<class>.deviceclass.resource.k8s.io/devices` and `count/<plural>.<group>` are qualified names too.
         errors += by_rule(name, at, names.label_key) + _not_negative(value, at)
     return errors
@@ -163,7 +165,7 @@ def limit_range(obj: Object, gates: Gates) -> Errors:
     """A LimitRange, new or changed."""
     errors: Errors = []
     for index, item in enumerate(objects(dig(obj, "spec"), "limits")):
-        at = (Path("spec") / "limits")[index]
+        at = (FieldPath("spec") / "limits")[index]
         if not item.get("type"):
             errors.append((at / "type").required())
         for field in ("default", "defaultRequest", "max", "min"):
@@ -187,10 +189,10 @@ def secret(obj: Object, gates: Gates) -> Errors:
         try:
             base64.b64decode(str(value), validate=True)
         except (binascii.Error, ValueError):
-            errors.append(Path("data")[key].invalid("<value omitted>", "must be base64"))
+            errors.append(FieldPath("data")[key].invalid("<value omitted>", "must be base64"))
     if obj.get("type") == "kubernetes.io/tls":
         given = {**dig(obj, "data"), **dig(obj, "stringData")}
-        errors += [Path("data")[key].required() for key in ("tls.crt", "tls.key") if key not in given]
+        errors += [FieldPath("data")[key].required() for key in ("tls.crt", "tls.key") if key not in given]
     return errors
 
 
@@ -200,7 +202,7 @@ def _data(obj: Object, fields: tuple[str, ...]) -> Errors:
     seen: set[str] = set()
     for field in fields:
         for key, value in sorted(dig(obj, field).items()):
-            at = Path(field)[key]
+            at = FieldPath(field)[key]
             if len(key) > 253:
                 errors.append(at.invalid(key, "must be no more than 253 characters"))
             elif not _KEY.fullmatch(key) or key in (".", "..") or key.startswith("../"):
@@ -214,7 +216,7 @@ def _data(obj: Object, fields: tuple[str, ...]) -> Errors:
             seen.add(key)
             size += len(str(value or "").encode())
     if size > DATA_MAX * (4 / 3 if fields == ("data",) else 1):
-        errors.append(Path().too_long(DATA_MAX))
+        errors.append(FieldPath().too_long(DATA_MAX))
     return errors
 
 
@@ -222,8 +224,8 @@ def _immutable_data(new: Object, old: Object, fields: tuple[str, ...]) -> Errors
     if old.get("immutable") is not True:
         return []
     detail = "field is immutable when `immutable` is set"
-    errors = [] if new.get("immutable") is True else [Path("immutable").forbidden(detail)]
-    return errors + [Path(field).forbidden(detail) for field in fields if not same(new.get(field), old.get(field))]
+    errors = [] if new.get("immutable") is True else [FieldPath("immutable").forbidden(detail)]
+    return errors + [FieldPath(field).forbidden(detail) for field in fields if not same(new.get(field), old.get(field))]
 
 
 def config_map_update(new: Object, old: Object, gates: Gates) -> Errors:
@@ -233,7 +235,7 @@ def config_map_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 def secret_update(new: Object, old: Object, gates: Gates) -> Errors:
     """The type never changes; an immutable Secret stays."""
-    errors = immutable(new.get("type"), old.get("type"), Path("type"))
+    errors = immutable(new.get("type"), old.get("type"), FieldPath("type"))
     return errors + _immutable_data(new, old, ("data", "stringData"))
 
 
@@ -242,7 +244,7 @@ def secret_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 def volume_claim(obj: Object, gates: Gates) -> Errors:
     """A PersistentVolumeClaim to be created."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     modes, place = items(spec, "accessModes"), path / "accessModes"
     errors = [] if modes else [place.required("at least 1 access mode is required")]
     errors += each(modes, place, lambda v, p: [] if v in _ACCESS_MODES else [p.not_supported(v, _ACCESS_MODES)])
@@ -255,36 +257,36 @@ def volume_claim(obj: Object, gates: Gates) -> Errors:
 
 def storage_class(obj: Object, gates: Gates) -> Errors:
     """A StorageClass to be created."""
-    return [] if obj.get("provisioner") else [Path("provisioner").required()]
+    return [] if obj.get("provisioner") else [FieldPath("provisioner").required()]
 
 
 def runtime_class(obj: Object, gates: Gates) -> Errors:
     """A RuntimeClass to be created."""
-    return by_name(obj.get("handler"), Path("handler"), names.dns_label)
+    return by_name(obj.get("handler"), FieldPath("handler"), names.dns_label)
 
 
 def ingress(obj: Object, gates: Gates) -> Errors:
     """An Ingress, new or changed."""
     spec = dig(obj, "spec")
     if spec.get("defaultBackend") is None and not items(spec, "rules"):
-        return [Path("spec").invalid(spec, "either `defaultBackend` or `rules` must be specified")]
+        return [FieldPath("spec").invalid(spec, "either `defaultBackend` or `rules` must be specified")]
     return []
 
 
 def network_policy(obj: Object, gates: Gates) -> Errors:
     """A NetworkPolicy, new or changed."""
-    return label_selector(dig(obj, "spec", "podSelector"), Path("spec") / "podSelector")
+    return label_selector(dig(obj, "spec", "podSelector"), FieldPath("spec") / "podSelector")
 
 
 def binding(obj: Object, gates: Gates) -> Errors:
     """A RoleBinding or ClusterRoleBinding to be created."""
-    role, path = dig(obj, "roleRef"), Path("roleRef")
+    role, path = dig(obj, "roleRef"), FieldPath("roleRef")
     errors: Errors = []
     if not role.get("name"):
         errors.append((path / "name").required())
     errors += one_of(role.get("kind"), path / "kind", ("Role", "ClusterRole"))
     for index, subject in enumerate(objects(obj, "subjects")):
-        at = Path("subjects")[index]
+        at = FieldPath("subjects")[index]
         if not subject.get("name"):
             errors.append((at / "name").required())
         errors += one_of(subject.get("kind"), at / "kind", ("ServiceAccount", "User", "Group"))
@@ -295,12 +297,12 @@ def binding_update(new: Object, old: Object, gates: Gates) -> Errors:
     """The role never changes."""
     if same(new.get("roleRef"), old.get("roleRef")):
         return []
-    return [Path("roleRef").invalid(new.get("roleRef"), "cannot change roleRef")]
+    return [FieldPath("roleRef").invalid(new.get("roleRef"), "cannot change roleRef")]
 
 
 def lease(obj: Object, gates: Gates) -> Errors:
     """A Lease, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors: Errors = []
     seconds = number(spec, "leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -315,10 +317,10 @@ def event(obj: Object, gates: Gates) -> Errors:
     """A core Event to be created: in the namespace of what it is about."""
     about, own = text(dig(obj, "involvedObject"), "namespace"), text(dig(obj, "metadata"), "namespace")
     if about and about != own:
-        return [(Path("involvedObject") / "namespace").invalid(about, "does not match event.namespace")]
+        return [(FieldPath("involvedObject") / "namespace").invalid(about, "does not match event.namespace")]
     return []
 
 
 def endpoint_slice(obj: Object, gates: Gates) -> Errors:
     """An EndpointSlice to be created."""
-    return one_of(obj.get("addressType"), Path("addressType"), ("IPv4", "IPv6", "FQDN"))
+    return one_of(obj.get("addressType"), FieldPath("addressType"), ("IPv4", "IPv6", "FQDN"))

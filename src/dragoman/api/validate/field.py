@@ -77,7 +77,7 @@ def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-class Path:
+class FieldPath:
     """A field's place: `spec.devices.requests[0].name`, map entries as `labels[key]`."""
 
     __slots__ = ("text",)
@@ -85,11 +85,11 @@ class Path:
     def __init__(self, text: str = "") -> None:
         self.text = text
 
-    def __getitem__(self, key: int | str) -> Path:
-        return Path(f"{self.text}[{key}]")
+    def __getitem__(self, key: int | str) -> FieldPath:
+        return FieldPath(f"{self.text}[{key}]")
 
-    def __truediv__(self, field: str) -> Path:
-        return Path(f"{self.text}.{field}" if self.text else field)
+    def __truediv__(self, field: str) -> FieldPath:
+        return FieldPath(f"{self.text}.{field}" if self.text else field)
 
     def __str__(self) -> str:
         return self.text
@@ -131,38 +131,38 @@ class Path:
         return FieldError(self.text, NOT_FOUND, value, detail)
 
 
-Check = Callable[[Any, Path], Errors]
-Reason = Callable[[str], str | None]
+FieldCheck = Callable[[Any, FieldPath], Errors]
+FieldReason = Callable[[str], str | None]
 
 
-def by_name(text: Any, path: Path, reason: Reason) -> Errors:
+def by_name(text: Any, path: FieldPath, reason: FieldReason) -> Errors:
     """Required text that a rule of `values.names` accepts."""
     if not text:
         return [path.required()]
     return by_rule(text, path, reason)
 
 
-def by_rule(text: Any, path: Path, reason: Reason) -> Errors:
+def by_rule(text: Any, path: FieldPath, reason: FieldReason) -> Errors:
     """Text, possibly empty, that a rule accepts."""
     why = reason(str(text))
     return [path.invalid(text, why)] if why else []
 
 
-def one_of(value: Any, path: Path, supported: tuple[str, ...]) -> Errors:
+def one_of(value: Any, path: FieldPath, supported: tuple[str, ...]) -> Errors:
     """Required, and one of the values known."""
     if not value:
         return [path.required()]
     return [] if value in supported else [path.not_supported(value, supported)]
 
 
-def at_least(value: Any, path: Path, least: int = 0) -> Errors:
+def at_least(value: Any, path: FieldPath, least: int = 0) -> Errors:
     """A number, if there is one, not below a bound."""
     if isinstance(value, int) and not isinstance(value, bool) and value < least:
         return [path.invalid(value, f"must be greater than or equal to {least}")]
     return []
 
 
-def each(values: list[Any], path: Path, check: Check, *, limit: int | None = None) -> Errors:
+def each(values: list[Any], path: FieldPath, check: FieldCheck, *, limit: int | None = None) -> Errors:
     """Checks the items, and that there are not too many; items beyond the limit are not looked at."""
     errors: Errors = []
     if limit is not None and len(values) > limit:
@@ -173,7 +173,7 @@ def each(values: list[Any], path: Path, check: Check, *, limit: int | None = Non
     return errors
 
 
-def unique(values: list[Any], path: Path, key: Callable[[Any], Hashable], *field: str) -> Errors:
+def unique(values: list[Any], path: FieldPath, key: Callable[[Any], Hashable], *field: str) -> Errors:
     """Reports the second and later of items with an equal key (None: no key, not compared)."""
     errors: Errors = []
     seen: set[Hashable] = set()
@@ -192,7 +192,7 @@ def unique(values: list[Any], path: Path, key: Callable[[Any], Hashable], *field
     return errors
 
 
-def immutable(new: Any, old: Any, path: Path) -> Errors:
+def immutable(new: Any, old: Any, path: FieldPath) -> Errors:
     """The value must equal the stored one; null, absent and empty are alike."""
     return [] if same(new, old) else [path.invalid(new, IMMUTABLE)]
 

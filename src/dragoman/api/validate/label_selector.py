@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dragoman.api.shape import Object, dig, items, objects, text
-from dragoman.api.validate.field import Errors, Path, each
+from dragoman.api.validate.field import Errors, FieldPath, each
 from dragoman.api.validate.meta import label_map
 from dragoman.api.validate.shared import requirement
 
 
-def label_selector(selector: Object, path: Path) -> Errors:
+def label_selector(selector: Object, path: FieldPath) -> Errors:
     """matchLabels and matchExpressions."""
     errors = label_map(selector, path, "matchLabels")
     return errors + each(items(selector, "matchExpressions"), path / "matchExpressions", requirement)

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.api.meta import parse_time
 from dragoman.api.shape import Object, dig, items, objects
-from dragoman.api.validate.field import Errors, Path, Reason, by_rule, immutable, number
+from dragoman.api.validate.field import Errors, FieldPath, FieldReason, by_rule, immutable, number
 from dragoman.values import names
 
 ANNOTATIONS_MAX = 256 * 1024
@@ -16,9 +16,9 @@ _JUDGED = (*_NEVER_CHANGED, "generation", "labels", "annotations", "ownerReferen
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
-def metadata(obj: Object, reason: Reason, *, namespaced: bool, path: Path | None = None) -> Errors:
+def metadata(obj: Object, reason: FieldReason, *, namespaced: bool, path: FieldPath | None = None) -> Errors:
     """Metadata of an object to be created; `reason` judges its name."""
-    meta, path = dig(obj, "metadata"), path or Path("metadata")
+    meta, path = dig(obj, "metadata"), path or FieldPath("metadata")
     errors: Errors = []
     name, prefix = str(meta.get("name") or ""), str(meta.get("generateName") or "")
     if prefix:
@@ -42,13 +42,13 @@ def metadata(obj: Object, reason: Reason, *, namespaced: bool, path: Path | None
     return errors + _parts(meta, path)
 
 
-def _parts(meta: Object, path: Path) -> Errors:
+def _parts(meta: Object, path: FieldPath) -> Errors:
     return label_map(meta, path) + annotation_map(meta, path) + _owners(meta, path) + _finalizers(meta, path)
 
 
 def metadata_update(new: Object, old: Object) -> Errors:
     """Metadata of an object that changes."""
-    meta, before, path = dig(new, "metadata"), dig(old, "metadata"), Path("metadata")
+    meta, before, path = dig(new, "metadata"), dig(old, "metadata"), FieldPath("metadata")
     if all(meta.get(field) == before.get(field) for field in _JUDGED):
         return []  # as it was judged before: most writes of status
     errors: Errors = []
@@ -78,7 +78,7 @@ def _same_instant(one: Any, two: Any) -> bool:
         return False
 
 
-def label_map(meta: Object, path: Path, field: str = "labels") -> Errors:
+def label_map(meta: Object, path: FieldPath, field: str = "labels") -> Errors:
     """Keys and values of labels."""
     place = path / field
     errors: Errors = []
@@ -88,7 +88,7 @@ def label_map(meta: Object, path: Path, field: str = "labels") -> Errors:
     return errors
 
 
-def annotation_map(meta: Object, path: Path) -> Errors:
+def annotation_map(meta: Object, path: FieldPath) -> Errors:
     """Keys of annotations, and their size all together."""
     place = path / "annotations"
     errors: Errors = []
@@ -102,7 +102,7 @@ def annotation_map(meta: Object, path: Path) -> Errors:
     return errors
 
 
-def _owners(meta: Object, path: Path) -> Errors:
+def _owners(meta: Object, path: FieldPath) -> Errors:
     place = path / "ownerReferences"
     errors: Errors = []
     controllers: list[str] = []
@@ -126,7 +126,7 @@ def _owners(meta: Object, path: Path) -> Errors:
     return errors
 
 
-def _finalizers(meta: Object, path: Path) -> Errors:
+def _finalizers(meta: Object, path: FieldPath) -> Errors:
     place = path / "finalizers"
     errors: Errors = []
     for index, finalizer in enumerate(items(meta, "finalizers")):
@@ -138,7 +138,7 @@ def _finalizers(meta: Object, path: Path) -> Errors:
 
 def core_finalizers(obj: Object) -> Errors:
     """Kinds of the core group want finalizers with a domain, or standard ones."""
-    place = Path("metadata") / "finalizers"
+    place = FieldPath("metadata") / "finalizers"
     return [
         place[index].invalid(name, "name is neither a standard finalizer name nor is it fully qualified")
         for index, name in enumerate(items(dig(obj, "metadata"), "finalizers"))

@@ -7,7 +7,7 @@ from typing import Any
 from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, items, objects, sub
 from dragoman.api.validate import shared
-from dragoman.api.validate.field import Errors, Path, each, immutable, number, same
+from dragoman.api.validate.field import Errors, FieldPath, each, immutable, number, same
 from dragoman.values import names
 
 CONFIG_MAX = 32
@@ -31,12 +31,12 @@ def device_class_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 
 def _class_spec(spec: Object, before: Object, gates: Gates) -> Errors:
-    path = Path("spec")
+    path = FieldPath("spec")
     stored = bool(before.get("selectors")) and same(spec.get("selectors"), before.get("selectors"))
     errors = shared.selectors(spec, path, stored=stored, new_gates=gates.enabled)
     kept = bool(before.get("config")) and same(spec.get("config"), before.get("config"))
 
-    def config(value: Any, at: Path) -> Errors:
+    def config(value: Any, at: FieldPath) -> Errors:
         return shared.opaque(value if isinstance(value, dict) else {}, at, stored=kept)
 
     errors += each(items(spec, "config"), path / "config", config, limit=CONFIG_MAX)
@@ -58,7 +58,7 @@ def is_extended_resource(name: str) -> bool:
 
 def taint_rule(obj: Object, gates: Gates) -> Errors:
     """A rule to be created, or its new spec."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors: Errors = []
     if (selector := sub(spec, "deviceSelector")) is not None:
         place = path / "deviceSelector"
@@ -71,7 +71,7 @@ def taint_rule(obj: Object, gates: Gates) -> Errors:
 
 def taint_rule_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Conditions only."""
-    return shared.conditions(dig(new, "status"), Path("status"))
+    return shared.conditions(dig(new, "status"), FieldPath("status"))
 
 
 # ---- ResourcePoolStatusRequest
@@ -79,7 +79,7 @@ def taint_rule_status_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 def pool_status_request(obj: Object, gates: Gates) -> Errors:
     """A request to be created."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors = shared.driver_name(spec.get("driver"), path / "driver")
     if spec.get("poolName") is not None:
         errors += shared.pool_name(spec["poolName"], path / "poolName")
@@ -94,12 +94,12 @@ def pool_status_request(obj: Object, gates: Gates) -> Errors:
 
 def pool_status_request_update(new: Object, old: Object, gates: Gates) -> Errors:
     """The spec never changes."""
-    return immutable(new.get("spec"), old.get("spec"), Path("spec"))
+    return immutable(new.get("spec"), old.get("spec"), FieldPath("spec"))
 
 
 def pool_status_request_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Written once."""
-    path = Path("status")
+    path = FieldPath("status")
     if sub(old, "status"):
         return immutable(new.get("status"), old.get("status"), path)
     status = sub(new, "status")
@@ -123,7 +123,7 @@ def pool_status_request_status_update(new: Object, old: Object, gates: Gates) ->
     return errors
 
 
-def _pool(value: Any, path: Path) -> Errors:
+def _pool(value: Any, path: FieldPath) -> Errors:
     pool = value if isinstance(value, dict) else {}
     errors = shared.driver_name(pool.get("driver"), path / "driver")
     errors += shared.pool_name(pool.get("poolName"), path / "poolName")

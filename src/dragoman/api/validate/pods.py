@@ -12,7 +12,18 @@ from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, items, objects, sub, text
 from dragoman.api.validate import shared
 from dragoman.api.validate.containers import containers
-from dragoman.api.validate.field import Errors, FieldError, Path, at_least, by_name, by_rule, each, number, same, unique
+from dragoman.api.validate.field import (
+    Errors,
+    FieldError,
+    FieldPath,
+    at_least,
+    by_name,
+    by_rule,
+    each,
+    number,
+    same,
+    unique,
+)
 from dragoman.api.validate.meta import label_map
 from dragoman.values import names
 
@@ -31,14 +42,14 @@ _GATED_MAY_CHANGE = frozenset({"nodeSelector", "affinity"})
 
 def pod(obj: Object, gates: Gates) -> Errors:
     """A pod to be created."""
-    path = Path("spec")
+    path = FieldPath("spec")
     errors = pod_spec(dig(obj, "spec"), path)
     if objects(dig(obj, "spec"), "ephemeralContainers"):
         errors.append((path / "ephemeralContainers").forbidden("cannot be set on create"))
     return errors
 
 
-def pod_spec(spec: Object, path: Path) -> Errors:
+def pod_spec(spec: Object, path: FieldPath) -> Errors:
     """The spec of a pod or of a pod template."""
     claims = pod_claims(spec, path)
     errors = containers(spec, path) + claims + _volumes(spec, path)
@@ -68,10 +79,10 @@ def pod_spec(spec: Object, path: Path) -> Errors:
     return errors + _scheduling_gates(spec, path) + _scheduling_group(spec, path)
 
 
-def _scheduling_gates(spec: Object, path: Path) -> Errors:
+def _scheduling_gates(spec: Object, path: FieldPath) -> Errors:
     gates, place = items(spec, "schedulingGates"), path / "schedulingGates"
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         gate = value if isinstance(value, dict) else {}
         return by_rule(gate.get("name") or "", at / "name", names.label_key)
 
@@ -81,7 +92,7 @@ def _scheduling_gates(spec: Object, path: Path) -> Errors:
     return errors + unique(gates, place, lambda v: v.get("name") if isinstance(v, dict) else None)
 
 
-def _scheduling_group(spec: Object, path: Path) -> Errors:
+def _scheduling_group(spec: Object, path: FieldPath) -> Errors:
     group = sub(spec, "schedulingGroup")
     if group is None:
         return []
@@ -91,11 +102,11 @@ def _scheduling_group(spec: Object, path: Path) -> Errors:
 # ---- claims
 
 
-def pod_claims(spec: Object, path: Path) -> Errors:
+def pod_claims(spec: Object, path: FieldPath) -> Errors:
     """spec.resourceClaims of a pod, of a PodGroup or of a Workload's template."""
     claims, place = items(spec, "resourceClaims"), path / "resourceClaims"
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         entry = value if isinstance(value, dict) else {}
         errors = by_name(entry.get("name"), at / "name", names.dns_label)
         direct, template = entry.get("resourceClaimName"), entry.get("resourceClaimTemplateName")
@@ -116,14 +127,14 @@ def pod_claims(spec: Object, path: Path) -> Errors:
 # ---- scheduling
 
 
-def _affinity(affinity: Object, path: Path) -> Errors:
+def _affinity(affinity: Object, path: FieldPath) -> Errors:
     node, place = dig(affinity, "nodeAffinity"), path / "nodeAffinity"
     errors: Errors = []
     field = "requiredDuringSchedulingIgnoredDuringExecution"
     if (required := sub(node, field)) is not None:
         errors += shared.node_selector(required, place / field)
 
-    def preferred(value: Any, at: Path) -> Errors:
+    def preferred(value: Any, at: FieldPath) -> Errors:
         term = value if isinstance(value, dict) else {}
         weight = number(term, "weight") or 0
         errors: Errors = []
@@ -135,7 +146,7 @@ def _affinity(affinity: Object, path: Path) -> Errors:
     return errors + each(items(node, field), place / field, preferred)
 
 
-def _toleration(value: Any, path: Path) -> Errors:
+def _toleration(value: Any, path: FieldPath) -> Errors:
     toleration = value if isinstance(value, dict) else {}
     key, operator, effect = text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect")
     errors: Errors = []
@@ -163,10 +174,10 @@ def _toleration(value: Any, path: Path) -> Errors:
 # ---- volumes
 
 
-def _volumes(spec: Object, path: Path) -> Errors:
+def _volumes(spec: Object, path: FieldPath) -> Errors:
     values, place = items(spec, "volumes"), path / "volumes"
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         volume = value if isinstance(value, dict) else {}
         errors = by_name(volume.get("name"), at / "name", names.dns_label)
         sources = [field for field, source in volume.items() if field != "name" and source is not None]
@@ -197,12 +208,12 @@ _VOLUME_NEEDS = {
 
 def pod_update(new: Object, old: Object, gates: Gates) -> Errors:
     """A pod's spec hardly changes once it exists."""
-    return _spec_change(dig(new, "spec"), dig(old, "spec"), Path("spec"))
+    return _spec_change(dig(new, "spec"), dig(old, "spec"), FieldPath("spec"))
 
 
 def pod_ephemeral_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Ephemeral containers are only added."""
-    path = Path("spec") / "ephemeralContainers"
+    path = FieldPath("spec") / "ephemeralContainers"
     now = {text(c, "name"): c for c in objects(dig(new, "spec"), "ephemeralContainers")}
     before = objects(dig(old, "spec"), "ephemeralContainers")
     if any(not same(now.get(text(c, "name")), c) for c in before):
@@ -210,7 +221,7 @@ def pod_ephemeral_update(new: Object, old: Object, gates: Gates) -> Errors:
     return []
 
 
-def _spec_change(spec: Object, before: Object, path: Path) -> Errors:
+def _spec_change(spec: Object, before: Object, path: FieldPath) -> Errors:
     errors: Errors = []
     mutable = {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
     if items(before, "schedulingGates"):
@@ -238,7 +249,7 @@ def _spec_change(spec: Object, before: Object, path: Path) -> Errors:
     return errors + _deadline_change(spec, before, path / "activeDeadlineSeconds")
 
 
-def _deadline_change(spec: Object, before: Object, path: Path) -> Errors:
+def _deadline_change(spec: Object, before: Object, path: FieldPath) -> Errors:
     deadline, earlier = number(spec, "activeDeadlineSeconds"), number(before, "activeDeadlineSeconds")
     if deadline is None:
         return [] if earlier is None else [path.invalid(None, "must not update from a positive integer to nil value")]
@@ -255,7 +266,7 @@ def _without_images(values: Any) -> Any:
     return [{k: v for k, v in c.items() if k != "image"} if isinstance(c, dict) else c for c in values]
 
 
-def _images(spec: Object, path: Path) -> Errors:
+def _images(spec: Object, path: FieldPath) -> Errors:
     return [
         ((path / field)[index] / "image").required()
         for field in ("initContainers", "containers")
@@ -269,7 +280,7 @@ def _images(spec: Object, path: Path) -> Errors:
 
 def pod_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     """What schedulers, kubelets and the claims controller write."""
-    spec, status, path = dig(old, "spec"), dig(new, "status"), Path("status")
+    spec, status, path = dig(old, "spec"), dig(new, "status"), FieldPath("status")
     errors: Errors = []
     if status.get("nominatedNodeName"):
         errors += by_rule(status["nominatedNodeName"], path / "nominatedNodeName", names.dns_subdomain)
@@ -282,11 +293,11 @@ def pod_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     return errors
 
 
-def _claim_statuses(spec: Object, status: Object, path: Path) -> Errors:
+def _claim_statuses(spec: Object, status: Object, path: FieldPath) -> Errors:
     known = {text(entry, "name") for entry in objects(spec, "resourceClaims")}
     values = items(status, "resourceClaimStatuses")
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         entry = value if isinstance(value, dict) else {}
         errors: Errors = []
         if text(entry, "name") not in known:
@@ -300,7 +311,7 @@ def _claim_statuses(spec: Object, status: Object, path: Path) -> Errors:
     return errors + unique(values, path, lambda v: v.get("name") if isinstance(v, dict) else None, "name")
 
 
-def _extended_status(spec: Object, status: Object, path: Path) -> Errors:
+def _extended_status(spec: Object, status: Object, path: FieldPath) -> Errors:
     errors = by_name(status.get("resourceClaimName"), path / "resourceClaimName", names.dns_subdomain)
     mappings, place = items(status, "requestMappings"), path / "requestMappings"
     if not mappings:
@@ -311,7 +322,7 @@ def _extended_status(spec: Object, status: Object, path: Path) -> Errors:
         for c in objects(spec, field)
     }
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         mapping = value if isinstance(value, dict) else {}
         container, resource = text(mapping, "containerName"), text(mapping, "resourceName")
         errors: Errors = []
@@ -328,12 +339,12 @@ def _extended_status(spec: Object, status: Object, path: Path) -> Errors:
     )
 
 
-def _device_health(spec: Object, value: Any, path: Path) -> Errors:
+def _device_health(spec: Object, value: Any, path: FieldPath) -> Errors:
     """containerStatuses[].allocatedResourcesStatus (KEP-4680)."""
     status = value if isinstance(value, dict) else {}
     claims = {f"claim:{entry.get('name')}" for entry in objects(spec, "resourceClaims")}
 
-    def one(value: Any, at: Path) -> list[FieldError]:
+    def one(value: Any, at: FieldPath) -> list[FieldError]:
         entry = value if isinstance(value, dict) else {}
         name = text(entry, "name")
         errors: Errors = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.api.shape import Object, dig, items, sub
 from dragoman.api.validate.cel import check_expression
-from dragoman.api.validate.field import OMITTED, Errors, Path, by_name, by_rule, each, one_of, unique
+from dragoman.api.validate.field import OMITTED, Errors, FieldPath, by_name, by_rule, each, one_of, unique
 from dragoman.values import names
 from dragoman.values.quantity import Quantity
 
@@ -22,27 +22,27 @@ _CONDITION_STATUS = ("False", "True", "Unknown")
 _NODE_OPERATIONS = ("NodePrepareResources", "NodeUnprepareResources", "*")
 
 
-def driver_name(text: Any, path: Path) -> Errors:
+def driver_name(text: Any, path: FieldPath) -> Errors:
     """Required."""
     return by_name(text, path, names.driver_name)
 
 
-def pool_name(text: Any, path: Path) -> Errors:
+def pool_name(text: Any, path: FieldPath) -> Errors:
     """Required."""
     return by_name(text, path, names.pool_name)
 
 
-def device_name(text: Any, path: Path) -> Errors:
+def device_name(text: Any, path: FieldPath) -> Errors:
     """Required DNS label."""
     return by_name(text, path, names.dns_label)
 
 
-def qualified_name(text: Any, path: Path) -> Errors:
+def qualified_name(text: Any, path: FieldPath) -> Errors:
     """Attribute or capacity key, with or without domain."""
     return by_name(text, path, names.qualified_name)
 
 
-def fully_qualified_name(text: Any, path: Path) -> Errors:
+def fully_qualified_name(text: Any, path: FieldPath) -> Errors:
     """Attribute key with domain."""
     return by_name(text, path, names.fully_qualified_name)
 
@@ -57,7 +57,7 @@ def quantity_of(raw: Any) -> Quantity | None:
         return None
 
 
-def quantity(raw: Any, path: Path) -> Errors:
+def quantity(raw: Any, path: FieldPath) -> Errors:
     """A required quantity."""
     if raw is None:
         return [path.required()]
@@ -70,20 +70,20 @@ def quantity(raw: Any, path: Path) -> Errors:
     return []
 
 
-def entries(holder: Object, field: str, path: Path) -> Iterator[tuple[str, Any, Path]]:
+def entries(holder: Object, field: str, path: FieldPath) -> Iterator[tuple[str, Any, FieldPath]]:
     """Key, value and place of each entry of a map, in key order."""
     for key, value in sorted(dig(holder, field).items(), key=lambda entry: str(entry[0])):
         yield key, value, (path / field)[key]
 
 
-def conditions_list(holder: Object, field: str, path: Path) -> Errors:
+def conditions_list(holder: Object, field: str, path: FieldPath) -> Errors:
     """Names of binding (failure) conditions: at most 4, label keys, no duplicates."""
     values = items(holder, field)
     errors = each(values, path / field, lambda v, p: by_rule(v, p, names.label_key), limit=BINDING_CONDITIONS_MAX)
     return errors + unique(values, path / field, str)
 
 
-def binding_conditions(holder: Object, path: Path) -> Errors:
+def binding_conditions(holder: Object, path: FieldPath) -> Errors:
     """Both lists or none, disjoint."""
     wanted, failing = items(holder, "bindingConditions"), items(holder, "bindingFailureConditions")
     errors = conditions_list(holder, "bindingConditions", path)
@@ -101,7 +101,7 @@ def binding_conditions(holder: Object, path: Path) -> Errors:
     return errors
 
 
-def skip_operations(holder: Object, path: Path) -> Errors:
+def skip_operations(holder: Object, path: FieldPath) -> Errors:
     """skipNodeOperations of slices and results."""
     values, place = items(holder, "skipNodeOperations"), path / "skipNodeOperations"
     errors = each(values, place, lambda v, p: [] if v in _NODE_OPERATIONS else [p.not_supported(v, _NODE_OPERATIONS)])
@@ -113,7 +113,7 @@ def skip_operations(holder: Object, path: Path) -> Errors:
     return errors
 
 
-def taint(value: Any, path: Path) -> Errors:
+def taint(value: Any, path: FieldPath) -> Errors:
     """A DeviceTaint."""
     taint = value if isinstance(value, dict) else {}
     errors = by_name(taint.get("key"), path / "key", names.label_key)
@@ -122,7 +122,7 @@ def taint(value: Any, path: Path) -> Errors:
     return errors + one_of(taint.get("effect"), path / "effect", _TAINT_EFFECTS)
 
 
-def toleration(value: Any, path: Path) -> Errors:
+def toleration(value: Any, path: FieldPath) -> Errors:
     """A DeviceToleration."""
     toleration = value if isinstance(value, dict) else {}
     errors: Errors = []
@@ -145,7 +145,7 @@ def toleration(value: Any, path: Path) -> Errors:
     return errors
 
 
-def opaque(holder: Object, path: Path, *, stored: bool) -> Errors:
+def opaque(holder: Object, path: FieldPath, *, stored: bool) -> Errors:
     """An inlined DeviceConfiguration: opaque with driver and parameters."""
     place = path / "opaque"
     inner = sub(holder, "opaque")
@@ -158,7 +158,7 @@ def opaque(holder: Object, path: Path, *, stored: bool) -> Errors:
     return errors + json_object(parameters, place / "parameters", stored=stored)
 
 
-def json_object(value: Any, path: Path, *, stored: bool = False) -> Errors:
+def json_object(value: Any, path: FieldPath, *, stored: bool = False) -> Errors:
     """Free JSON: an object, not too large unless stored already."""
     if not isinstance(value, dict):
         return [path.invalid(OMITTED, "must be a valid JSON object")]
@@ -166,10 +166,10 @@ def json_object(value: Any, path: Path, *, stored: bool = False) -> Errors:
     return [path.too_long(OPAQUE_MAX)] if size > OPAQUE_MAX and not stored else []
 
 
-def selectors(holder: Object, path: Path, *, stored: bool, new_gates: frozenset[str]) -> Errors:
+def selectors(holder: Object, path: FieldPath, *, stored: bool, new_gates: frozenset[str]) -> Errors:
     """Device selectors. `new_gates`: the gates that an expression not stored yet may use."""
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         cel = sub(value, "cel") if isinstance(value, dict) else None
         if cel is None:
             return [(at / "cel").required()]
@@ -178,14 +178,14 @@ def selectors(holder: Object, path: Path, *, stored: bool, new_gates: frozenset[
     return each(items(holder, "selectors"), path / "selectors", one, limit=SELECTORS_MAX)
 
 
-def conditions(holder: Object, path: Path, limit: int = CONDITIONS_MAX) -> Errors:
+def conditions(holder: Object, path: FieldPath, limit: int = CONDITIONS_MAX) -> Errors:
     """metav1.Conditions: at most `limit`, unique by type."""
     values, place = items(holder, "conditions"), path / "conditions"
     errors = each(values, place, _condition, limit=limit)
     return errors + unique(values, place, lambda v: v.get("type") if isinstance(v, dict) else None, "type")
 
 
-def _condition(value: Any, path: Path) -> Errors:
+def _condition(value: Any, path: FieldPath) -> Errors:
     condition = value if isinstance(value, dict) else {}
     errors = by_name(condition.get("type"), path / "type", names.label_key)
     status = condition.get("status")
@@ -204,7 +204,7 @@ def _condition(value: Any, path: Path) -> Errors:
 # ---- node selectors (core/v1)
 
 
-def node_selector(selector: Object, path: Path, *, single_term: bool = False) -> Errors:
+def node_selector(selector: Object, path: FieldPath, *, single_term: bool = False) -> Errors:
     """A valid core NodeSelector, with exactly one term if asked for."""
     terms, place = items(selector, "nodeSelectorTerms"), path / "nodeSelectorTerms"
     if not terms:
@@ -215,14 +215,14 @@ def node_selector(selector: Object, path: Path, *, single_term: bool = False) ->
     return errors
 
 
-def node_selector_term(value: Any, path: Path) -> Errors:
+def node_selector_term(value: Any, path: FieldPath) -> Errors:
     """One term: requirements on labels and on fields (metadata.name only)."""
     term = value if isinstance(value, dict) else {}
     errors = each(items(term, "matchExpressions"), path / "matchExpressions", _node_requirement)
     return errors + each(items(term, "matchFields"), path / "matchFields", _field_requirement)
 
 
-def requirement(value: Any, path: Path, *, numbers: bool = False) -> Errors:
+def requirement(value: Any, path: FieldPath, *, numbers: bool = False) -> Errors:
     """One requirement of a selector on labels; numbers: Gt and Lt are operators, too, as in selectors of nodes."""
     wanted = value if isinstance(value, dict) else {}
     values, place = items(wanted, "values"), path / "values"
@@ -243,11 +243,11 @@ def requirement(value: Any, path: Path, *, numbers: bool = False) -> Errors:
     return errors + each(values, place, lambda v, p: by_rule(v, p, names.label_value))
 
 
-def _node_requirement(value: Any, path: Path) -> Errors:
+def _node_requirement(value: Any, path: FieldPath) -> Errors:
     return requirement(value, path, numbers=True)
 
 
-def _field_requirement(value: Any, path: Path) -> Errors:
+def _field_requirement(value: Any, path: FieldPath) -> Errors:
     requirement = value if isinstance(value, dict) else {}
     values, place = items(requirement, "values"), path / "values"
     errors: Errors = []

@@ -8,7 +8,7 @@ from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, items, objects, sub, text
 from dragoman.api.validate import shared
 from dragoman.api.validate.capacity import request_policy
-from dragoman.api.validate.field import Errors, Path, by_name, each, immutable, number, same, unique
+from dragoman.api.validate.field import Errors, FieldPath, by_name, each, immutable, number, same, unique
 from dragoman.values import names
 from dragoman.values.semver import Semver
 
@@ -32,19 +32,19 @@ _NODE_OF_DEVICE = ("nodeName", "nodeSelector", "allNodes")
 
 def resource_slice(obj: Object, gates: Gates) -> Errors:
     """A slice to be created."""
-    return _spec(dig(obj, "spec"), {}, Path("spec"), gates)
+    return _spec(dig(obj, "spec"), {}, FieldPath("spec"), gates)
 
 
 def resource_slice_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Everything but driver, pool name and node name may change; unchanged taints and capacity stay unjudged."""
-    spec, before, path = dig(new, "spec"), dig(old, "spec"), Path("spec")
+    spec, before, path = dig(new, "spec"), dig(old, "spec"), FieldPath("spec")
     errors = _spec(spec, before, path, gates)
     errors += immutable(spec.get("driver"), before.get("driver"), path / "driver")
     errors += immutable(dig(spec, "pool").get("name"), dig(before, "pool").get("name"), path / "pool" / "name")
     return errors + immutable(spec.get("nodeName"), before.get("nodeName"), path / "nodeName")
 
 
-def _spec(spec: Object, before: Object, path: Path, gates: Gates) -> Errors:
+def _spec(spec: Object, before: Object, path: FieldPath, gates: Gates) -> Errors:
     errors = shared.driver_name(spec.get("driver"), path / "driver")
     errors += _pool(dig(spec, "pool"), path / "pool")
     errors += _nodes(spec, path)
@@ -54,7 +54,7 @@ def _spec(spec: Object, before: Object, path: Path, gates: Gates) -> Errors:
     limit = DEVICES_WITH_EXTRAS_MAX if any(map(_has_extras, devices)) else DEVICES_MAX
     stored = {text(device, "name"): device for device in objects(before, "devices")}
 
-    def device(value: Any, at: Path) -> Errors:
+    def device(value: Any, at: FieldPath) -> Errors:
         entry = value if isinstance(value, dict) else {}
         return _device(entry, stored.get(text(entry, "name"), {}), at, spec, gates)
 
@@ -81,7 +81,7 @@ def _has_extras(device: Any) -> bool:
     return any(value.get(field) is not None for value in values if isinstance(value, dict) for field in _LISTS)
 
 
-def _pool(pool: Object, path: Path) -> Errors:
+def _pool(pool: Object, path: FieldPath) -> Errors:
     errors = shared.pool_name(pool.get("name"), path / "name")
     count, generation = number(pool, "resourceSliceCount") or 0, number(pool, "generation") or 0
     if count <= 0:
@@ -91,7 +91,7 @@ def _pool(pool: Object, path: Path) -> Errors:
     return errors
 
 
-def _nodes(spec: Object, path: Path) -> Errors:
+def _nodes(spec: Object, path: FieldPath) -> Errors:
     errors = _node_fields(spec, path, single_term=True)
     if spec.get("perDeviceNodeSelection") is False:
         place = path / "perDeviceNodeSelection"
@@ -99,7 +99,7 @@ def _nodes(spec: Object, path: Path) -> Errors:
     return errors + _one_of(spec, _NODE_OF_SLICE, path, "is required")
 
 
-def _node_fields(holder: Object, path: Path, *, single_term: bool) -> Errors:
+def _node_fields(holder: Object, path: FieldPath, *, single_term: bool) -> Errors:
     errors: Errors = []
     name = holder.get("nodeName")
     if name == "":
@@ -113,7 +113,7 @@ def _node_fields(holder: Object, path: Path, *, single_term: bool) -> Errors:
     return errors
 
 
-def _one_of(holder: Object, fields: tuple[str, ...], path: Path, required: str) -> Errors:
+def _one_of(holder: Object, fields: tuple[str, ...], path: FieldPath, required: str) -> Errors:
     ticked = [f"`{field}`" for field in fields]
     detail = f"exactly one of {', '.join(ticked[:-1])}, or {ticked[-1]} {required}"
     given = [f"`{field}`" for field in fields if holder.get(field) is not None]
@@ -127,7 +127,7 @@ def _one_of(holder: Object, fields: tuple[str, ...], path: Path, required: str) 
 # ---- devices
 
 
-def _device(device: Object, before: Object, path: Path, spec: Object, gates: Gates) -> Errors:
+def _device(device: Object, before: Object, path: FieldPath, spec: Object, gates: Gates) -> Errors:
     errors = shared.device_name(device.get("name"), path / "name")
     errors += _attributes(device, path)
     errors += _capacity(device, before, path, gates)
@@ -146,7 +146,7 @@ def _device(device: Object, before: Object, path: Path, spec: Object, gates: Gat
     return errors + _node_allocatable(device, path)
 
 
-def _attributes(device: Object, path: Path) -> Errors:
+def _attributes(device: Object, path: FieldPath) -> Errors:
     errors: Errors = []
     values = 0
     for key, value, at in shared.entries(device, "attributes", path):
@@ -165,7 +165,7 @@ def _attributes(device: Object, path: Path) -> Errors:
     return errors
 
 
-def _attribute(attribute: Object, path: Path) -> Errors:
+def _attribute(attribute: Object, path: FieldPath) -> Errors:
     given = [field for field in (*_SCALARS, *_LISTS) if attribute.get(field) is not None]
     if not given:
         return [path.required("exactly one value must be specified")]
@@ -184,11 +184,11 @@ def _attribute(attribute: Object, path: Path) -> Errors:
     return errors + each(items(attribute, "versions"), path / "versions", _version)
 
 
-def _string(value: Any, path: Path) -> Errors:
+def _string(value: Any, path: FieldPath) -> Errors:
     return [path.too_long(VALUE_MAX)] if len(str(value).encode()) > VALUE_MAX else []
 
 
-def _version(value: Any, path: Path) -> Errors:
+def _version(value: Any, path: FieldPath) -> Errors:
     errors = _string(value, path)
     try:
         Semver.parse(str(value))
@@ -197,7 +197,7 @@ def _version(value: Any, path: Path) -> Errors:
     return errors
 
 
-def _capacity(device: Object, before: Object, path: Path, gates: Gates) -> Errors:
+def _capacity(device: Object, before: Object, path: FieldPath, gates: Gates) -> Errors:
     errors: Errors = []
     shareable = device.get("allowMultipleAllocations") is True
     for key, value, at in shared.entries(device, "capacity", path):
@@ -215,14 +215,14 @@ def _capacity(device: Object, before: Object, path: Path, gates: Gates) -> Error
     return errors
 
 
-def _consumption(device: Object, path: Path) -> Errors:
+def _consumption(device: Object, path: FieldPath) -> Errors:
     values, place = items(device, "consumesCounters"), path / "consumesCounters"
     errors = each(values, place, _consumes, limit=CONSUMES_MAX)
     key = "counterSet"
     return errors + unique(values, place, lambda v: v.get(key) if isinstance(v, dict) else None, key)
 
 
-def _consumes(value: Any, path: Path) -> Errors:
+def _consumes(value: Any, path: FieldPath) -> Errors:
     consumption = value if isinstance(value, dict) else {}
     errors = by_name(consumption.get("counterSet"), path / "counterSet", names.dns_label)
     groups, place = items(consumption, "compatibilityGroups"), path / "compatibilityGroups"
@@ -230,12 +230,12 @@ def _consumes(value: Any, path: Path) -> Errors:
     return errors + unique(groups, place, str) + _counters(consumption, path)
 
 
-def _counter_set(value: Any, path: Path) -> Errors:
+def _counter_set(value: Any, path: FieldPath) -> Errors:
     counter_set = value if isinstance(value, dict) else {}
     return by_name(counter_set.get("name"), path / "name", names.dns_label) + _counters(counter_set, path)
 
 
-def _counters(holder: Object, path: Path) -> Errors:
+def _counters(holder: Object, path: FieldPath) -> Errors:
     counters, place = dig(holder, "counters"), path / "counters"
     if not counters:
         return [place.required()]
@@ -248,7 +248,7 @@ def _counters(holder: Object, path: Path) -> Errors:
     return errors
 
 
-def _partition_type(spec: Object, path: Path) -> Errors:
+def _partition_type(spec: Object, path: FieldPath) -> Errors:
     """partitionTypeAttribute (KEP-5677): every device that consumes counters says its type as a string."""
     name = spec.get("partitionTypeAttribute")
     if name is None:
@@ -275,7 +275,7 @@ def _partition_type(spec: Object, path: Path) -> Errors:
 # ---- node-allocatable resources (KEP-5517)
 
 
-def _node_allocatable(device: Object, path: Path) -> Errors:
+def _node_allocatable(device: Object, path: FieldPath) -> Errors:
     errors: Errors = []
     for key, value, at in shared.entries(device, "nodeAllocatableResources", path):
         if key not in ("cpu", "memory", "ephemeral-storage") and not key.startswith("hugepages-"):
@@ -293,7 +293,7 @@ def _node_allocatable(device: Object, path: Path) -> Errors:
     return errors
 
 
-def _mapping(mapping: Object, device: Object, path: Path) -> Errors:
+def _mapping(mapping: Object, device: Object, path: FieldPath) -> Errors:
     key, factor = mapping.get("capacityKey"), mapping.get("capacityMultiplier")
     whole = mapping.get("deviceMultiplier")
     errors: Errors = []
@@ -314,7 +314,7 @@ def _mapping(mapping: Object, device: Object, path: Path) -> Errors:
     return errors
 
 
-def _overhead(overhead: Object, path: Path) -> Errors:
+def _overhead(overhead: Object, path: FieldPath) -> Errors:
     given = [field for field in ("perPod", "perContainer") if overhead.get(field) is not None]
     if not given:
         return [path.required("at least one of `perPod` or `perContainer` is required")]
@@ -322,7 +322,7 @@ def _overhead(overhead: Object, path: Path) -> Errors:
     return [error for field in given for error in _signed(overhead[field], path / field, least=0, detail=detail)]
 
 
-def _signed(raw: Any, path: Path, *, least: int, detail: str) -> Errors:
+def _signed(raw: Any, path: FieldPath, *, least: int, detail: str) -> Errors:
     errors = shared.quantity(raw, path)
     value = shared.quantity_of(raw)
     if value is not None and value.sign() < least:

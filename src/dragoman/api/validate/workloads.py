@@ -6,7 +6,18 @@ from typing import Any
 
 from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, items, objects, sub, text
-from dragoman.api.validate.field import Errors, Path, at_least, by_name, each, immutable, number, one_of, same, unique
+from dragoman.api.validate.field import (
+    Errors,
+    FieldPath,
+    at_least,
+    by_name,
+    each,
+    immutable,
+    number,
+    one_of,
+    same,
+    unique,
+)
 from dragoman.api.validate.label_selector import label_selector, matches
 from dragoman.api.validate.meta import annotation_map, label_map
 from dragoman.api.validate.pods import pod_claims, pod_spec
@@ -27,7 +38,7 @@ _STATEFUL_MAY_CHANGE = (
 _SCHEDULE_NAMES = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 
 
-def template_spec(template: Object, path: Path) -> Errors:
+def template_spec(template: Object, path: FieldPath) -> Errors:
     """The mould of a workload's pods."""
     errors = label_map(dig(template, "metadata"), path / "metadata")
     errors += annotation_map(dig(template, "metadata"), path / "metadata")
@@ -38,7 +49,7 @@ def template_spec(template: Object, path: Path) -> Errors:
     return errors
 
 
-def _selected_template(spec: Object, path: Path, owner: str) -> Errors:
+def _selected_template(spec: Object, path: FieldPath, owner: str) -> Errors:
     """A selector that is needed, and a template that it selects."""
     selector, place = sub(spec, "selector"), path / "selector"
     errors: Errors = []
@@ -55,7 +66,7 @@ def _selected_template(spec: Object, path: Path, owner: str) -> Errors:
     return errors + template_spec(dig(spec, "template"), path / "template")
 
 
-def _runs_always(spec: Object, path: Path) -> Errors:
+def _runs_always(spec: Object, path: FieldPath) -> Errors:
     """Pods of these kinds are restarted for ever and have no deadline."""
     inner, place = dig(spec, "template", "spec"), path / "template" / "spec"
     errors: Errors = []
@@ -67,7 +78,7 @@ def _runs_always(spec: Object, path: Path) -> Errors:
     return errors
 
 
-def _counts(spec: Object, path: Path, *fields: str) -> Errors:
+def _counts(spec: Object, path: FieldPath, *fields: str) -> Errors:
     return [error for field in fields for error in at_least(spec.get(field), path / field)]
 
 
@@ -76,7 +87,7 @@ def _counts(spec: Object, path: Path, *fields: str) -> Errors:
 
 def deployment(obj: Object, gates: Gates) -> Errors:
     """A Deployment, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors = _selected_template(spec, path, "deployment") + _runs_always(spec, path)
     errors += _counts(spec, path, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     progress, ready = number(spec, "progressDeadlineSeconds"), number(spec, "minReadySeconds") or 0
@@ -85,7 +96,7 @@ def deployment(obj: Object, gates: Gates) -> Errors:
     return errors + _rolling(dig(spec, "strategy"), path / "strategy", "Recreate")
 
 
-def _rolling(strategy: Object, path: Path, other: str) -> Errors:
+def _rolling(strategy: Object, path: FieldPath, other: str) -> Errors:
     kind, rolling = strategy.get("type"), sub(strategy, "rollingUpdate")
     if kind == other:
         if rolling is None:
@@ -104,7 +115,7 @@ def _rolling(strategy: Object, path: Path, other: str) -> Errors:
     return errors
 
 
-def int_or_percent(value: Any, path: Path) -> Errors:
+def int_or_percent(value: Any, path: FieldPath) -> Errors:
     """A count, or a share like 25%."""
     if value is None:
         return []
@@ -121,14 +132,14 @@ def int_or_percent(value: Any, path: Path) -> Errors:
 
 def replica_set(obj: Object, gates: Gates) -> Errors:
     """A ReplicaSet, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors = _counts(spec, path, "replicas", "minReadySeconds")
     return errors + _selected_template(spec, path, "replicaset") + _runs_always(spec, path)
 
 
 def daemon_set(obj: Object, gates: Gates) -> Errors:
     """A DaemonSet, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors = _selected_template(spec, path, "daemonset") + _runs_always(spec, path)
     errors += _counts(spec, path, "minReadySeconds", "revisionHistoryLimit")
     return errors + _rolling(dig(spec, "updateStrategy"), path / "updateStrategy", "OnDelete")
@@ -136,7 +147,7 @@ def daemon_set(obj: Object, gates: Gates) -> Errors:
 
 def stateful_set(obj: Object, gates: Gates) -> Errors:
     """A StatefulSet, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors = _selected_template(spec, path, "statefulset") + _runs_always(spec, path)
     errors += _counts(spec, path, "replicas", "minReadySeconds", "revisionHistoryLimit")
     errors += one_of(spec.get("podManagementPolicy"), path / "podManagementPolicy", ("OrderedReady", "Parallel"))
@@ -147,7 +158,7 @@ def stateful_set(obj: Object, gates: Gates) -> Errors:
 
 def replication_controller(obj: Object, gates: Gates) -> Errors:
     """A ReplicationController, new or changed: its selector is a plain map."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     selector, labels = dig(spec, "selector"), dig(spec, "template", "metadata", "labels")
     errors = _counts(spec, path, "replicas", "minReadySeconds")
     if not selector:
@@ -160,7 +171,7 @@ def replication_controller(obj: Object, gates: Gates) -> Errors:
 
 def selector_kept(new: Object, old: Object) -> Errors:
     """The selector of a workload never changes."""
-    return immutable(dig(new, "spec").get("selector"), dig(old, "spec").get("selector"), Path("spec") / "selector")
+    return immutable(dig(new, "spec").get("selector"), dig(old, "spec").get("selector"), FieldPath("spec") / "selector")
 
 
 def stateful_set_update(new: Object, old: Object, gates: Gates) -> Errors:
@@ -170,7 +181,7 @@ def stateful_set_update(new: Object, old: Object, gates: Gates) -> Errors:
     if any(field not in _STATEFUL_MAY_CHANGE for field in changed):
         *most, last = (f"'{field}'" for field in _STATEFUL_MAY_CHANGE)
         detail = f"updates to statefulset spec for fields other than {', '.join(most)} and {last} are forbidden"
-        return [Path("spec").forbidden(detail)]
+        return [FieldPath("spec").forbidden(detail)]
     return stateful_set(new, gates)
 
 
@@ -179,11 +190,11 @@ def stateful_set_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 def job(obj: Object, gates: Gates) -> Errors:
     """A Job to be created, its selector and labels already set."""
-    path = Path("spec")
+    path = FieldPath("spec")
     return _job_spec(dig(obj, "spec"), path, selects=True)
 
 
-def _job_spec(spec: Object, path: Path, *, selects: bool) -> Errors:
+def _job_spec(spec: Object, path: FieldPath, *, selects: bool) -> Errors:
     errors = _counts(
         spec,
         path,
@@ -219,7 +230,7 @@ def _job_spec(spec: Object, path: Path, *, selects: bool) -> Errors:
 
 def job_update(new: Object, old: Object, gates: Gates) -> Errors:
     """What a Job runs never changes; scheduling fields may while it is suspended and has not started."""
-    spec, before, path = dig(new, "spec"), dig(old, "spec"), Path("spec")
+    spec, before, path = dig(new, "spec"), dig(old, "spec"), FieldPath("spec")
     errors: Errors = []
     elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
     if not elastic:
@@ -247,7 +258,7 @@ def _unscheduled(template: Object) -> Object:
 
 def cron_job(obj: Object, gates: Gates) -> Errors:
     """A CronJob, new or changed."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     errors: Errors = []
     schedule = text(spec, "schedule")
     if not schedule:
@@ -262,7 +273,7 @@ def cron_job(obj: Object, gates: Gates) -> Errors:
     errors += one_of(spec.get("concurrencyPolicy"), path / "concurrencyPolicy", policies)
     errors += _counts(spec, path, "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
     if len(text(dig(obj, "metadata"), "name")) > 52:
-        place = Path("metadata") / "name"
+        place = FieldPath("metadata") / "name"
         errors.append(place.invalid(obj["metadata"]["name"], "must be no more than 52 characters"))
     return errors + _job_spec(dig(spec, "jobTemplate", "spec"), path / "jobTemplate" / "spec", selects=False)
 
@@ -282,10 +293,10 @@ def _schedule(text: str) -> str | None:
 
 def pod_group(obj: Object, gates: Gates) -> Errors:
     """A PodGroup to be created."""
-    return _group(dig(obj, "spec"), Path("spec"))
+    return _group(dig(obj, "spec"), FieldPath("spec"))
 
 
-def _group(spec: Object, path: Path) -> Errors:
+def _group(spec: Object, path: FieldPath) -> Errors:
     policy, place = dig(spec, "schedulingPolicy"), path / "schedulingPolicy"
     given = [field for field in ("basic", "gang") if policy.get(field) is not None]
     errors: Errors = []
@@ -304,7 +315,7 @@ def _group(spec: Object, path: Path) -> Errors:
 
 def pod_group_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Policy and claims of a group never change."""
-    spec, before, path = dig(new, "spec"), dig(old, "spec"), Path("spec")
+    spec, before, path = dig(new, "spec"), dig(old, "spec"), FieldPath("spec")
     fields = ("schedulingPolicy", "resourceClaims", "schedulingConstraints", "workloadRef")
     return [error for field in fields for error in immutable(spec.get(field), before.get(field), path / field)]
 
@@ -312,7 +323,7 @@ def pod_group_update(new: Object, old: Object, gates: Gates) -> Errors:
 def pod_group_status_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Claims made for the group belong to its entries."""
     known = {text(entry, "name") for entry in objects(dig(old, "spec"), "resourceClaims")}
-    place = Path("status") / "resourceClaimStatuses"
+    place = FieldPath("status") / "resourceClaimStatuses"
     detail = "must match the name of an entry in `spec.resourceClaims`"
     return [
         (place[index] / "name").invalid(entry.get("name") or "", detail)
@@ -323,10 +334,10 @@ def pod_group_status_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 def gang_workload(obj: Object, gates: Gates) -> Errors:
     """A Workload (the moulds of PodGroups) to be created."""
-    spec, path = dig(obj, "spec"), Path("spec")
+    spec, path = dig(obj, "spec"), FieldPath("spec")
     values, place = items(spec, "podGroupTemplates"), path / "podGroupTemplates"
 
-    def one(value: Any, at: Path) -> Errors:
+    def one(value: Any, at: FieldPath) -> Errors:
         template = value if isinstance(value, dict) else {}
         return by_name(template.get("name"), at / "name", names.dns_label) + _group(template, at)
 
@@ -338,4 +349,4 @@ def gang_workload(obj: Object, gates: Gates) -> Errors:
 def gang_workload_update(new: Object, old: Object, gates: Gates) -> Errors:
     """Templates never change."""
     field = "podGroupTemplates"
-    return immutable(dig(new, "spec").get(field), dig(old, "spec").get(field), Path("spec") / field)
+    return immutable(dig(new, "spec").get(field), dig(old, "spec").get(field), FieldPath("spec") / field)

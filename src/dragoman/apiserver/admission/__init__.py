@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from dragoman.apiserver.admission.accounts import ServiceAccounts
 from dragoman.apiserver.admission.admin_access import AdminAccess
-from dragoman.apiserver.admission.attributes import Attributes, External, Operation, Plugin
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes, External, Operation
 from dragoman.apiserver.admission.lifecycle import NamespaceLifecycle
 from dragoman.apiserver.admission.priorities import Priorities
 from dragoman.apiserver.lookup import Lookup
 
-__all__ = ["PLUGINS", "Attributes", "External", "Operation", "Plugin", "mutate", "validate"]
+__all__ = ["PLUGINS", "AdmissionPlugin", "Attributes", "External", "Operation", "mutate", "validate"]
 
-PLUGINS: tuple[Plugin, ...] = (
+PLUGINS: tuple[AdmissionPlugin, ...] = (
     NamespaceLifecycle(),
     ServiceAccounts(),
     Priorities(),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.admission.attributes import Attributes, Plugin
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.status import forbidden
 
 SERVICE_ACCOUNT = BY_NAME["ServiceAccount"]
 
 
-class ServiceAccounts(Plugin):
+class ServiceAccounts(AdmissionPlugin):
     """Names the account of a new pod, which must exist."""
 
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:

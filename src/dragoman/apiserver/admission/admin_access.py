@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dragoman.api.admission import admin_access_refused
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.admission.attributes import Attributes, Plugin
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.status import forbidden
 
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 
 
-class AdminAccess(Plugin):
+class AdminAccess(AdmissionPlugin):
     """Refuses new claims and templates with adminAccess where the namespace is not labelled for it."""
 
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:

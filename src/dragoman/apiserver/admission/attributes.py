@@ -7,9 +7,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.status import Object
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
@@ -33,7 +33,7 @@ class Attributes(msgspec.Struct):
     warnings: list[str] = []
 
 
-class Plugin:
+class AdmissionPlugin:
     """One rule of admission. The default admits everything unchanged."""
 
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.admission.attributes import Attributes, Plugin
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.status import forbidden, not_found
 
 NAMESPACE = BY_NAME["Namespace"]
 
 
-class NamespaceLifecycle(Plugin):
+class NamespaceLifecycle(AdmissionPlugin):
     """Refuses creation in a namespace that is absent (404) or terminating (403)."""
 
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.admission.attributes import Attributes, Plugin
+from dragoman.api.shape import Object
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.status import Object, forbidden
+from dragoman.apiserver.status import forbidden
 
 PRIORITY_CLASS = BY_NAME["PriorityClass"]
 _PRIORITIZED = (BY_NAME["Pod"], BY_NAME["PodGroup"])
 
 
-class Priorities(Plugin):
+class Priorities(AdmissionPlugin):
     """Sets priority and preemptionPolicy of new pods and PodGroups."""
 
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.selectors import of_object, to_text
 
-Object: TypeAlias = dict[str, Any]
 Cell: TypeAlias = str | int | bool | None
 # object and now (epoch seconds) -> one cell a column
-Cells: TypeAlias = Callable[[Object, float], list[Cell]]
+CellsOf: TypeAlias = Callable[[Object, float], list[Cell]]
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
@@ -46,7 +46,7 @@ class Printer(msgspec.Struct, frozen=True):
     """Columns of a kind and the function that fills them. `conditions` says whether a row is completed."""
 
     columns: tuple[Column, ...]
-    cells: Cells
+    cells: CellsOf
     conditions: Callable[[Object], list[dict[str, str]]] = lambda obj: []
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.apiserver.printers.column import Cell, Object, Printer, age, at, columns, entries, name_of, text
+from dragoman.api.shape import Object
+from dragoman.apiserver.printers.column import Cell, Printer, age, at, columns, entries, name_of, text
 
 
 def _claim(claim: Object, now: float) -> list[Cell]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.printers.column import (
     NONE,
     UNKNOWN,
     Cell,
-    Object,
     Printer,
     age,
     at,

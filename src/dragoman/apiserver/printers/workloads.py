@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.printers.column import (
     NONE,
     UNSET,
     Cell,
     Column,
-    Object,
     Printer,
     age,
     at,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.request import DeleteWish, Write
-from dragoman.apiserver.status import Object
+from dragoman.apiserver.request import DeleteOptions, Write
 
 # What a status write may never change (metav1.ResetObjectMetaForStatus).
 STATUS_KEEPS = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -33,10 +33,10 @@ class Strategy:
         """Restore what this kind of write may not change; generic rules were applied."""
         return []
 
-    def before_delete(self, lookup: Lookup, obj: Object, wish: DeleteWish) -> None:
+    def before_delete(self, lookup: Lookup, obj: Object, options: DeleteOptions) -> None:
         """Refuse a deletion."""
 
-    def grace_s(self, obj: Object, wish: DeleteWish) -> int | None:
+    def grace_s(self, obj: Object, options: DeleteOptions) -> int | None:
         """Seconds that a deletion waits for whoever runs the object; None: deletion is at once."""
         return None
 

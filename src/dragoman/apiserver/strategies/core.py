@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.request import DeleteWish, Write
-from dragoman.apiserver.status import Object, forbidden
+from dragoman.apiserver.request import DeleteOptions, Write
+from dragoman.apiserver.status import forbidden
 from dragoman.apiserver.strategies.base import Strategy, dig
 
 IMMORTAL = ("default", "kube-system", "kube-public")
@@ -36,7 +37,7 @@ class NamespaceStrategy(Strategy):
         new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"]["name"]
         return []
 
-    def before_delete(self, lookup: Lookup, obj: Object, wish: DeleteWish) -> None:
+    def before_delete(self, lookup: Lookup, obj: Object, options: DeleteOptions) -> None:
         """Some namespaces stay; others begin to terminate."""
         if obj["metadata"]["name"] in IMMORTAL:
             raise forbidden(BY_NAME["Namespace"], obj["metadata"]["name"], "this namespace may not be deleted")

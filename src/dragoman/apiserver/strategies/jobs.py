@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dragoman.api.admission import select_own_pods
+from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.status import Object
 from dragoman.apiserver.strategies.base import Generational
 
 

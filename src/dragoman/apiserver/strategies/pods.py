@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dragoman.api.admission import tolerate_lost_nodes
+from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
-from dragoman.apiserver.request import DeleteWish, Write
-from dragoman.apiserver.status import Object
+from dragoman.apiserver.request import DeleteOptions, Write
 from dragoman.apiserver.strategies.base import Strategy, dig
 
 FINISHED = ("Succeeded", "Failed")
@@ -48,12 +48,12 @@ class PodStrategy(Strategy):
             new["status"] = old["status"]
         return []
 
-    def grace_s(self, obj: Object, wish: DeleteWish) -> int | None:
+    def grace_s(self, obj: Object, options: DeleteOptions) -> int | None:
         """Nobody waits for a pod that no node runs."""
         spec = obj.get("spec") or {}
         if not spec.get("nodeName") or dig(obj, "status", "phase") in FINISHED:
             return 0
-        grace = wish.grace_s if wish.grace_s is not None else spec.get("terminationGracePeriodSeconds", 30)
+        grace = options.grace_s if options.grace_s is not None else spec.get("terminationGracePeriodSeconds", 30)
         return 1 if grace < 0 else int(grace)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.status import Object
 from dragoman.apiserver.strategies.base import Generational, Strategy, dig
 
 

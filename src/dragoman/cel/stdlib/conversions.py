@@ -14,7 +14,7 @@ from dragoman.cel.faults import EvalError
 from dragoman.cel.functions import Overload, free, member
 from dragoman.cel.stdlib.times import format_duration, format_timestamp, parse_duration, parse_timestamp
 from dragoman.cel.types import A, B, Type
-from dragoman.cel.values import INT_MAX, INT_MIN, TYPE_OF, UINT_MAX, Timestamp, Uint, Value, size
+from dragoman.cel.values import INT_MAX, INT_MIN, TYPE_OF, UINT_MAX, CelValue, Timestamp, Uint, size
 
 _RANGE = "range error: integer overflow: return error for overflow, out of range"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -119,12 +119,12 @@ def _positional(mantissa: str, power: int) -> str:
     return f"{sign}{digits[: power + 1]}.{digits[power + 1 :]}"
 
 
-def runtime_type(value: Value) -> Type:
+def runtime_type(value: CelValue) -> Type:
     """`type(value)`."""
     return TYPE_OF[value.__class__]
 
 
-def _same(value: Value) -> Value:
+def _same(value: CelValue) -> CelValue:
     return value
 
 

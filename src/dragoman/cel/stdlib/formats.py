@@ -22,27 +22,27 @@ FORMAT_TYPE: Final = t.struct("kubernetes.NamedFormat")
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 _DATETIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 
-Check = Callable[[str], str | None]
+FormatCheck = Callable[[str], str | None]
 
 
-class Format(msgspec.Struct, frozen=True):
+class NamedFormat(msgspec.Struct, frozen=True):
     """A named format; check gives the reason of a no."""
 
     name: str
-    check: Check
+    check: FormatCheck
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Format) and self.name == other.name
+        return isinstance(other, NamedFormat) and self.name == other.name
 
     def __hash__(self) -> int:
         return hash(self.name)
 
 
-TYPE_OF[Format] = FORMAT_TYPE
-STRICT_EQUALITY.add(Format)
+TYPE_OF[NamedFormat] = FORMAT_TYPE
+STRICT_EQUALITY.add(NamedFormat)
 
 
-def _prefix(check: Check) -> Check:
+def _prefix(check: FormatCheck) -> FormatCheck:
     """The same for the beginning of a name: a dash at the end is fine."""
     return lambda text: check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
 
@@ -86,19 +86,19 @@ def _datetime(text: str) -> str | None:
 
 
 FORMATS: Final = {
-    "dns1123Label": Format("DNS1123Label", names.dns_label),
-    "dns1123Subdomain": Format("DNS1123Subdomain", names.dns_subdomain),
-    "dns1035Label": Format("DNS1035Label", names.dns_label_1035),
-    "qualifiedName": Format("QualifiedName", names.label_key),
-    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", _prefix(names.dns_label)),
-    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", _prefix(names.dns_subdomain)),
-    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(names.dns_label_1035)),
-    "labelValue": Format("LabelValue", names.label_value),
-    "uri": Format("URI", _uri),
-    "uuid": Format("uuid", _uuid),
-    "byte": Format("byte", _byte),
-    "date": Format("date", _date),
-    "datetime": Format("datetime", _datetime),
+    "dns1123Label": NamedFormat("DNS1123Label", names.dns_label),
+    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", names.dns_subdomain),
+    "dns1035Label": NamedFormat("DNS1035Label", names.dns_label_1035),
+    "qualifiedName": NamedFormat("QualifiedName", names.label_key),
+    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _prefix(names.dns_label)),
+    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _prefix(names.dns_subdomain)),
+    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _prefix(names.dns_label_1035)),
+    "labelValue": NamedFormat("LabelValue", names.label_value),
+    "uri": NamedFormat("URI", _uri),
+    "uuid": NamedFormat("uuid", _uuid),
+    "byte": NamedFormat("byte", _byte),
+    "date": NamedFormat("date", _date),
+    "datetime": NamedFormat("datetime", _datetime),
 }
 
 
@@ -107,12 +107,12 @@ def _named(name: str) -> Optional:
     return NONE if found is None else Optional(found)
 
 
-def _validate(format: Format, text: str) -> Optional:
+def _validate(format: NamedFormat, text: str) -> Optional:
     reason = format.check(text)
     return NONE if reason is None else Optional((reason,))
 
 
-def _constant(found: Format) -> Callable[[], Format]:
+def _constant(found: NamedFormat) -> Callable[[], NamedFormat]:
     return lambda: found
 
 

@@ -12,15 +12,15 @@ from dragoman.cel.faults import EvalError, NoSuchOverload
 from dragoman.cel.functions import Overload, Run, free, member
 from dragoman.cel.stdlib.operators import add
 from dragoman.cel.types import A, B, Type
-from dragoman.cel.values import LIST_MAX, Duration, Map, Timestamp, Uint, Value, compare, contains, equal, map_key
+from dragoman.cel.values import LIST_MAX, CelValue, Duration, Map, Timestamp, Uint, compare, contains, equal, map_key
 
 INCLUDES_MAX: Final = 48
 """Elements that includes() looks at (ResourceSliceMaxAttributeValuesPerDevice)."""
 
-List = tuple[Value, ...]
+List = tuple[CelValue, ...]
 
 
-def _same(one: Value, two: Value) -> bool:
+def _same(one: CelValue, two: CelValue) -> bool:
     """Equality that takes a refusal to compare for a no."""
     try:
         return equal(one, two)
@@ -41,8 +41,8 @@ def _slice(values: List, start: int, end: int) -> List:
 def _flatten(values: List, depth: int = 1) -> List:
     if depth < 0:
         raise EvalError("level must be non-negative")
-    found: list[Value] = []
-    left: list[tuple[Value, int]] = [(value, depth) for value in reversed(values)]
+    found: list[CelValue] = []
+    left: list[tuple[CelValue, int]] = [(value, depth) for value in reversed(values)]
     for _ in range(LIST_MAX):
         if not left:
             return tuple(found)
@@ -83,14 +83,14 @@ def _range(count: int) -> List:
 
 
 def _distinct(values: List) -> List:
-    found: list[Value] = []
+    found: list[CelValue] = []
     for value in values:
         if not any(_same(value, kept) for kept in found):
             found.append(value)
     return tuple(found)
 
 
-def _order(one: Value, two: Value) -> int:
+def _order(one: CelValue, two: CelValue) -> int:
     """As compare, but what has an order and cannot be compared with the other counts as equal."""
     for value in (one, two):
         if value.__class__ not in _COMPARABLE_CLASSES:
@@ -108,8 +108,8 @@ def _is_sorted(values: List) -> bool:
     return all(_order(one, two) <= 0 for one, two in pairwise(values))
 
 
-def _sum(zero: Value) -> Run:
-    def run(values: List) -> Value:
+def _sum(zero: CelValue) -> Run:
+    def run(values: List) -> CelValue:
         total = zero
         for value in values:
             total = add(total, value)
@@ -119,7 +119,7 @@ def _sum(zero: Value) -> Run:
 
 
 def _best(name: str, better: Callable[[int], bool]) -> Run:
-    def run(values: List) -> Value:
+    def run(values: List) -> CelValue:
         if not values:
             raise EvalError(f"{name} called on empty list")
         best = values[0]
@@ -131,15 +131,15 @@ def _best(name: str, better: Callable[[int], bool]) -> Run:
     return run
 
 
-def _index_of(values: List, wanted: Value) -> int:
+def _index_of(values: List, wanted: CelValue) -> int:
     return next((at for at, value in enumerate(values) if _same(value, wanted)), -1)
 
 
-def _last_index_of(values: List, wanted: Value) -> int:
+def _last_index_of(values: List, wanted: CelValue) -> int:
     return next((at for at in range(len(values) - 1, -1, -1) if _same(values[at], wanted)), -1)
 
 
-def _includes(target: Value, wanted: Value) -> bool:
+def _includes(target: CelValue, wanted: CelValue) -> bool:
     """Membership in a list, or equality with anything else; kinds that do not fit are a no."""
     if target.__class__ is not tuple:
         return _same(target, wanted)
@@ -158,7 +158,7 @@ def _intersects(one: List, two: List) -> bool:
     return any(contains(two, value) for value in one)
 
 
-def _insert(entries: Map, key: Value, value: Value) -> Map:
+def _insert(entries: Map, key: CelValue, value: CelValue) -> Map:
     kept = map_key(key)
     if kept in entries:
         raise EvalError(f"insert failed: key {key} already exists")
@@ -172,7 +172,7 @@ def _insert_all(entries: Map, added: Map) -> Map:
     return {**entries, **added}
 
 
-_SUMMABLE: Final[tuple[tuple[str, Type, Value], ...]] = (
+_SUMMABLE: Final[tuple[tuple[str, Type, CelValue], ...]] = (
     ("int", t.INT, 0),
     ("uint", t.UINT, Uint(0)),
     ("double", t.DOUBLE, 0.0),

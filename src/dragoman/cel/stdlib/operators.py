@@ -18,10 +18,10 @@ from dragoman.cel.values import (
     LIST_MAX,
     TEXT_MAX,
     UINT_MAX,
+    CelValue,
     Duration,
     Timestamp,
     Uint,
-    Value,
     compare,
     contains,
     equal,
@@ -46,7 +46,7 @@ def _uint(value: int) -> Uint:
     raise EvalError(_UINT_OVERFLOW)
 
 
-def _number(kind: type, value: Value) -> Value:
+def _number(kind: type, value: CelValue) -> CelValue:
     if kind is int:
         return _int(value)
     if kind is Uint:
@@ -57,7 +57,7 @@ def _number(kind: type, value: Value) -> Value:
 _ADDED: Final = frozenset((str, bytes, tuple))
 
 
-def _joined(one: Value, two: Value) -> Value:
+def _joined(one: CelValue, two: CelValue) -> CelValue:
     """Strings, bytes or lists one after the other."""
     limit = LIST_MAX if one.__class__ is tuple else TEXT_MAX
     if len(one) + len(two) > limit:
@@ -65,7 +65,7 @@ def _joined(one: Value, two: Value) -> Value:
     return one + two
 
 
-def add(one: Value, two: Value) -> Value:
+def add(one: CelValue, two: CelValue) -> CelValue:
     """`+`."""
     kind, other = one.__class__, two.__class__
     if kind is other:
@@ -84,7 +84,7 @@ def add(one: Value, two: Value) -> Value:
     raise NoSuchOverload
 
 
-def subtract(one: Value, two: Value) -> Value:
+def subtract(one: CelValue, two: CelValue) -> CelValue:
     """`-` between two."""
     kind, other = one.__class__, two.__class__
     if kind is other:
@@ -104,7 +104,7 @@ def subtract(one: Value, two: Value) -> Value:
 _NUMERIC: Final = frozenset((int, Uint, float))
 
 
-def multiply(one: Value, two: Value) -> Value:
+def multiply(one: CelValue, two: CelValue) -> CelValue:
     """`*`."""
     kind = one.__class__
     if kind is not two.__class__ or kind not in _NUMERIC:
@@ -112,7 +112,7 @@ def multiply(one: Value, two: Value) -> Value:
     return _number(kind, one * two if kind is float else int(one) * int(two))
 
 
-def divide(one: Value, two: Value) -> Value:
+def divide(one: CelValue, two: CelValue) -> CelValue:
     """`/`, toward zero for whole numbers."""
     kind = one.__class__
     if kind is not two.__class__ or kind not in _NUMERIC:
@@ -134,7 +134,7 @@ def _divide_doubles(one: float, two: float) -> float:
     return float("-inf") if negative else float("inf")
 
 
-def modulo(one: Value, two: Value) -> Value:
+def modulo(one: CelValue, two: CelValue) -> CelValue:
     """`%`, with the sign of the left one."""
     kind = one.__class__
     if kind is not two.__class__ or kind not in (int, Uint):
@@ -147,7 +147,7 @@ def modulo(one: Value, two: Value) -> Value:
     return _number(kind, -rest if one < 0 else rest)
 
 
-def negate(one: Value) -> Value:
+def negate(one: CelValue) -> CelValue:
     """`-` before a number."""
     kind = one.__class__
     if kind is int:
@@ -159,7 +159,7 @@ def negate(one: Value) -> Value:
     raise NoSuchOverload
 
 
-def logical_not(one: Value) -> Value:
+def logical_not(one: CelValue) -> CelValue:
     """`!`."""
     if one is True:
         return False
@@ -168,7 +168,7 @@ def logical_not(one: Value) -> Value:
     raise NoSuchOverload
 
 
-def not_equal(one: Value, two: Value) -> bool:
+def not_equal(one: CelValue, two: CelValue) -> bool:
     """`!=`: what cannot be compared is different."""
     try:
         return not equal(one, two)
@@ -176,27 +176,27 @@ def not_equal(one: Value, two: Value) -> bool:
         return True
 
 
-def less(one: Value, two: Value) -> bool:
+def less(one: CelValue, two: CelValue) -> bool:
     """`<`."""
     return compare(one, two) < 0
 
 
-def less_equal(one: Value, two: Value) -> bool:
+def less_equal(one: CelValue, two: CelValue) -> bool:
     """`<=`."""
     return compare(one, two) <= 0
 
 
-def greater(one: Value, two: Value) -> bool:
+def greater(one: CelValue, two: CelValue) -> bool:
     """`>`."""
     return compare(one, two) > 0
 
 
-def greater_equal(one: Value, two: Value) -> bool:
+def greater_equal(one: CelValue, two: CelValue) -> bool:
     """`>=`."""
     return compare(one, two) >= 0
 
 
-def is_in(one: Value, two: Value) -> bool:
+def is_in(one: CelValue, two: CelValue) -> bool:
     """`in` for lists (by equality) and maps (a key)."""
     if two.__class__ is tuple:
         return contains(two, one)
@@ -208,7 +208,7 @@ def is_in(one: Value, two: Value) -> bool:
     raise NoSuchOverload
 
 
-def index(one: Value, two: Value) -> Value:
+def index(one: CelValue, two: CelValue) -> CelValue:
     """`one[two]` for lists and maps."""
     if isinstance(one, dict):
         try:
@@ -223,14 +223,14 @@ def index(one: Value, two: Value) -> Value:
     raise EvalError(f"index out of bounds: {position}")
 
 
-def shown_key(key: Value) -> str:
+def shown_key(key: CelValue) -> str:
     """A key as it stands in messages."""
     if key is True or key is False:
         return str(key).lower()
     return str(int(key)) if key.__class__ is Uint else str(key)
 
 
-def list_index(two: Value) -> int:
+def list_index(two: CelValue) -> int:
     """A position in a list: an int, or another number that is whole."""
     kind = two.__class__
     if kind is int:
@@ -262,11 +262,13 @@ _ORDERED: Final[tuple[tuple[str, Type, Type], ...]] = (
 )
 
 
-def _order(function: str, name: str, run: Callable[[Value, Value], bool]) -> list[Overload]:
+def _order(function: str, name: str, run: Callable[[CelValue, CelValue], bool]) -> list[Overload]:
     return [free(function, f"{name}_{kind}", (one, two), t.BOOL, run) for kind, one, two in _ORDERED]
 
 
-def _same(function: str, name: str, kinds: tuple[tuple[str, Type], ...], run: Callable[..., Value]) -> list[Overload]:
+def _same(
+    function: str, name: str, kinds: tuple[tuple[str, Type], ...], run: Callable[..., CelValue]
+) -> list[Overload]:
     return [free(function, f"{name}_{suffix}", (kind, kind), kind, run) for suffix, kind in kinds]
 
 

@@ -9,7 +9,7 @@ from dragoman.cel.faults import EvalError, NoSuchOverload
 from dragoman.cel.functions import free, member
 from dragoman.cel.stdlib.operators import list_index
 from dragoman.cel.types import Type
-from dragoman.cel.values import NONE, Optional, Value, is_zero, map_key
+from dragoman.cel.values import NONE, CelValue, Optional, is_zero, map_key
 
 _V = Type("param", "V")
 _K = Type("param", "K")
@@ -17,19 +17,19 @@ _OPT = t.optional_of(_V)
 _LIST = t.list_of(_V)
 
 
-def _value(value: Optional) -> Value:
+def _value(value: Optional) -> CelValue:
     if not value.present:
         raise EvalError("optional.none() dereference")
     return value.value
 
 
-def _unwrapped(values: tuple[Value, ...]) -> tuple[Value, ...]:
+def _unwrapped(values: tuple[CelValue, ...]) -> tuple[CelValue, ...]:
     if any(value.__class__ is not Optional for value in values):
         raise NoSuchOverload
     return tuple(value.value for value in values if value.present)
 
 
-def index_optional(one: Value, two: Value) -> Optional:
+def index_optional(one: CelValue, two: CelValue) -> Optional:
     """`one[?two]`."""
 
     if one.__class__ is Optional:
@@ -45,7 +45,7 @@ def index_optional(one: Value, two: Value) -> Optional:
     raise NoSuchOverload
 
 
-def index_through(one: Value, two: Value) -> Value:
+def index_through(one: CelValue, two: CelValue) -> CelValue:
     """`one[two]` where one is an optional: what is absent stays absent."""
     return index_optional(one, two)
 

@@ -11,7 +11,7 @@ from dragoman.cel.faults import EvalError
 from dragoman.cel.stdlib.conversions import format_double
 from dragoman.cel.stdlib.times import format_duration, format_timestamp
 from dragoman.cel.types import Type
-from dragoman.cel.values import TEXT_MAX, Duration, Timestamp, Uint, Value, map_keys, type_name
+from dragoman.cel.values import TEXT_MAX, CelValue, Duration, Timestamp, Uint, map_keys, type_name
 
 _PRECISION: Final = 6
 _PRECISION_MAX: Final = 1000
@@ -19,7 +19,7 @@ _SUPERSCRIPT = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺"
 _SPECIAL_DOUBLES = frozenset(("NaN", "Infinity", "-Infinity"))
 
 
-def format_string(text: str, values: tuple[Value, ...]) -> str:
+def format_string(text: str, values: tuple[CelValue, ...]) -> str:
     """Replaces each clause by its value. Raises EvalError."""
     parts: list[str] = []
     taken = 0
@@ -82,7 +82,7 @@ def _read_clause(text: str, at: int) -> tuple[str, int, int]:
     return text[at], precision, at + 1
 
 
-def _clause(letter: str, precision: int, value: Value) -> str:
+def _clause(letter: str, precision: int, value: CelValue) -> str:
     try:
         return _formatted(letter, precision, value)
     except EvalError as error:
@@ -91,7 +91,7 @@ def _clause(letter: str, precision: int, value: Value) -> str:
         raise EvalError(f"error during formatting: {error.message}") from None
 
 
-def _formatted(letter: str, precision: int, value: Value) -> str:
+def _formatted(letter: str, precision: int, value: CelValue) -> str:
     match letter:
         case "s":
             return _shown(value)
@@ -120,7 +120,7 @@ def _bounded(text: str) -> str:
     return text
 
 
-def _shown(value: Value) -> str:
+def _shown(value: CelValue) -> str:
     """`%s`."""
     kind = value.__class__
     if kind is str:
@@ -143,7 +143,7 @@ def _shown(value: Value) -> str:
     return _shown_other(value)
 
 
-def _shown_other(value: Value) -> str:
+def _shown_other(value: CelValue) -> str:
     if isinstance(value, Timestamp):
         return format_timestamp(value)
     if isinstance(value, Duration):
@@ -154,7 +154,7 @@ def _shown_other(value: Value) -> str:
     raise EvalError(f"string clause can only be used on {what}, was given {type_name(value)}")
 
 
-def _key(key: Value) -> str:
+def _key(key: CelValue) -> str:
     if key.__class__ not in (str, bool, int, Uint):
         raise EvalError(f"no formatting function for map key of type {type_name(key)}")
     return _literal(key)
@@ -185,7 +185,7 @@ def _code(sign: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _literal(value: Value) -> str:
+def _literal(value: CelValue) -> str:
     """A value inside a list or map: as a literal of the language."""
     kind = value.__class__
     if kind is str:
@@ -203,13 +203,13 @@ def _literal(value: Value) -> str:
     raise EvalError(f"no formatting function for {type_name(value)}")
 
 
-def _decimal(value: Value) -> str:
+def _decimal(value: CelValue) -> str:
     if value.__class__ not in (int, Uint):
         raise EvalError(f"decimal clause can only be used on integers, was given {type_name(value)}")
     return str(int(value))
 
 
-def _double(value: Value, clause: str) -> float:
+def _double(value: CelValue, clause: str) -> float:
     if value.__class__ is float:
         return float(value)
     if value.__class__ is str and value in _SPECIAL_DOUBLES:
@@ -221,12 +221,12 @@ def _not_finite(number: float) -> str:
     return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
 
 
-def _fixed(value: Value, precision: int) -> str:
+def _fixed(value: CelValue, precision: int) -> str:
     number = _double(value, "fixed-point")
     return f"{number:,.{precision}f}" if math.isfinite(number) else _not_finite(number)
 
 
-def _scientific(value: Value, width: int) -> str:
+def _scientific(value: CelValue, width: int) -> str:
     """Six decimals always: what looks like a precision is a width upstream."""
     number = _double(value, "scientific")
     if not math.isfinite(number):
@@ -237,7 +237,7 @@ def _scientific(value: Value, width: int) -> str:
     return f"{mantissa}×10{digits}".rjust(width)
 
 
-def _binary(value: Value) -> str:
+def _binary(value: CelValue) -> str:
     if value.__class__ is bool:
         return "1" if value else "0"
     if value.__class__ in (int, Uint):
@@ -245,7 +245,7 @@ def _binary(value: Value) -> str:
     raise EvalError(f"only integers and bools can be formatted as binary, was given {type_name(value)}")
 
 
-def _hex(value: Value) -> str:
+def _hex(value: CelValue) -> str:
     kind = value.__class__
     if kind is str:
         return str(value.encode().hex())

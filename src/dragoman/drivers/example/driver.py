@@ -32,7 +32,7 @@ class Sharing(msgspec.Struct, frozen=True, rename="camel"):
     time_slicing_config: dict[str, str] = {}
 
 
-class GpuConfig(msgspec.Struct, frozen=True, rename="camel"):
+class ExampleGpuConfig(msgspec.Struct, frozen=True, rename="camel"):
     """Opaque parameters of this driver, gpu.resource.example.com/v1alpha1."""
 
     sharing: Sharing = Sharing()
@@ -75,7 +75,7 @@ class ExampleDriver:
             # Class first, claim last: what the claim says wins.
             configs = claim.config_for(result.request)
             opaque = configs[-1].opaque if configs else None
-            sharing = msgspec.convert(opaque.parameters, GpuConfig).sharing if opaque else Sharing()
+            sharing = msgspec.convert(opaque.parameters, ExampleGpuConfig).sharing if opaque else Sharing()
             env = [
                 f"{variable}={result.device}",
                 f"{variable}_RESOURCE_CLAIM={claim.ref.uid}",

@@ -197,8 +197,8 @@ class NicDriver:
 
     def _health(self, adapter: Adapter) -> DeviceHealth:
         if adapter.name in self._down:
-            told = f"the link of {adapter.title} is down"
-            return DeviceHealth(self.node_name, adapter.name, "Unhealthy", told, HEALTH_TIMEOUT_S)
+            reported = f"the link of {adapter.title} is down"
+            return DeviceHealth(self.node_name, adapter.name, "Unhealthy", reported, HEALTH_TIMEOUT_S)
         return DeviceHealth(self.node_name, adapter.name, "Healthy", timeout_s=HEALTH_TIMEOUT_S)
 
 

@@ -16,7 +16,7 @@ PROBE_MIB = 1
 
 
 @dataclass
-class Memory:
+class GpuMemory:
     """Memory that contexts share: a GPU's, or an instance's."""
 
     total_mib: int
@@ -24,14 +24,14 @@ class Memory:
 
 
 @dataclass
-class Context:
+class GpuContext:
     """One client on one device. limit_mib: what its daemon lets it have; 0 for no limit."""
 
     client: str
     device: str
     gpu: str
     gi: int | None
-    memory: Memory
+    memory: GpuMemory
     daemon: str = ""
     limit_mib: int = 0
     used_mib: int = 0
@@ -58,8 +58,8 @@ class Context:
 class Clients:
     """All contexts on one machine."""
 
-    contexts: list[Context] = field(default_factory=list)
-    _memories: dict[tuple[str, int | None], Memory] = field(default_factory=dict)
+    contexts: list[GpuContext] = field(default_factory=list)
+    _memories: dict[tuple[str, int | None], GpuMemory] = field(default_factory=dict)
 
     def start(
         self,
@@ -71,19 +71,19 @@ class Clients:
         *,
         daemon: str = "",
         limit_mib: int = 0,
-    ) -> Context:
+    ) -> GpuContext:
         """A client opens a device whose memory is total_mib; the same (gpu, gi) is the same memory."""
-        memory = self._memories.setdefault((gpu, gi), Memory(total_mib))
-        made = Context(client, device, gpu, gi, memory, daemon, limit_mib)
+        memory = self._memories.setdefault((gpu, gi), GpuMemory(total_mib))
+        made = GpuContext(client, device, gpu, gi, memory, daemon, limit_mib)
         self.contexts.append(made)
         return made
 
     @property
-    def alive(self) -> list[Context]:
+    def alive(self) -> list[GpuContext]:
         """Contexts that have not ended."""
         return [context for context in self.contexts if not context.ended_by]
 
-    def xid(self, number: int, gpu: str, gi: int | None = None, cause: str = "") -> list[Context]:
+    def xid(self, number: int, gpu: str, gi: int | None = None, cause: str = "") -> list[GpuContext]:
         """An XID happens; the contexts that it ends."""
         reason = f"XID {number}"
         for context in self.alive:
@@ -100,7 +100,7 @@ class Clients:
                 self._daemon_fails(context, reason)
         return [context for context in self.contexts if context.ended_by == reason]
 
-    def _daemon_fails(self, broken: Context, reason: str) -> None:
+    def _daemon_fails(self, broken: GpuContext, reason: str) -> None:
         """Clients of an MPS daemon share its server's address space: one fault ends it, and so all of them."""
         if not broken.daemon:
             return
@@ -108,7 +108,7 @@ class Clients:
             if context.daemon == broken.daemon and (context.gpu, context.gi) == (broken.gpu, broken.gi):
                 context.end(reason)
 
-    def overrun(self, client: str, device: str) -> list[Context]:
+    def overrun(self, client: str, device: str) -> list[GpuContext]:
         """A client takes all the memory that it gets on its device; the contexts that then fail to allocate.
 
         Raises Invalid for a client that is not there.

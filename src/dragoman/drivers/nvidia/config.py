@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from dragoman.api.resource import DeviceRequestAllocationResult
-from dragoman.drivers.nvidia.gates import Gates
+from dragoman.drivers.nvidia.gates import DriverGates
 from dragoman.errors import Invalid
 from dragoman.node.driver import ClaimToPrepare
 from dragoman.values.quantity import Quantity
@@ -91,7 +91,7 @@ FITTING: dict[DeviceType, type[Config]] = {"gpu": GpuConfig, "mig": MigDeviceCon
 OTHER_DRIVERS = ("ComputeDomainChannelConfig", "ComputeDomainDaemonConfig")
 
 
-class Group(msgspec.Struct, frozen=True):
+class ConfigGroup(msgspec.Struct, frozen=True):
     """Results that one entry configures together; where names the entry."""
 
     config: Config
@@ -119,7 +119,7 @@ def decode(parameters: Any, where: str) -> Config:
         raise Invalid(f"{where}{path.removesuffix('`')}", what[:1].lower() + what[1:]) from None
 
 
-def normalised(config: Config, gates: Gates) -> Config:
+def normalised(config: Config, gates: DriverGates) -> Config:
     """With the defaults that the gates bring."""
     match config:
         case GpuConfig(sharing=GpuSharing(strategy="TimeSlicing", mps_config=None) as sharing):
@@ -135,7 +135,7 @@ def normalised(config: Config, gates: Gates) -> Config:
     return config
 
 
-def validate(config: Config, gates: Gates, where: str) -> None:
+def validate(config: Config, gates: DriverGates, where: str) -> None:
     """Raises Invalid for what can never be used."""
     match config:
         case GpuConfig(sharing=GpuSharing() as sharing):
@@ -166,7 +166,7 @@ def validate(config: Config, gates: Gates, where: str) -> None:
                 raise Invalid(field, f"must be LegacyOnly or PreferIommuFD, got {iommu.backend_policy!r}")
 
 
-def _validate_strategy(strategy: str, gates: Gates, where: str) -> None:
+def _validate_strategy(strategy: str, gates: DriverGates, where: str) -> None:
     gate = {TIME_SLICING: "TimeSlicingSettings", MPS: "MPSSupport"}.get(strategy)
     field = f"{where}.sharing.strategy"
     if gate is None:
@@ -223,7 +223,7 @@ def _device_of(key: str, ordered: list[str], field: str) -> str:
     return ordered[int(key)]
 
 
-def resolved(claim: ClaimToPrepare, types: Mapping[str, DeviceType], gates: Gates) -> tuple[Group, ...]:
+def resolved(claim: ClaimToPrepare, types: Mapping[str, DeviceType], gates: DriverGates) -> tuple[ConfigGroup, ...]:
     """Which entry configures which results; types by device name. Later entries win, the claim's over the class's.
 
     An entry that names the request (or the parent of its subrequest) must fit the device's type; one that names none
@@ -243,7 +243,7 @@ def resolved(claim: ClaimToPrepare, types: Mapping[str, DeviceType], gates: Gate
         config = normalised(config, gates)
         if where != "default":
             validate(config, gates, where)
-        groups.append(Group(config, tuple(chosen[index]), where))
+        groups.append(ConfigGroup(config, tuple(chosen[index]), where))
     if sum(isinstance(group.config, VfioDeviceConfig) for group in groups) > 1:
         raise Invalid(f"claim {claim.ref}", "at most one VfioDeviceConfig may apply within a claim")
     return tuple(groups)
@@ -266,7 +266,7 @@ def _entry_for(result: Result, kind: DeviceType, entries: Sequence[tuple[Config,
     raise AssertionError("the defaults fit every type")
 
 
-def problems(entries: Sequence[Any], driver: str, gates: Gates, path: str) -> tuple[str, ...]:
+def problems(entries: Sequence[Any], driver: str, gates: DriverGates, path: str) -> tuple[str, ...]:
     """What is wrong with the configurations of a claim, template or class: entries of spec...config, as JSON.
 
     path is that of the list. The admission check; an empty answer admits.
@@ -284,7 +284,7 @@ def problems(entries: Sequence[Any], driver: str, gates: Gates, path: str) -> tu
     return tuple(found)
 
 
-def admission(obj: Mapping[str, Any], driver: str, gates: Gates) -> str:
+def admission(obj: Mapping[str, Any], driver: str, gates: DriverGates) -> str:
     """Why a ResourceClaim, ResourceClaimTemplate or DeviceClass (JSON, any version) is denied; empty to admit."""
     spec = obj.get("spec") or {}
     if obj.get("kind") == "DeviceClass":

@@ -26,7 +26,7 @@ WHOLE_GPU = frozenset({62, 64, 74, 79, 95, 119, 120})
 """XIDs after which the GPU as a whole is gone or must be reset, whatever instance they name."""
 
 
-class Holder(msgspec.Struct, frozen=True, order=True):
+class DeviceUser(msgspec.Struct, frozen=True, order=True):
     """A consumer (a pod, by name) that uses a device. daemon: of MPS; limit_mib: what that lets it have, 0 for all."""
 
     consumer: str
@@ -38,7 +38,7 @@ class Holder(msgspec.Struct, frozen=True, order=True):
     limit_mib: int = 0
 
 
-class Hit(msgspec.Struct, frozen=True, order=True):
+class AffectedUser(msgspec.Struct, frozen=True, order=True):
     """A consumer that is hit, on a device, and why: cause, daemon, domain or gpu."""
 
     consumer: str
@@ -47,12 +47,12 @@ class Hit(msgspec.Struct, frozen=True, order=True):
     why: str
 
 
-def holders(claims: Mapping[str, Done], consumers: Mapping[str, Sequence[str]]) -> tuple[Holder, ...]:
+def holders(claims: Mapping[str, Done], consumers: Mapping[str, Sequence[str]]) -> tuple[DeviceUser, ...]:
     """Who uses what: the driver's claims, and the consumers of each claim by uid. Who only watches is left out."""
     return tuple(sorted(_holders(claims, consumers)))
 
 
-def _holders(claims: Mapping[str, Done], consumers: Mapping[str, Sequence[str]]) -> Iterator[Holder]:
+def _holders(claims: Mapping[str, Done], consumers: Mapping[str, Sequence[str]]) -> Iterator[DeviceUser]:
     for uid, done in claims.items():
         for used in done.devices:
             if used.kind == "vfio" or used.watching:
@@ -60,7 +60,7 @@ def _holders(claims: Mapping[str, Done], consumers: Mapping[str, Sequence[str]])
             daemon = f"{uid}/{used.sharing}" if used.sharing == MPS else ""
             limit = _limit_mib(done, used) if daemon else 0
             for consumer in consumers.get(uid, (uid,)):
-                yield Holder(consumer, uid, used.name, used.gpu, used.gi, daemon, limit)
+                yield DeviceUser(consumer, uid, used.name, used.gpu, used.gi, daemon, limit)
 
 
 def _limit_mib(done: Done, used: UsedDevice) -> int:
@@ -71,7 +71,9 @@ def _limit_mib(done: Done, used: UsedDevice) -> int:
     return int(limit.removesuffix("M")) if limit else 0
 
 
-def of_xid(who: Iterable[Holder], number: int, gpu: str, gi: int | None = None, cause: str = "") -> tuple[Hit, ...]:
+def of_xid(
+    who: Iterable[DeviceUser], number: int, gpu: str, gi: int | None = None, cause: str = ""
+) -> tuple[AffectedUser, ...]:
     """Who is hit by an XID on a GPU or an instance of it; cause: the consumer whose work raised it, if it is known."""
     there = [holder for holder in who if holder.gpu == gpu]
     if number in WHOLE_GPU:
@@ -85,7 +87,7 @@ def of_xid(who: Iterable[Holder], number: int, gpu: str, gi: int | None = None, 
     return tuple(sorted((*_hits(causes, "cause"), *_hits(others, "daemon"))))
 
 
-def of_overrun(who: Iterable[Holder], cause: str, device: str) -> tuple[Hit, ...]:
+def of_overrun(who: Iterable[DeviceUser], cause: str, device: str) -> tuple[AffectedUser, ...]:
     """Who is hit when a consumer takes all the memory that it can get on its device."""
     everyone = list(who)
     causes = [holder for holder in everyone if holder.consumer == cause and holder.device == device]
@@ -98,5 +100,5 @@ def of_overrun(who: Iterable[Holder], cause: str, device: str) -> tuple[Hit, ...
     return tuple(sorted((*_hits(causes, "cause"), *_hits(others, "domain"))))
 
 
-def _hits(who: Iterable[Holder], why: str) -> tuple[Hit, ...]:
-    return tuple(sorted(Hit(holder.consumer, holder.claim, holder.device, why) for holder in who))
+def _hits(who: Iterable[DeviceUser], why: str) -> tuple[AffectedUser, ...]:
+    return tuple(sorted(AffectedUser(holder.consumer, holder.claim, holder.device, why) for holder in who))

@@ -24,12 +24,12 @@ from dragoman.api.resource import (
     DeviceTaint,
 )
 from dragoman.drivers.nvidia.config import MIB, DeviceType
-from dragoman.drivers.nvidia.gates import Gates
-from dragoman.drivers.nvidia.hardware import Function, Gpu, Hardware, Instance, Versions
+from dragoman.drivers.nvidia.gates import DriverGates
+from dragoman.drivers.nvidia.hardware import Function, Gpu, GpuInstance, Hardware, Versions
 from dragoman.errors import Invalid, Retry
 from dragoman.node.driver import Pool
-from dragoman.profiles.machine import Partition
-from dragoman.profiles.mig import Amounts, Placed, Shape, by_preference, token
+from dragoman.profiles.machine import FabricPartition
+from dragoman.profiles.mig import InstanceAmounts, InstanceProfile, PlacedInstance, by_preference, token
 from dragoman.values.quantity import Quantity
 from dragoman.values.semver import Semver
 
@@ -44,8 +44,8 @@ class Known(msgspec.Struct, frozen=True):
     name: str
     kind: DeviceType
     gpu: Gpu | None = None
-    instance: Instance | None = None
-    placed: Placed | None = None
+    instance: GpuInstance | None = None
+    placed: PlacedInstance | None = None
     function: Function | None = None
 
     @property
@@ -77,7 +77,7 @@ class Shares(msgspec.Struct, frozen=True):
 NO_SHARES = Shares()
 
 
-class Inventory(msgspec.Struct, frozen=True):
+class GpuInventory(msgspec.Struct, frozen=True):
     """All devices by name, in the order of publication, and the pool."""
 
     devices: dict[str, Known]
@@ -88,13 +88,13 @@ class Inventory(msgspec.Struct, frozen=True):
 
 def take(
     hardware: Hardware,
-    gates: Gates,
+    gates: DriverGates,
     shares: Shares = NO_SHARES,
     *,
     hidden: Collection[str] = (),
     taints: Mapping[str, Sequence[DeviceTaint]] | None = None,
-    before: Inventory | None = None,
-) -> Inventory:
+    before: GpuInventory | None = None,
+) -> GpuInventory:
     """The inventory now. hidden: names not to be published, but known; taints by name; before: for lost GPUs."""
     versions = hardware.versions()
     partitions = hardware.partitions() if gates.on("FabricManagerPartitioning") else ()
@@ -106,7 +106,7 @@ def take(
             taker.take_function(function)
     devices = [_tainted(device, taints) for device in taker.devices if device.name not in hidden]
     pool = Pool(tuple(devices), tuple(taker.counters), slice_starts=tuple(taker.starts) if taker.counters else ())
-    return Inventory(taker.known, pool, tuple(taker.empty))
+    return GpuInventory(taker.known, pool, tuple(taker.empty))
 
 
 def _tainted(device: Device, taints: Mapping[str, Sequence[DeviceTaint]] | None) -> Device:
@@ -120,11 +120,11 @@ class _Taker:
     def __init__(
         self,
         hardware: Hardware,
-        gates: Gates,
+        gates: DriverGates,
         shares: Shares,
         versions: Versions,
-        partitions: Sequence[Partition],
-        before: Inventory | None,
+        partitions: Sequence[FabricPartition],
+        before: GpuInventory | None,
     ) -> None:
         self.hardware = hardware
         self.gates = gates
@@ -149,11 +149,11 @@ class _Taker:
             instances = self._instances(gpu)
             if not instances:
                 self.empty.append(gpu.uuid)
-            made = [(mig_name(gpu, Placed(i.shape, i.start)), i) for i in instances]
+            made = [(mig_name(gpu, PlacedInstance(i.shape, i.start)), i) for i in instances]
             for name, instance in sorted(made, key=lambda pair: pair[0]):
                 self._add(Known(name, "mig", gpu, instance), self._mig(name, gpu, instance.shape, instance))
 
-    def _instances(self, gpu: Gpu) -> Sequence[Instance]:
+    def _instances(self, gpu: Gpu) -> Sequence[GpuInstance]:
         try:
             # One without a compute instance that fills it is nobody's device.
             return [instance for instance in self.hardware.instances(gpu.uuid) if instance.uuid]
@@ -215,7 +215,7 @@ class _Taker:
 
     # ---- devices
 
-    def _gpu(self, gpu: Gpu, shapes: Sequence[Shape] = ()) -> Device:
+    def _gpu(self, gpu: Gpu, shapes: Sequence[InstanceProfile] = ()) -> Device:
         attributes = {"type": _text("gpu"), "uuid": DeviceAttribute(string=gpu.uuid)}
         attributes |= self._common(gpu) | self._fabric(gpu.module_id)
         name = f"gpu-{gpu.minor}"
@@ -226,14 +226,14 @@ class _Taker:
         capacity = {} if gpu.memory_bytes is None else {"memory": _memory(gpu.memory_bytes)}
         return self._shared(Device(name, attributes, capacity))
 
-    def _mig(self, name: str, gpu: Gpu, shape: Shape, instance: Instance) -> Device:
+    def _mig(self, name: str, gpu: Gpu, shape: InstanceProfile, instance: GpuInstance) -> Device:
         attributes = {"type": _text("mig"), "uuid": DeviceAttribute(string=instance.uuid)}
         attributes |= {"parentUUID": DeviceAttribute(string=gpu.uuid), "profile": _text(shape.name)}
         capacity = dict(_capacities(shape.amounts))
         capacity |= {f"memorySlice{at}": _amount(1) for at in shape.slices(instance.start)}
         return self._shared(Device(name, attributes | self._common(gpu), capacity))
 
-    def _partition(self, name: str, gpu: Gpu, placed: Placed) -> Device:
+    def _partition(self, name: str, gpu: Gpu, placed: PlacedInstance) -> Device:
         shape = placed.shape
         attributes = {
             "type": _text("mig"),
@@ -270,12 +270,12 @@ class _Taker:
         return msgspec.structs.replace(device, capacity=capacity, allow_multiple_allocations=True)
 
 
-def mig_name(gpu: Gpu, placed: Placed) -> str:
+def mig_name(gpu: Gpu, placed: PlacedInstance) -> str:
     """`gpu-0-mig-1g5gb-19-4`: parent's minor, profile, profile id, start."""
     return f"gpu-{gpu.minor}-mig-{token(placed.shape.name)}-{placed.shape.id}-{placed.start}"
 
 
-def _axis(shapes: Sequence[Shape]) -> int:
+def _axis(shapes: Sequence[InstanceProfile]) -> int:
     return max(shape.size for shape in shapes)
 
 
@@ -336,24 +336,24 @@ def _share_count(count: int) -> DeviceCapacity:
 
 
 @lru_cache(maxsize=512)
-def _capacities(amounts: Amounts) -> dict[str, DeviceCapacity]:
+def _capacities(amounts: InstanceAmounts) -> dict[str, DeviceCapacity]:
     """Shared: never to be changed."""
     made = {name: _amount(value) for name, value in zip(ENGINES, amounts.engines(), strict=True)}
     return made | {"memory": _memory(amounts.memory_mib * MIB)}
 
 
 @lru_cache(maxsize=1024)
-def _counters(amounts: Amounts, slices: range) -> dict[str, Counter]:
+def _counters(amounts: InstanceAmounts, slices: range) -> dict[str, Counter]:
     """Shared: never to be changed."""
     made = {name: Counter(_amount(value).value) for name, value in zip(COUNTERS, amounts.engines(), strict=True)}
     made["memory"] = Counter(_memory(amounts.memory_mib * MIB).value)
     return made | {f"memory-slice-{at}": Counter(_amount(1).value) for at in slices}
 
 
-def _counter_set(gpu: Gpu, whole: Amounts, size: int) -> CounterSet:
+def _counter_set(gpu: Gpu, whole: InstanceAmounts, size: int) -> CounterSet:
     return CounterSet(f"gpu-{gpu.minor}-counter-set", _counters(whole, range(size)))
 
 
 @lru_cache(maxsize=4096)
-def _consumption(counter_set: str, amounts: Amounts, slices: range) -> DeviceCounterConsumption:
+def _consumption(counter_set: str, amounts: InstanceAmounts, slices: range) -> DeviceCounterConsumption:
     return DeviceCounterConsumption(counter_set, _counters(amounts, slices))

@@ -19,25 +19,25 @@ from dragoman.drivers.nvidia.config import (
     MPS,
     TIME_SLICING,
     Config,
+    ConfigGroup,
     GpuConfig,
-    Group,
     MigDeviceConfig,
     MpsConfig,
     Result,
     VfioDeviceConfig,
     resolved,
 )
-from dragoman.drivers.nvidia.devices import Inventory, Known, Shares
-from dragoman.drivers.nvidia.gates import DEFAULTS, Gates
-from dragoman.drivers.nvidia.hardware import Event, Gpu, GpuLost, Hardware, Instance
+from dragoman.drivers.nvidia.devices import GpuInventory, Known, Shares
+from dragoman.drivers.nvidia.gates import DEFAULTS, DriverGates
+from dragoman.drivers.nvidia.hardware import Gpu, GpuInstance, GpuUnreachable, Hardware, HardwareEvent
 from dragoman.drivers.nvidia.health import HealthOptions, HealthRecord
 from dragoman.drivers.nvidia.metrics import Measures
 from dragoman.drivers.nvidia.mps import Daemons, daemon_for
-from dragoman.drivers.nvidia.state import Done, Partition, UsedDevice, decoded
+from dragoman.drivers.nvidia.state import Done, MigPartition, UsedDevice, decoded
 from dragoman.errors import Invalid, Retry
 from dragoman.node.cdi import NO_EDITS, Edits, merged
 from dragoman.node.driver import ClaimToPrepare, DeviceHealth, DeviceSetup, Pool, PreparedClaim, Setup
-from dragoman.profiles.mig import Placed, best_order
+from dragoman.profiles.mig import PlacedInstance, best_order
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
@@ -49,16 +49,16 @@ BEAT_S = 10.0
 """Health is repeated so often, well within its timeout."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class DriverOptions(msgspec.Struct, frozen=True):
     """How the driver behaves. driver_root: where the driver's files are on the host."""
 
-    gates: Gates = DEFAULTS
+    gates: DriverGates = DEFAULTS
     shares: Shares = Shares()
     health: HealthOptions = HealthOptions()
     driver_root: str = "/"
 
 
-OPTIONS = Options()
+OPTIONS = DriverOptions()
 """As upstream's driver comes."""
 
 
@@ -75,7 +75,7 @@ class NvidiaDriver:
         node_name: str,
         hardware: Hardware,
         clock: Clock,
-        options: Options = OPTIONS,
+        options: DriverOptions = OPTIONS,
         *,
         daemons: Daemons | None = None,
         metrics: Metrics | None = None,
@@ -91,11 +91,11 @@ class NvidiaDriver:
         self.record = HealthRecord(options.health, clock)
         self.claims: dict[str, Done] = {}
         """What is prepared, by claim uid."""
-        self._inventory: Inventory | None = None
+        self._inventory: GpuInventory | None = None
         self._republish: Callable[[], None] = lambda: None
         self._measures = Measures(metrics or Metrics(), clock, DRIVER, node_name)
         self._log = get("nvidia", node=node_name)
-        self._told_empty: tuple[str, ...] = ()
+        self._reported_empty: tuple[str, ...] = ()
 
     def connect(self, republish: Callable[[], None]) -> None:
         """Called by the plugin."""
@@ -110,16 +110,16 @@ class NvidiaDriver:
     async def pools(self) -> Mapping[str, Pool]:
         """One pool, of what the hardware has now."""
         inventory = await self._take()
-        if inventory.empty_mig != self._told_empty:
-            self._told_empty = inventory.empty_mig
+        if inventory.empty_mig != self._reported_empty:
+            self._reported_empty = inventory.empty_mig
             for gpu in inventory.empty_mig:
                 self._log.warning("in MIG mode without MIG devices: nothing is published for it", gpu=gpu)
         return {self.node_name: inventory.pool}
 
-    async def _take(self) -> Inventory:
+    async def _take(self) -> GpuInventory:
         taints = self.record.taints(self._inventory.devices.values()) if self._inventory else {}
 
-        def take() -> Inventory:
+        def take() -> GpuInventory:
             self.hardware.open()
             hidden = self._siblings()
             return devices.take(
@@ -153,10 +153,10 @@ class NvidiaDriver:
         self.claims = {claim.ref.uid: decoded(claim.state) for claim in claims if claim.complete}
         if self.gates.on("DynamicMIG"):
             wanted = {made.uuid for claim in claims for made in decoded(claim.state).partitions}
-            await self._do(self._remove_strays, wanted)
+            await self._do(self._remove_orphans, wanted)
         self._count_prepared()
 
-    def _remove_strays(self, wanted: set[str]) -> None:
+    def _remove_orphans(self, wanted: set[str]) -> None:
         for gpu in self.hardware.gpus():
             try:
                 if not gpu.mig_enabled:
@@ -215,10 +215,10 @@ class NvidiaDriver:
         """What is set on a GPU goes with it when it is lost."""
         try:
             await self._do(work, *arguments)
-        except GpuLost as error:
+        except GpuUnreachable as error:
             self._log.warning("nothing to undo on a lost GPU", error=str(error))
 
-    def _destroy(self, made: Partition) -> None:
+    def _destroy(self, made: MigPartition) -> None:
         for instance in self.hardware.instances(made.gpu):
             same = (instance.shape.id, instance.start) == (made.profile, made.start)
             if instance.uuid == made.uuid or (not made.uuid and same and instance.uuid not in made.before):
@@ -239,7 +239,7 @@ class HealthReportingDriver(NvidiaDriver):
         """The list at the start, after each event, and again within its timeout."""
         await self._take()
         yield self._health()
-        waiting: asyncio.Task[Event] | None = None
+        waiting: asyncio.Task[HardwareEvent] | None = None
         try:
             while True:
                 # The wait for an event is never cancelled by a beat: a blocking one would lose its event.
@@ -266,7 +266,7 @@ def made(
     node_name: str,
     hardware: Hardware,
     clock: Clock,
-    options: Options = OPTIONS,
+    options: DriverOptions = OPTIONS,
     *,
     daemons: Daemons | None = None,
     metrics: Metrics | None = None,
@@ -291,7 +291,7 @@ class _Preparation:
         self.claim = claim
         self.done = Done()
         self.known: Mapping[str, Known] = {}
-        self.instances: dict[str, Instance] = {}
+        self.instances: dict[str, GpuInstance] = {}
         self.extra: dict[str, list[Edits]] = {}
 
     def _remember(self, **changes: object) -> None:
@@ -355,7 +355,7 @@ class _Preparation:
         )
 
     async def _make_partitions(self) -> None:
-        wanted: dict[Placed, list[str]] = {}
+        wanted: dict[PlacedInstance, list[str]] = {}
         for result in self.claim.results:
             known = self.known[result.device]
             if known.placed is None:
@@ -369,10 +369,10 @@ class _Preparation:
                 assert gpu is not None
                 await self.driver._do(self._make_partition, gpu, placed, device)
 
-    def _make_partition(self, gpu: Gpu, placed: Placed, device: str) -> None:
+    def _make_partition(self, gpu: Gpu, placed: PlacedInstance, device: str) -> None:
         now = next((other for other in self.hardware.gpus() if other.uuid == gpu.uuid), gpu)
         before = tuple(i.uuid for i in self.hardware.instances(gpu.uuid)) if now.mig_enabled else ()
-        intent = Partition(gpu.uuid, placed.shape.id, placed.start, before)
+        intent = MigPartition(gpu.uuid, placed.shape.id, placed.start, before)
         self._remember(partitions=(*self.done.partitions, intent))
         if not now.mig_enabled:
             self.hardware.set_mig_mode(gpu.uuid, True)
@@ -383,7 +383,7 @@ class _Preparation:
 
     # ---- configuration
 
-    async def _apply(self, group: Group) -> None:
+    async def _apply(self, group: ConfigGroup) -> None:
         results = [result for result in group.results if not result.admin_access]
         if not results:
             return
@@ -414,7 +414,7 @@ class _Preparation:
             await self.driver._do(self.hardware.set_exclusive, gpu.uuid, False)
             await self.driver._do(self.hardware.set_time_slice, gpu.uuid, level)
 
-    async def _start_mps(self, group: Group, results: Sequence[Result], config: MpsConfig) -> None:
+    async def _start_mps(self, group: ConfigGroup, results: Sequence[Result], config: MpsConfig) -> None:
         daemons = self.driver.daemons
         if daemons is None:
             raise Invalid(group.where, "MPS is not possible here: the driver cannot run control daemons")
@@ -436,7 +436,7 @@ class _Preparation:
 
     # ---- outcome
 
-    def _used(self, result: Result, group: Group) -> UsedDevice:
+    def _used(self, result: Result, group: ConfigGroup) -> UsedDevice:
         known = self.known[result.device]
         instance = self.instances.get(result.device) or known.instance
         sharing = group.config.sharing if isinstance(group.config, GpuConfig | MigDeviceConfig) else None
@@ -451,7 +451,7 @@ class _Preparation:
             watching=bool(result.admin_access),
         )
 
-    def _setup(self, groups: Sequence[Group]) -> Setup:
+    def _setup(self, groups: Sequence[ConfigGroup]) -> Setup:
         root = self.driver.options.driver_root
         setups: dict[tuple[str, str], DeviceSetup] = {}
         common: Edits | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from dragoman.drivers.nvidia.config import VfioDeviceConfig
-from dragoman.drivers.nvidia.hardware import DriverFiles, Function, Hardware, Instance
+from dragoman.drivers.nvidia.hardware import DriverFiles, Function, GpuInstance, Hardware
 from dragoman.node.cdi import DeviceNode, Edits, Hook, Mount
 
 CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
@@ -59,7 +59,7 @@ def full_gpu(hardware: Hardware, minor: int, bus_id: str, root: str = "/") -> Ed
     return Edits(device_nodes=tuple(_node(path, root) for path in paths))
 
 
-def mig_device(hardware: Hardware, minor: int, bus_id: str, instance: Instance, root: str = "/") -> Edits:
+def mig_device(hardware: Hardware, minor: int, bus_id: str, instance: GpuInstance, root: str = "/") -> Edits:
     """The parent's node and the two capability devices; DRM nodes only for graphics profiles."""
     caps = hardware.cap_minors(minor, instance.gi, instance.ci)
     paths = [f"/dev/nvidia{minor}", *(f"/dev/nvidia-caps/nvidia-cap{number}" for number in caps)]

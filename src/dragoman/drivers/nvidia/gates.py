@@ -38,7 +38,7 @@ NEEDS = (("ComputeDomainCliques", "IMEXDaemonsWithDNSNames"), ("DeviceMetadata",
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-class Gates(msgspec.Struct, frozen=True):
+class DriverGates(msgspec.Struct, frozen=True):
     """The gates that are on."""
 
     enabled: frozenset[str]
@@ -52,19 +52,19 @@ class Gates(msgspec.Struct, frozen=True):
         return ",".join(f"{name}=true" for name in GATES if name in self.enabled and not GATES[name])
 
 
-def gates_with(changes: Mapping[str, bool], where: str = "feature gates") -> Gates:
+def gates_with(changes: Mapping[str, bool], where: str = "feature gates") -> DriverGates:
     """Defaults with changes. Raises Invalid for unknown names and for what cannot be on together."""
     for name in changes:
         if name not in GATES:
             raise Invalid(where, f"unknown feature gate {name!r}; there are: {', '.join(sorted(GATES))}")
     state = {**GATES, **changes}
-    made = Gates(frozenset(name for name, on in state.items() if on))
+    made = DriverGates(frozenset(name for name, on in state.items() if on))
     if reasons := list(_contradictions(made)):
         raise Invalid(where, "; ".join(reasons))
     return made
 
 
-def _contradictions(gates: Gates) -> Iterator[str]:
+def _contradictions(gates: DriverGates) -> Iterator[str]:
     for one, other in EXCLUSIVE:
         if gates.on(one) and gates.on(other):
             yield f"{one} and {other} exclude each other"

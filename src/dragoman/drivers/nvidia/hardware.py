@@ -11,11 +11,11 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from dragoman.errors import Retry
-from dragoman.profiles.machine import Partition
-from dragoman.profiles.mig import Shape
+from dragoman.profiles.machine import FabricPartition
+from dragoman.profiles.mig import InstanceProfile
 
 
-class GpuLost(Retry):
+class GpuUnreachable(Retry):
     """The GPU does not answer: what was set on it, and its instances, will be gone when it comes back."""
 
 
@@ -50,14 +50,14 @@ class Gpu(msgspec.Struct, frozen=True):
     toggles_mig: bool = False
 
 
-class Instance(msgspec.Struct, frozen=True):
+class GpuInstance(msgspec.Struct, frozen=True):
     """A GPU instance with the one compute instance that fills it; uuid is the MIG device's, empty without that."""
 
     parent: str
     gi: int
     ci: int
     uuid: str
-    shape: Shape
+    shape: InstanceProfile
     start: int
 
 
@@ -87,7 +87,7 @@ class DriverFiles(msgspec.Struct, frozen=True):
     hook: str = ""
 
 
-class Xid(msgspec.Struct, frozen=True):
+class XidError(msgspec.Struct, frozen=True):
     """A critical XID on a GPU, or on an instance of it."""
 
     gpu: str
@@ -114,11 +114,11 @@ class Unmonitored(msgspec.Struct, frozen=True):
     gpu: str
 
 
-class Changed(msgspec.Struct, frozen=True):
+class HardwareChanged(msgspec.Struct, frozen=True):
     """The set of GPUs or instances changed behind the driver's back: publish again."""
 
 
-Event: TypeAlias = Xid | Lost | Recovered | Unmonitored | Changed
+HardwareEvent: TypeAlias = XidError | Lost | Recovered | Unmonitored | HardwareChanged
 PciDriver: TypeAlias = Literal["nvidia", "vfio-pci"]
 
 
@@ -150,11 +150,11 @@ class Hardware(Protocol):
         """The GPUs that the nvidia driver has, in order of their PCI addresses."""
         ...
 
-    def shapes(self, gpu: str) -> tuple[Shape, ...]:
+    def shapes(self, gpu: str) -> tuple[InstanceProfile, ...]:
         """The GPU instance profiles of that GPU; none if it cannot tell."""
         ...
 
-    def instances(self, gpu: str) -> tuple[Instance, ...]:
+    def instances(self, gpu: str) -> tuple[GpuInstance, ...]:
         """The instances that exist on that GPU now."""
         ...
 
@@ -162,7 +162,7 @@ class Hardware(Protocol):
         """Switch MIG mode. Raises Retry when the GPU has clients or needs a reset for it."""
         ...
 
-    def create_instance(self, gpu: str, shape: Shape, start: int) -> Instance:
+    def create_instance(self, gpu: str, shape: InstanceProfile, start: int) -> GpuInstance:
         """Make a GPU instance at that start and the compute instance that fills it; on failure nothing is left."""
         ...
 
@@ -206,7 +206,7 @@ class Hardware(Protocol):
         """Give a function to a kernel driver; nothing to do when that has it. Raises Retry while it is in use."""
         ...
 
-    def partitions(self) -> tuple[Partition, ...]:
+    def partitions(self) -> tuple[FabricPartition, ...]:
         """Fabric Manager's partitions; none without shared NVSwitches."""
         ...
 
@@ -226,6 +226,6 @@ class Hardware(Protocol):
         """Unmount it; nothing to do when it is not mounted."""
         ...
 
-    async def next_event(self) -> Event:
+    async def next_event(self) -> HardwareEvent:
         """What happens next; waits for it. The first call begins to watch."""
         ...

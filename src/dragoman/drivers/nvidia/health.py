@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.meta import format_time
 from dragoman.api.resource import DeviceTaint
 from dragoman.drivers.nvidia.devices import Known
-from dragoman.drivers.nvidia.hardware import Changed, Event, Lost, Recovered, Unmonitored, Xid
+from dragoman.drivers.nvidia.hardware import HardwareChanged, HardwareEvent, Lost, Recovered, Unmonitored, XidError
 from dragoman.errors import Invalid
 from dragoman.node.driver import DeviceHealth
 from dragoman.runtime.clock import Clock
@@ -23,13 +23,13 @@ XID, GPU_LOST, UNMONITORED = (f"gpu.nvidia.com/{name}" for name in ("xid", "gpu-
 IGNORED = frozenset({13, 31, 43, 45, 68, 109})
 HEALTH_TIMEOUT_S = 30
 
-Effect = Literal["NoSchedule", "NoExecute", "None"]
+TaintEffect = Literal["NoSchedule", "NoExecute", "None"]
 
 
 class HealthOptions(msgspec.Struct, frozen=True):
     """xid_effect: of XIDs that count, and of lost GPUs unless None. ignored: XIDs that do not count."""
 
-    xid_effect: Effect = "NoSchedule"
+    xid_effect: TaintEffect = "NoSchedule"
     ignored: frozenset[int] = IGNORED
     clear_on_recovery: bool = False
 
@@ -50,10 +50,10 @@ class HealthRecord:
         self.clock = clock
         self._seen: dict[tuple[str, int | None, str], _Seen] = {}
 
-    def note(self, event: Event) -> bool:
+    def note(self, event: HardwareEvent) -> bool:
         """Take an event in; True if what follows for devices has changed."""
         match event:
-            case Xid(gpu, number, gi):
+            case XidError(gpu, number, gi):
                 effect = "None" if number in self.options.ignored else self.options.xid_effect
                 known = self._seen.get((gpu, gi, XID))
                 if known and known.taint.effect != "None" and effect == "None":
@@ -66,7 +66,7 @@ class HealthRecord:
                 self._set(gpu, None, UNMONITORED, "", "None")
             case Recovered(gpu):
                 return self._recovered(gpu)
-            case Changed():
+            case HardwareChanged():
                 return True
         return True
 

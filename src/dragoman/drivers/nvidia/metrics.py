@@ -35,7 +35,7 @@ class Measures:
             "prepare": metrics.counter("nvidia_dra_node_prepare_errors_total", "Failed preparations.", errors),
             "unprepare": metrics.counter("nvidia_dra_node_unprepare_errors_total", "Failed unpreparations.", errors),
         }
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:
@@ -56,6 +56,6 @@ class Measures:
     def prepared(self, counts: Mapping[str, int]) -> None:
         """How many devices are prepared, by type; types never seen get no series."""
         for kind, count in counts.items():
-            if count != self._told.get(kind, 0):
-                self._told[kind] = count
+            if count != self._reported.get(kind, 0):
+                self._reported[kind] = count
                 self._prepared.labels(self._node, self._driver, kind).set(count)

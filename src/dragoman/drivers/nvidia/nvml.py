@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.drivers.nvidia.hardware import (
-    Changed,
     DriverFiles,
-    Event,
     Function,
     Gpu,
-    GpuLost,
-    Instance,
+    GpuInstance,
+    GpuUnreachable,
+    HardwareChanged,
+    HardwareEvent,
     Lost,
     PciDriver,
     Recovered,
     Unmonitored,
     Versions,
-    Xid,
+    XidError,
 )
 from dragoman.drivers.nvidia.host import Host
 from dragoman.errors import Denied, Invalid, NotFound, Retry
-from dragoman.profiles.machine import Partition
-from dragoman.profiles.mig import Amounts, Shape, profile_name
+from dragoman.profiles.machine import FabricPartition
+from dragoman.profiles.mig import InstanceAmounts, InstanceProfile, profile_name
 
 BRANDS = {
     1: "Quadro", 2: "Tesla", 3: "NVS", 4: "Grid", 5: "GeForce", 6: "Titan", 7: "NvidiaVApps", 8: "NvidiaVPC",
@@ -77,7 +77,7 @@ class NvmlHardware:
         self.wait_ms = wait_ms
         self._run = run_command or _run
         self._opened: Any = None
-        self._events: deque[Event] = deque()
+        self._events: deque[HardwareEvent] = deque()
         self._event_set: Any = None
         self._troubled: set[str] = set()
         self._lost: set[str] = set()
@@ -118,7 +118,7 @@ class NvmlHardware:
         except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound) as error:
             raise Unsupported(f"{name}: {error}") from None
         except nvml.NVMLError_GpuIsLost:
-            raise GpuLost(f"{name}: a GPU is lost") from None
+            raise GpuUnreachable(f"{name}: a GPU is lost") from None
         except (nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument) as error:
             raise NotFound(f"{name}: {error}") from None
         except nvml.NVMLError_InsufficientResources:
@@ -141,7 +141,7 @@ class NvmlHardware:
         try:
             return self._call("nvmlDeviceGetHandleByUUID", gpu)
         except NotFound:
-            raise GpuLost(f"GPU {gpu} is not here any more") from None
+            raise GpuUnreachable(f"GPU {gpu} is not here any more") from None
 
     # ---- what there is
 
@@ -156,7 +156,7 @@ class NvmlHardware:
         for index in range(self._call("nvmlDeviceGetCount")):
             try:
                 gpu = self._gpu(index, self._call("nvmlDeviceGetHandleByIndex", index))
-            except GpuLost:
+            except GpuUnreachable:
                 lost = True
                 continue
             found[gpu.uuid] = gpu
@@ -210,7 +210,7 @@ class NvmlHardware:
 
     # ---- MIG
 
-    def shapes(self, gpu: str) -> tuple[Shape, ...]:
+    def shapes(self, gpu: str) -> tuple[InstanceProfile, ...]:
         """Profiles with their placements; GPUs of the Ampere kind tell placements only in MIG mode."""
         handle = self._handle(gpu)
         total = self._memory(handle)
@@ -220,11 +220,11 @@ class NvmlHardware:
         if not found or not total:
             return ()
         amounts = [_amounts(info) for _, info, _ in found]
-        whole = Amounts(*(max(column) for column in zip(*map(_row, amounts), strict=True)))
+        whole = InstanceAmounts(*(max(column) for column in zip(*map(_row, amounts), strict=True)))
         axis = max(size for _, _, (_, size) in found)
         compute = max(info.sliceCount for _, info, _ in found)
         return tuple(
-            Shape(
+            InstanceProfile(
                 name=profile_name(info.sliceCount, info.memorySizeMB, -(-total // 2**20), SUFFIXES.get(index, "")),
                 id=info.id,
                 index=index,
@@ -256,7 +256,7 @@ class NvmlHardware:
         placed = [array[at] for at in range(count.value)]
         return tuple(sorted(one.start for one in placed)), placed[0].size
 
-    def instances(self, gpu: str) -> tuple[Instance, ...]:
+    def instances(self, gpu: str) -> tuple[GpuInstance, ...]:
         """Also GPU instances without a compute instance that fills them, with an empty uuid."""
         handle = self._handle(gpu)
         shapes = {shape.id: shape for shape in self.shapes(gpu)}
@@ -266,10 +266,10 @@ class NvmlHardware:
             for instance in self._of_profile(handle, shape):
                 info = self._call("nvmlGpuInstanceGetInfo", instance)
                 uuid, ci = full.get(info.id, ("", 0))
-                made.append(Instance(gpu, info.id, ci, uuid, shape, info.placement.start))
+                made.append(GpuInstance(gpu, info.id, ci, uuid, shape, info.placement.start))
         return tuple(sorted(made, key=lambda instance: instance.start))
 
-    def _of_profile(self, handle: Any, shape: Shape) -> list[Any]:
+    def _of_profile(self, handle: Any, shape: InstanceProfile) -> list[Any]:
         count = ctypes.c_uint(0)
         array = (self._nvml.c_nvmlGpuInstance_t * len(shape.starts))()
         if self._maybe("nvmlDeviceGetGpuInstances", handle, shape.id, array, ctypes.byref(count)) is None:
@@ -300,7 +300,7 @@ class NvmlHardware:
         if activation:
             raise Retry(f"GPU {gpu}: MIG mode changes with the next reset or reboot")
 
-    def create_instance(self, gpu: str, shape: Shape, start: int) -> Instance:
+    def create_instance(self, gpu: str, shape: InstanceProfile, start: int) -> GpuInstance:
         """A GPU instance and the compute instance that fills it; one without the other is removed again."""
         handle = self._handle(gpu)
         placement = self._nvml.c_nvmlGpuInstancePlacement_t(start, shape.size)
@@ -313,9 +313,9 @@ class NvmlHardware:
         except Exception:
             self._clear(made)
             raise
-        return Instance(gpu, gi, info.id, uuid, shape, start)
+        return GpuInstance(gpu, gi, info.id, uuid, shape, start)
 
-    def _filling(self, instance: Any, shape: Shape) -> int:
+    def _filling(self, instance: Any, shape: InstanceProfile) -> int:
         for index, info in self._compute_profiles(instance):
             if info.sliceCount == shape.compute and index != SPECIAL_CI:
                 return int(info.id)
@@ -383,7 +383,7 @@ class NvmlHardware:
         gpu = next((gpu for gpu in self._seen.values() if gpu.pci_bus_id == pci_bus_id), None)
         self.host.bind(pci_bus_id, driver, [f"/dev/nvidia{gpu.minor}"] if gpu and driver == "vfio-pci" else [])
 
-    def partitions(self) -> tuple[Partition, ...]:
+    def partitions(self) -> tuple[FabricPartition, ...]:
         """None: Fabric Manager is not asked."""
         return ()
 
@@ -397,7 +397,7 @@ class NvmlHardware:
 
     # ---- events
 
-    async def next_event(self) -> Event:
+    async def next_event(self) -> HardwareEvent:
         """Waits in a thread, five seconds at a time; between waits it looks for GPUs that went or came back."""
         while not self._events:
             await asyncio.to_thread(self._wait)
@@ -432,7 +432,7 @@ class NvmlHardware:
                 handle = self._handle(gpu.uuid)
                 types = self._call("nvmlDeviceGetSupportedEventTypes", handle) & wanted
                 self._call("nvmlDeviceRegisterEvents", handle, types, self._event_set)
-            except GpuLost:
+            except GpuUnreachable:
                 self._lost.add(gpu.uuid)
                 self._events.append(Lost(gpu.uuid))
             except (NotFound, Retry):
@@ -446,7 +446,7 @@ class NvmlHardware:
             return
         gi, ci = data.gpuInstanceId, data.computeInstanceId
         inside = gi != NO_INSTANCE
-        self._events.append(Xid(uuid, int(data.eventData), gi if inside else None, ci if inside else None))
+        self._events.append(XidError(uuid, int(data.eventData), gi if inside else None, ci if inside else None))
         self._look()
 
     def _look(self) -> bool:
@@ -456,7 +456,7 @@ class NvmlHardware:
         for uuid in sorted(before):
             try:
                 action = self._recovery_action(self._handle(uuid))
-            except GpuLost:
+            except GpuUnreachable:
                 if uuid not in self._lost:
                     newly = True
                     self._lost.add(uuid)
@@ -472,7 +472,7 @@ class NvmlHardware:
                 self._events.append(Recovered(uuid))
                 self._event_set = None  # a GPU that was away must be registered again
         if {gpu.uuid for gpu in self.gpus()} - before:
-            self._events.append(Changed())
+            self._events.append(HardwareChanged())
             self._event_set = None
         return newly
 
@@ -486,12 +486,12 @@ class NvmlHardware:
         return int(values[0].value.uiVal)
 
 
-def _row(amounts: Amounts) -> tuple[int, ...]:
+def _row(amounts: InstanceAmounts) -> tuple[int, ...]:
     return (amounts.memory_mib, *amounts.engines())
 
 
-def _amounts(info: Any) -> Amounts:
-    return Amounts(
+def _amounts(info: Any) -> InstanceAmounts:
+    return InstanceAmounts(
         memory_mib=info.memorySizeMB,
         multiprocessors=info.multiprocessorCount,
         copy_engines=info.copyEngineCount,

@@ -10,7 +10,7 @@ from typing import Any
 from dragoman.api.kinds import kind_of
 from dragoman.cluster.client import Client
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
-from dragoman.drivers.nvidia.driver import DRIVER, OPTIONS, NvidiaDriver, Options, made, mps_root
+from dragoman.drivers.nvidia.driver import DRIVER, OPTIONS, DriverOptions, NvidiaDriver, made, mps_root
 from dragoman.drivers.nvidia.hardware import Hardware
 from dragoman.drivers.nvidia.mps import Daemons
 from dragoman.errors import NotFound, Stale
@@ -60,7 +60,7 @@ def driver(
     *,
     node_name: str,
     data_dir: Path,
-    options: Options = OPTIONS,
+    options: DriverOptions = OPTIONS,
     metrics: Metrics | None = None,
 ) -> NvidiaDriver:
     """The driver on that hardware; data_dir is the plugin's folder. Raises Invalid as `made`."""
@@ -87,7 +87,7 @@ def plugin(
     node_name: str,
     root_dir: Path = KUBELET,
     cdi_dir: Path = CDI,
-    options: Options = OPTIONS,
+    options: DriverOptions = OPTIONS,
     metrics: Metrics | None = None,
     **plugin_options: Any,
 ) -> Plugin:
@@ -119,11 +119,11 @@ def plugin(
 # ---- simulated machines
 
 
-def options_of(profile: Profile, options: Options) -> Options:
+def options_of(profile: Profile, options: DriverOptions) -> DriverOptions:
     """The driver's options on that machine: a profile's shares apply where none are given."""
     if profile.consumable_shares and options.shares == NO_SHARES:
         shares = Shares.parse(profile.consumable_shares, f"profile {profile.name}: consumableShares")
-        return Options(options.gates, shares, options.health, options.driver_root)
+        return DriverOptions(options.gates, shares, options.health, options.driver_root)
     return options
 
 

@@ -15,24 +15,24 @@ from pathlib import Path
 import msgspec
 
 from dragoman.drivers.nvidia.hardware import (
-    Changed,
     DriverFiles,
-    Event,
     Function,
     Gpu,
-    GpuLost,
-    Instance,
+    GpuInstance,
+    GpuUnreachable,
+    HardwareChanged,
+    HardwareEvent,
     Lost,
     PciDriver,
     Recovered,
     Versions,
-    Xid,
+    XidError,
 )
 from dragoman.errors import Invalid, Retry
 from dragoman.node.files import write_atomically
 from dragoman.profiles.load import Catalog
-from dragoman.profiles.machine import GpuModel, GpuSlot, Partition, Profile
-from dragoman.profiles.mig import Placed, Shape, misfit, parse_instance
+from dragoman.profiles.machine import FabricPartition, GpuModel, GpuSlot, Profile
+from dragoman.profiles.mig import InstanceProfile, PlacedInstance, misfit, parse_instance
 
 FILE = "hardware.json"
 TOGGLES_MIG = ("Hopper", "Blackwell", "Rubin")
@@ -101,7 +101,7 @@ class SimulatedHardware:
         self.boot_id = boot_id
         self.durable = durable
         self._file: _File | None = None
-        self._events: deque[Event] = deque()
+        self._events: deque[HardwareEvent] = deque()
         self._watched = False
         self._happened = asyncio.Event()
 
@@ -150,7 +150,7 @@ class SimulatedHardware:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, msgspec.json.encode(self._state), durable=self.durable, mode=0o644)
 
-    def _make(self, file: _File, index: int, placed: Placed) -> _Made:
+    def _make(self, file: _File, index: int, placed: PlacedInstance) -> _Made:
         state = file.gpus[index]
         used = {instance.gi for instance in state.instances}
         usual = USUAL_GI.get((placed.shape.size, placed.start)) if placed.shape.gpu_memory == 8 else None
@@ -175,7 +175,7 @@ class SimulatedHardware:
     def _model(self, index: int) -> GpuModel:
         return self.catalog.gpus[self.profile.model_of(self.profile.gpus[index])]
 
-    def _shapes(self, index: int) -> tuple[Shape, ...]:
+    def _shapes(self, index: int) -> tuple[InstanceProfile, ...]:
         return self.catalog.mig_shapes(self._model(index))
 
     def _toggles(self, index: int) -> bool:
@@ -185,7 +185,7 @@ class SimulatedHardware:
         index = self._index(gpu)
         state = self._state.gpus[index]
         if state.lost:
-            raise GpuLost(f"GPU {gpu} is lost")
+            raise GpuUnreachable(f"GPU {gpu} is lost")
         return index, state
 
     # ---- what there is
@@ -248,18 +248,18 @@ class SimulatedHardware:
 
     # ---- MIG
 
-    def shapes(self, gpu: str) -> tuple[Shape, ...]:
+    def shapes(self, gpu: str) -> tuple[InstanceProfile, ...]:
         """Ampere GPUs tell their profiles only in MIG mode."""
         index = self._index(gpu)
         if not self._toggles(index) and not self._state.gpus[index].mig_enabled:
             return ()
         return self._shapes(index)
 
-    def instances(self, gpu: str) -> tuple[Instance, ...]:
+    def instances(self, gpu: str) -> tuple[GpuInstance, ...]:
         """In the order of their starts."""
         index, state = self._alive(gpu)
         by_name = {shape.name: shape for shape in self._shapes(index)}
-        made = (Instance(gpu, i.gi, 0, i.uuid, by_name[i.name], i.start) for i in state.instances)
+        made = (GpuInstance(gpu, i.gi, 0, i.uuid, by_name[i.name], i.start) for i in state.instances)
         return tuple(sorted(made, key=lambda instance: instance.start))
 
     def set_mig_mode(self, gpu: str, enabled: bool) -> None:
@@ -278,18 +278,18 @@ class SimulatedHardware:
         if state.mig_enabled != enabled:
             raise Retry(f"GPU {gpu}: MIG mode changes with the next reset or reboot")
 
-    def create_instance(self, gpu: str, shape: Shape, start: int) -> Instance:
+    def create_instance(self, gpu: str, shape: InstanceProfile, start: int) -> GpuInstance:
         """Refuses what does not fit beside the instances that exist."""
         index, state = self._alive(gpu)
         if not state.mig_enabled:
             raise Retry(f"GPU {gpu} is not in MIG mode")
-        placed = Placed(shape, start)
-        there = [Placed(instance.shape, instance.start) for instance in self.instances(gpu)]
+        placed = PlacedInstance(shape, start)
+        there = [PlacedInstance(instance.shape, instance.start) for instance in self.instances(gpu)]
         if reason := misfit([*there, placed]):
             raise Retry(f"GPU {gpu}: insufficient resources for {placed}: {reason}")
         made = self._make(self._state, index, placed)
         self._save()
-        return Instance(gpu, made.gi, 0, made.uuid, shape, start)
+        return GpuInstance(gpu, made.gi, 0, made.uuid, shape, start)
 
     def destroy_instance(self, gpu: str, gi: int) -> None:
         """Gone at once: nothing simulated keeps it busy."""
@@ -364,7 +364,7 @@ class SimulatedHardware:
         state.driver = driver
         self._save()
 
-    def partitions(self) -> tuple[Partition, ...]:
+    def partitions(self) -> tuple[FabricPartition, ...]:
         """As in the profile."""
         return self.profile.fabric.partitions
 
@@ -389,7 +389,7 @@ class SimulatedHardware:
         """Ids of the partitions whose links are on."""
         return tuple(self._state.active_partitions)
 
-    def _partition(self, number: int) -> Partition:
+    def _partition(self, number: int) -> FabricPartition:
         for partition in self.profile.fabric.partitions:
             if partition.id == number:
                 return partition
@@ -403,7 +403,7 @@ class SimulatedHardware:
 
     # ---- events and faults
 
-    async def next_event(self) -> Event:
+    async def next_event(self) -> HardwareEvent:
         """Faults as they are injected, oldest first; a GPU that was lost before is told at the start."""
         if not self._watched:
             self._watched = True
@@ -414,7 +414,7 @@ class SimulatedHardware:
             await self._happened.wait()
         return self._events.popleft()
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: HardwareEvent) -> None:
         self._events.append(event)
         self._happened.set()
 
@@ -432,14 +432,14 @@ class SimulatedHardware:
             raise Invalid(f"GPU {index}", f"has no instance {gi}")
         state.xids.append(number)
         self._save()
-        self._tell(Xid(gpu, number, gi, None if gi is None else 0))
+        self._report(XidError(gpu, number, gi, None if gi is None else 0))
 
     def lose(self, index: int) -> None:
         """A GPU falls off the bus."""
         gpu = self.gpu_uuid(index)
         self._state.gpus[index].lost = True
         self._save()
-        self._tell(Lost(gpu))
+        self._report(Lost(gpu))
 
     def recover(self, index: int) -> None:
         """A GPU is reset and works again; its instances are gone."""
@@ -450,9 +450,9 @@ class SimulatedHardware:
         state.exclusive, state.time_slice = False, 0
         state.mig_enabled = state.mig_pending
         self._save()
-        self._tell(Recovered(gpu))
+        self._report(Recovered(gpu))
         if had:
-            self._tell(Changed())
+            self._report(HardwareChanged())
 
     def reboot(self, boot_id: str) -> None:
         """The machine boots anew; whoever runs its agent and plugin restarts them with that id."""

@@ -12,7 +12,7 @@ import msgspec
 from dragoman.drivers.nvidia.config import DeviceType
 
 
-class Partition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class MigPartition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A MIG instance made for a claim, or about to be: `before` are the instances that were there already."""
 
     gpu: str
@@ -40,7 +40,7 @@ class Done(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """All that was done for one claim. configs: the normalised configuration of each device, as JSON."""
 
     devices: tuple[UsedDevice, ...] = ()
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[MigPartition, ...] = ()
     time_sliced: tuple[str, ...] = ()
     exclusive: tuple[str, ...] = ()
     daemons: tuple[str, ...] = ()

@@ -19,11 +19,12 @@ import msgspec
 from dragoman.api import codec
 from dragoman.api.kinds import kind_of
 from dragoman.api.resource import Device, ResourceSlice
-from dragoman.cluster.client import Client, Object
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
 from dragoman.errors import Invalid, NotFound
 from dragoman.node import cdi
 from dragoman.node.bench import line
-from dragoman.node.bench.line import CallFailed, Instance, Line
+from dragoman.node.bench.line import CallFailed, Line, RegisteredDriver
 from dragoman.node.bench.pools import PoolView, pools
 from dragoman.node.bench.report import Defect, NotApplicable
 from dragoman.node.driver import ClaimRef, PreparedDevice
@@ -40,7 +41,7 @@ TERM_S = 30.0
 TAIL = 400
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class DeviceChoice(msgspec.Struct, frozen=True):
     """A device to give to a claim."""
 
     pool: str
@@ -77,7 +78,7 @@ class Process:
         return f"; it printed: {text[-TAIL:]}" if text else "; it printed nothing"
 
 
-class Settings(msgspec.Struct, frozen=True):
+class BenchSettings(msgspec.Struct, frozen=True):
     """command: words with placeholders, empty for a driver that somebody else runs. devices: patterns of names to use.
 
     node: the node's name, or what the names of several begin with. patience_s: the longest that anything may take.
@@ -100,7 +101,7 @@ class Bed:
     """One node. `start` the driver, then use it; `close` at the end."""
 
     def __init__(
-        self, settings: Settings, client: Client, clock: Clock, entropy: Entropy, *, name: str, root: Path
+        self, settings: BenchSettings, client: Client, clock: Clock, entropy: Entropy, *, name: str, root: Path
     ) -> None:
         self.settings = settings
         self.client = client
@@ -112,7 +113,7 @@ class Bed:
         self.cdi = root / "cdi"
         self.boot_id = entropy.uuid4()
         self.notes: list[str] = []
-        self.instance: Instance | None = None
+        self.instance: RegisteredDriver | None = None
         self.processes: list[Process] = []
         self.start_s = 0.0
         self._claims: dict[str, ClaimRef] = {}
@@ -150,7 +151,7 @@ class Bed:
 
     # ---- the driver's process
 
-    async def start(self, pod_uid: str = "") -> Instance:
+    async def start(self, pod_uid: str = "") -> RegisteredDriver:
         """Start the driver, register it, wait for its slices. Raises Defect."""
         began = self.clock.monotonic()
         known = line.sockets(self.registry)
@@ -160,7 +161,7 @@ class Bed:
         self.start_s = self.clock.monotonic() - began
         return instance
 
-    async def register(self, instance: Instance) -> None:
+    async def register(self, instance: RegisteredDriver) -> None:
         """Tell it so, and use it from now on."""
         try:
             await line.notify(instance.socket)
@@ -199,10 +200,10 @@ class Bed:
         self.processes.append(made)
         return made
 
-    async def appeared(self, process: Process | None, known: Mapping[Path, line.Identity]) -> Instance:
+    async def appeared(self, process: Process | None, known: Mapping[Path, line.SocketIdentity]) -> RegisteredDriver:
         """The instance whose registration socket is new and answers. Raises Defect."""
 
-        async def found() -> Instance | None:
+        async def found() -> RegisteredDriver | None:
             for path, identity in line.sockets(self.registry).items():
                 if known.get(path) != identity:
                     with contextlib.suppress(CallFailed):
@@ -261,7 +262,9 @@ class Bed:
     async def slices(self) -> list[ResourceSlice]:
         """The driver's slices for this node: bound to it, or owned by its Node object."""
         listed = await self.client.list(SLICE, field_selector=f"spec.driver={self.driver}")
-        return [piece for body in listed.items if self.is_ours(piece := codec.decode(ResourceSlice, body))]
+        return [
+            resource_slice for body in listed.items if self.is_ours(resource_slice := codec.decode(ResourceSlice, body))
+        ]
 
     async def wipe(self) -> None:
         """Delete the driver's slices of this node, as a starting kubelet does."""
@@ -269,10 +272,10 @@ class Bed:
             SLICE, field_selector=f"spec.nodeName={self.node},spec.driver={self.driver}"
         )
 
-    def is_ours(self, piece: ResourceSlice) -> bool:
+    def is_ours(self, resource_slice: ResourceSlice) -> bool:
         """Whether the slice is this node's."""
-        owners = {(owner.kind, owner.name) for owner in piece.metadata.owner_references}
-        return piece.spec.node_name == self.node or ("Node", self.node) in owners
+        owners = {(owner.kind, owner.name) for owner in resource_slice.metadata.owner_references}
+        return resource_slice.spec.node_name == self.node or ("Node", self.node) in owners
 
     async def published(self) -> dict[str, PoolView]:
         """The pools once all are complete and there is a device. Raises Defect."""
@@ -288,19 +291,19 @@ class Bed:
         missing = "the driver did not publish a complete pool with devices for its node"
         return await self.until(complete, lambda: "; ".join([missing, *faults]))
 
-    async def usable(self) -> list[Chosen]:
+    async def usable(self) -> list[DeviceChoice]:
         """Devices that claims may be given, in the order of their publication."""
         return [
-            Chosen(name, device)
+            DeviceChoice(name, device)
             for name, view in (await self.published()).items()
             for device in view.devices
             if any(fnmatchcase(device.name, pattern) for pattern in self.settings.devices)
             and not any(taint.effect in ("NoSchedule", "NoExecute") for taint in device.taints)
         ]
 
-    async def pick(self, count: int) -> list[Chosen]:
+    async def pick(self, count: int) -> list[DeviceChoice]:
         """Devices that can be held at a time by different claims. Raises NotApplicable when there are fewer."""
-        chosen: list[Chosen] = []
+        chosen: list[DeviceChoice] = []
         drawn: set[tuple[str, str]] = set()
         for one in await self.usable():
             sets = {(one.pool, consumed.counter_set) for consumed in one.device.consumes_counters}
@@ -313,7 +316,7 @@ class Bed:
 
     # ---- claims
 
-    async def claim(self, *devices: Chosen, name: str = "", others: tuple[Object, ...] = ()) -> ClaimRef:
+    async def claim(self, *devices: DeviceChoice, name: str = "", others: tuple[Object, ...] = ()) -> ClaimRef:
         """A claim with these devices allocated, a request for each, reserved for a pod; `others` are more results."""
         ref = await self.empty_claim(len(devices) + len(others), name)
         await self.allocate(ref, *devices, others=others)
@@ -334,7 +337,7 @@ class Bed:
         self._claims[ref.uid] = ref
         return ref
 
-    async def allocate(self, ref: ClaimRef, *devices: Chosen, others: tuple[Object, ...] = ()) -> None:
+    async def allocate(self, ref: ClaimRef, *devices: DeviceChoice, others: tuple[Object, ...] = ()) -> None:
         """Allocate the devices to it, for a new pod."""
         results = [self._result(index, chosen) for index, chosen in enumerate(devices)]
         results += [{"request": f"r{len(devices) + i}", **other} for i, other in enumerate(others)]
@@ -345,7 +348,7 @@ class Bed:
         }
         await self._status(ref, status)
 
-    def _result(self, index: int, chosen: Chosen) -> Object:
+    def _result(self, index: int, chosen: DeviceChoice) -> Object:
         made = {"request": f"r{index}", "driver": self.driver, "pool": chosen.pool, "device": chosen.device.name}
         if chosen.device.allow_multiple_allocations:
             made["shareID"] = self.entropy.uuid4()
@@ -371,7 +374,9 @@ class Bed:
         assert self.instance is not None
         return self.instance.line()
 
-    async def prepare(self, ref: ClaimRef, *devices: Chosen, over: Line | None = None) -> tuple[PreparedDevice, ...]:
+    async def prepare(
+        self, ref: ClaimRef, *devices: DeviceChoice, over: Line | None = None
+    ) -> tuple[PreparedDevice, ...]:
         """Prepare what must succeed, and check the answer against what was allocated. Raises Defect."""
         self._prepared[ref.uid] = ref
         answer = await self._answer(ref, over)
@@ -422,7 +427,7 @@ class Bed:
 
     # ---- what an answer must be
 
-    def check(self, ref: ClaimRef, devices: tuple[Chosen, ...], answer: tuple[PreparedDevice, ...]) -> None:
+    def check(self, ref: ClaimRef, devices: tuple[DeviceChoice, ...], answer: tuple[PreparedDevice, ...]) -> None:
         """Raises Defect for devices that were not allocated, unknown requests, CDI ids that do not resolve."""
         given = {(chosen.pool, chosen.device.name): f"r{index}" for index, chosen in enumerate(devices)}
         known = self.devices_of_cdi()

@@ -8,7 +8,7 @@ import msgspec
 
 from dragoman.node.bench.bed import Bed
 
-Steps = Callable[[Bed], Awaitable[None]]
+CaseSteps = Callable[[Bed], Awaitable[None]]
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -18,10 +18,10 @@ class Case(msgspec.Struct, frozen=True):
     title: str
     demand: str
     source: str
-    run: Steps
+    run: CaseSteps
     alone: bool = False
 
 
-def case(name: str, title: str, demand: str, source: str, *, alone: bool = False) -> Callable[[Steps], Case]:
+def case(name: str, title: str, demand: str, source: str, *, alone: bool = False) -> Callable[[CaseSteps], Case]:
     """Make a Case of a coroutine function that raises Defect or NotApplicable."""
     return lambda steps: Case(name, title, demand, source, steps, alone)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, Invalid
 from dragoman.node.bench import dying, preparing, publishing, registering
-from dragoman.node.bench.bed import Bed, Settings
+from dragoman.node.bench.bed import Bed, BenchSettings
 from dragoman.node.bench.case import Case
-from dragoman.node.bench.report import Defect, NotApplicable, Outcome, Report, Verdict
+from dragoman.node.bench.report import CaseResult, CaseVerdict, Defect, NotApplicable, Report
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
@@ -68,17 +68,17 @@ class Bench:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BenchSettings,
         client: Client,
         clock: Clock,
         entropy: Entropy,
-        tell: Callable[[Outcome], None] = lambda outcome: None,
+        report: Callable[[CaseResult], None] = lambda outcome: None,
     ) -> None:
         self.settings = settings
         self.client = client
         self.clock = clock
         self.entropy = entropy
-        self.tell = tell
+        self.report = report
         self.driver = ""
         self._bed: Bed | None = None
         self._beds = 0
@@ -91,20 +91,20 @@ class Bench:
         try:
             for case in cases:
                 outcome = await self._one(case)
-                self.tell(outcome)
+                self.report(outcome)
                 outcomes.append(outcome)
         finally:
             await self._discard()
         return Report(self.driver, tuple(outcomes))
 
-    async def _one(self, case: Case) -> Outcome:
+    async def _one(self, case: Case) -> CaseResult:
         began = self.clock.monotonic()
         if case.alone and not self.settings.command:
             return self._outcome(case, "skip", [], "has to start and kill the driver: give a COMMAND", began)
         if self._hopeless:
             return self._outcome(case, "skip", [], f"the driver never registered: see {self._hopeless}", began)
         bed: Bed | None = None
-        verdict: Verdict
+        verdict: CaseVerdict
         try:
             bed = await self._laid(case)
             await case.run(bed)
@@ -133,9 +133,9 @@ class Bench:
             await self._close(bed)
         return outcome
 
-    def _outcome(self, case: Case, verdict: Verdict, notes: Sequence[str], reason: str, began: float) -> Outcome:
+    def _outcome(self, case: Case, verdict: CaseVerdict, notes: Sequence[str], reason: str, began: float) -> CaseResult:
         seconds = round(self.clock.monotonic() - began, 3)
-        return Outcome(case.name, case.title, case.demand, case.source, verdict, tuple(notes), reason, seconds)
+        return CaseResult(case.name, case.title, case.demand, case.source, verdict, tuple(notes), reason, seconds)
 
     async def _laid(self, case: Case) -> Bed:
         """The shared bed with the driver running, or a new one for the case alone."""

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dragoman.node.bench import line
-from dragoman.node.bench.bed import Bed, Chosen, Process
+from dragoman.node.bench.bed import Bed, DeviceChoice, Process
 from dragoman.node.bench.case import case
-from dragoman.node.bench.line import CallFailed, Instance
+from dragoman.node.bench.line import CallFailed, RegisteredDriver
 from dragoman.node.bench.report import Defect, NotApplicable
 from dragoman.node.bench.steps import FileSteps
 from dragoman.node.driver import ClaimRef
@@ -35,14 +35,14 @@ async def sigterm(bed: Bed) -> None:
     (device,) = await bed.pick(1)
     ref = await bed.claim(device)
     first = await bed.prepare(ref, device)
-    names = {piece.metadata.name for piece in await bed.slices()}
+    names = {resource_slice.metadata.name for resource_slice in await bed.slices()}
     code = await bed.terminate()
     bed.note(f"ended with exit status {code}")
     left = [path.name for path in (instance.socket, instance.endpoint) if path.exists()]
     if left:
         raise Defect(f"sockets are left after SIGTERM: {', '.join(left)}")
     bed.check(ref, (device,), first)
-    if missing := names - {piece.metadata.name for piece in await bed.slices()}:
+    if missing := names - {resource_slice.metadata.name for resource_slice in await bed.slices()}:
         raise Defect(f"slices were deleted: {', '.join(sorted(missing))}")
     await bed.start()
     await bed.published()
@@ -80,7 +80,7 @@ async def kill(bed: Bed) -> None:
     await bed.unprepare(following)
 
 
-async def _one_or_two(bed: Bed) -> list[Chosen]:
+async def _one_or_two(bed: Bed) -> list[DeviceChoice]:
     try:
         return await bed.pick(2)
     except NotApplicable:
@@ -110,19 +110,19 @@ async def crash_preparing(bed: Bed) -> None:
         await bed.delete(ref)
 
 
-async def _repeated(bed: Bed, ref: ClaimRef, device: Chosen, point: int) -> None:
+async def _repeated(bed: Bed, ref: ClaimRef, device: DeviceChoice, point: int) -> None:
     await _after(point, bed.prepare(ref, device))
     await _after(point, bed.unprepare(ref))
 
 
-async def _given_up(bed: Bed, ref: ClaimRef, device: Chosen, point: int) -> None:
+async def _given_up(bed: Bed, ref: ClaimRef, device: DeviceChoice, point: int) -> None:
     await _after(point, bed.unprepare(ref))
     following = await bed.claim(device)
     await _after(point, bed.prepare(following, device))
     await _after(point, bed.unprepare(following))
 
 
-async def _claimed_by_another(bed: Bed, ref: ClaimRef, device: Chosen, point: int) -> None:
+async def _claimed_by_another(bed: Bed, ref: ClaimRef, device: DeviceChoice, point: int) -> None:
     other = await bed.claim(device)
     granted = []
     for claim in (other, ref):
@@ -171,7 +171,7 @@ def _folders(bed: Bed) -> list[Path]:
     return [bed.root / "plugins", bed.cdi]
 
 
-async def _points(bed: Bed, device: Chosen, call: Callable[[Bed, ClaimRef], Awaitable[None]]) -> list[int]:
+async def _points(bed: Bed, device: DeviceChoice, call: Callable[[Bed, ClaimRef], Awaitable[None]]) -> list[int]:
     """Steps to be killed at: 0 is as soon as the call is sent."""
     ref = await bed.claim(device)
     if call is _call_unprepare:
@@ -284,13 +284,13 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-async def _damaged(bed: Bed, ref: ClaimRef, device: Chosen, files: list[str]) -> str:
+async def _damaged(bed: Bed, ref: ClaimRef, device: DeviceChoice, files: list[str]) -> str:
     """What the driver makes of it. Raises Defect if it forgets what is prepared, or hangs without a word."""
     known = line.sockets(bed.registry)
     process = await bed.spawn()
     waited = _Patience(bed)
 
-    async def settled() -> Instance | str | None:
+    async def settled() -> RegisteredDriver | str | None:
         if process.exit_code is not None:
             return f"refused to start{process.tail()}"
         for path, identity in line.sockets(bed.registry).items():
@@ -300,7 +300,7 @@ async def _damaged(bed: Bed, ref: ClaimRef, device: Chosen, files: list[str]) ->
         # Complaining is not yet refusing: a driver may say so and start empty.
         return f"refused to serve{process.tail()}" if waited.long_enough(_names(process, files)) else None
 
-    found: Instance | str = await bed.until(
+    found: RegisteredDriver | str = await bed.until(
         settled, lambda: f"the driver neither served, nor ended, nor named the file{process.tail()}"
     )
     if isinstance(found, str):
@@ -354,7 +354,7 @@ async def rolling_update(bed: Bed) -> None:
     (device,) = await bed.pick(1)
     ref = await bed.claim(device)
     first = await bed.prepare(ref, device)
-    names = {piece.metadata.name for piece in await bed.slices()}
+    names = {resource_slice.metadata.name for resource_slice in await bed.slices()}
     new = await bed.start(bed.entropy.uuid4())
     if new.endpoint == old.endpoint:
         raise Defect(f"both instances serve at {old.endpoint}")
@@ -373,5 +373,5 @@ async def rolling_update(bed: Bed) -> None:
         raise Defect(f"the old instance removed sockets of the new one: {', '.join(gone)}")
     bed.note("the old one ended")
     await bed.unprepare(ref)
-    if missing := names - {piece.metadata.name for piece in await bed.slices()}:
+    if missing := names - {resource_slice.metadata.name for resource_slice in await bed.slices()}:
         raise Defect(f"slices were deleted: {', '.join(sorted(missing))}")

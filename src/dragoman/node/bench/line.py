@@ -26,7 +26,7 @@ CALL_S = 45.0
 """A kubelet's patience with one call (KEP-3063)."""
 GREET_S = 10.0
 
-Identity = tuple[int, int]
+SocketIdentity = tuple[int, int]
 Answers: TypeAlias = dict[str, tuple[PreparedDevice, ...] | str]
 
 
@@ -38,7 +38,7 @@ class CallFailed(Exception):
         self.code = code
 
 
-class Instance(msgspec.Struct, frozen=True):
+class RegisteredDriver(msgspec.Struct, frozen=True):
     """A registered instance: its registration socket, and what it said of itself."""
 
     socket: Path
@@ -61,9 +61,9 @@ class Instance(msgspec.Struct, frozen=True):
         return Line(self.endpoint, service or self.services[0])
 
 
-def sockets(folder: Path) -> dict[Path, Identity]:
+def sockets(folder: Path) -> dict[Path, SocketIdentity]:
     """The sockets below the registry folder, as a kubelet finds them: hidden names are passed over."""
-    found: dict[Path, Identity] = {}
+    found: dict[Path, SocketIdentity] = {}
     for top, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
@@ -77,7 +77,7 @@ def sockets(folder: Path) -> dict[Path, Identity]:
     return found
 
 
-async def greet(socket: Path) -> Instance:
+async def greet(socket: Path) -> RegisteredDriver:
     """What the plugin says of itself. Raises CallFailed, Defect."""
     messages = rpc.REGISTRATION.messages
     info = await _call(socket, rpc.REGISTRATION, "GetInfo", messages.InfoRequest(), GREET_S)
@@ -86,7 +86,7 @@ async def greet(socket: Path) -> Instance:
         raise Defect(f"{where}: type is {info.type!r}, not 'DRAPlugin'")
     if fault := driver_name(info.name):
         raise Defect(f"{where}: name {info.name!r} is no name of a driver: {fault}")
-    made = Instance(socket, info.name, Path(info.endpoint or socket), tuple(info.supported_versions))
+    made = RegisteredDriver(socket, info.name, Path(info.endpoint or socket), tuple(info.supported_versions))
     if not made.services:
         known = ", ".join(rpc.DRA_BY_LABEL)
         raise Defect(f"{where}: supported_versions {list(made.versions)} has none of {known}")

@@ -31,32 +31,35 @@ class PoolView(msgspec.Struct, frozen=True):
     @property
     def devices(self) -> tuple[Device, ...]:
         """Those of all slices."""
-        return tuple(device for piece in self.slices for device in piece.spec.devices)
+        return tuple(device for resource_slice in self.slices for device in resource_slice.spec.devices)
 
 
 def pools(slices: Iterable[ResourceSlice]) -> dict[str, PoolView]:
     """The pools of one driver's slices."""
     by_name: dict[str, list[ResourceSlice]] = {}
-    for piece in slices:
-        by_name.setdefault(piece.spec.pool.name, []).append(piece)
+    for resource_slice in slices:
+        by_name.setdefault(resource_slice.spec.pool.name, []).append(resource_slice)
     views = {}
     for name, found in sorted(by_name.items()):
-        newest = max(piece.spec.pool.generation for piece in found)
-        at = sorted((p for p in found if p.spec.pool.generation == newest), key=lambda piece: piece.metadata.name)
+        newest = max(resource_slice.spec.pool.generation for resource_slice in found)
+        at = sorted(
+            (p for p in found if p.spec.pool.generation == newest),
+            key=lambda resource_slice: resource_slice.metadata.name,
+        )
         views[name] = PoolView(name, newest, tuple(at), tuple(_faults(name, newest, at)))
     return views
 
 
 def _faults(name: str, generation: int, slices: Sequence[ResourceSlice]) -> Iterable[str]:
     where = f"pool {name}, generation {generation}"
-    counts = {piece.spec.pool.resource_slice_count for piece in slices}
+    counts = {resource_slice.spec.pool.resource_slice_count for resource_slice in slices}
     if len(counts) > 1:
         yield f"{where}: slices disagree about how many there are: {', '.join(map(str, sorted(counts)))}"
     elif len(slices) > max(counts):
         yield f"{where}: {len(slices)} slices where resourceSliceCount says {max(counts)}"
     names: set[str] = set()
-    for piece in slices:
-        for device in piece.spec.devices:
+    for resource_slice in slices:
+        for device in resource_slice.spec.devices:
             if device.name in names:
                 yield f"{where}: device {device.name} is there twice"
             names.add(device.name)

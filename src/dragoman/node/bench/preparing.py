@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from dragoman.node.bench.bed import Bed, Chosen
+from dragoman.node.bench.bed import Bed, DeviceChoice
 from dragoman.node.bench.case import case
 from dragoman.node.bench.line import Answers, CallFailed
 from dragoman.node.bench.report import Defect, NotApplicable
@@ -333,6 +333,6 @@ def _nobody(bed: Bed) -> ClaimRef:
     return ClaimRef("default", f"{bed.node}-nobody", bed.entropy.uuid4())
 
 
-def _not_shared(device: Chosen) -> None:
+def _not_shared(device: DeviceChoice) -> None:
     if device.device.allow_multiple_allocations:
         raise NotApplicable(f"{device} may be given to several claims")

@@ -29,15 +29,15 @@ class Watched:
         self.faults: dict[str, None] = {}
         self._known: dict[str, ResourceSlice] = {}
 
-    def take(self, kind: str, piece: ResourceSlice) -> None:
+    def take(self, kind: str, resource_slice: ResourceSlice) -> None:
         """One event of the watch."""
-        if not self.bed.is_ours(piece):
+        if not self.bed.is_ours(resource_slice):
             return
         self.events += 1
         if kind == "DELETED":
-            self._known.pop(piece.metadata.name, None)
+            self._known.pop(resource_slice.metadata.name, None)
         else:
-            self._known[piece.metadata.name] = piece
+            self._known[resource_slice.metadata.name] = resource_slice
         by_driver: dict[str, list[ResourceSlice]] = {}
         for known in self._known.values():
             by_driver.setdefault(known.spec.driver, []).append(known)
@@ -130,7 +130,7 @@ async def many_devices(bed: Bed) -> None:
 )
 async def slice_deleted(bed: Bed) -> None:
     """The first slice, by hand."""
-    wished = await _wish(bed)
+    wished = await _wanted(bed)
     victim = (await bed.slices())[0].metadata.name
     async with watching(bed) as watched:
         await bed.client.delete(SLICE, victim)
@@ -147,8 +147,8 @@ async def slice_deleted(bed: Bed) -> None:
 )
 async def slice_changed(bed: Bed) -> None:
     """A device is taken out by hand."""
-    wished = await _wish(bed)
-    victim = next(piece for piece in await bed.slices() if piece.spec.devices)
+    wished = await _wanted(bed)
+    victim = next(resource_slice for resource_slice in await bed.slices() if resource_slice.spec.devices)
     devices = codec.to_json(victim.spec)["devices"][1:]
     await bed.client.patch(SLICE, victim.metadata.name, {"spec": {"devices": devices}})
     bed.note(f"took {victim.spec.devices[0].name} out of {victim.metadata.name}")
@@ -163,7 +163,7 @@ async def slice_changed(bed: Bed) -> None:
 )
 async def slice_left_over(bed: Bed) -> None:
     """As if the pool had been renamed by an update."""
-    wished = await _wish(bed)
+    wished = await _wanted(bed)
     await _leave(bed, "bench-left-over", generation=1, count=1)
     await _restored(bed, wished)
 
@@ -178,7 +178,7 @@ async def slice_left_over(bed: Bed) -> None:
 async def half_published(bed: Bed) -> None:
     """One slice of three, of a generation to come."""
     await bed.start()
-    wished = await _wish(bed)
+    wished = await _wanted(bed)
     name = next(iter(wished))
     generation = (await bed.published())[name].generation
     await bed.kill()
@@ -189,15 +189,15 @@ async def half_published(bed: Bed) -> None:
     watched.judge()
 
 
-Wish = dict[str, tuple[str, ...]]
+WantedDevices = dict[str, tuple[str, ...]]
 
 
-async def _wish(bed: Bed) -> Wish:
+async def _wanted(bed: Bed) -> WantedDevices:
     """Device names by pool."""
     return {name: tuple(d.name for d in view.devices) for name, view in (await bed.published()).items()}
 
 
-async def _restored(bed: Bed, wished: Wish) -> None:
+async def _restored(bed: Bed, wished: WantedDevices) -> None:
     last: list[str] = []
 
     async def whole() -> bool:

@@ -15,7 +15,7 @@ from dragoman.node import rpc
 from dragoman.node.bench import line
 from dragoman.node.bench.bed import Bed
 from dragoman.node.bench.case import case
-from dragoman.node.bench.line import CallFailed, Instance
+from dragoman.node.bench.line import CallFailed, RegisteredDriver
 from dragoman.node.bench.report import Defect, NotApplicable
 from dragoman.node.rpc import Service
 
@@ -86,14 +86,14 @@ async def registration_refused(bed: Bed) -> None:
     with contextlib.suppress(CallFailed):  # drivers may answer a refusal with an error
         await line.notify(instance.socket, "refused by the bench")
 
-    async def settled() -> Instance | str | None:
+    async def settled() -> RegisteredDriver | str | None:
         if process.exit_code is not None:
             return f"ended with exit status {process.exit_code}"
         with contextlib.suppress(CallFailed):
             return await line.greet(instance.socket)
         return None
 
-    found: Instance | str = await bed.until(settled, "the driver neither ended nor answered GetInfo again")
+    found: RegisteredDriver | str = await bed.until(settled, "the driver neither ended nor answered GetInfo again")
     if isinstance(found, str):
         bed.note(found)
         return
@@ -157,7 +157,7 @@ async def health(bed: Bed) -> None:
     await _still_serves(bed)
 
 
-async def _absent(bed: Bed, instance: Instance) -> None:
+async def _absent(bed: Bed, instance: RegisteredDriver) -> None:
     try:
         await bed.clock.within(line.GREET_S, anext(line.health(instance.endpoint, rpc.HEALTH_V1ALPHA1)))
     except CallFailed as error:
@@ -248,6 +248,6 @@ def _complains(text: str) -> bool:
     return any(word in lowered for word in ("too long", "107", "108", "invalid argument", "shorter"))
 
 
-def _instance(bed: Bed) -> Instance:
+def _instance(bed: Bed) -> RegisteredDriver:
     assert bed.instance is not None
     return bed.instance

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Verdict: TypeAlias = Literal["pass", "fail", "skip"]
-WORDS: dict[Verdict, str] = {"pass": "PASS", "fail": "FAIL", "skip": "SKIP"}
+CaseVerdict: TypeAlias = Literal["pass", "fail", "skip"]
+WORDS: dict[CaseVerdict, str] = {"pass": "PASS", "fail": "FAIL", "skip": "SKIP"}
 
 
 class Defect(Exception):
@@ -21,14 +21,14 @@ class NotApplicable(Exception):
     """The case cannot be tried with this driver, or this way to start it; the text says why."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CaseResult(msgspec.Struct, frozen=True):
     """One case. did: what the driver was seen to do, in order; reason: of a fail or skip."""
 
     case: str
     title: str
     demand: str
     source: str
-    verdict: Verdict
+    verdict: CaseVerdict
     did: tuple[str, ...] = ()
     reason: str = ""
     seconds: float = 0.0
@@ -38,9 +38,9 @@ class Report(msgspec.Struct, frozen=True):
     """All cases that were run; driver is the name it registered with, empty if it never did."""
 
     driver: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CaseResult, ...]
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: CaseVerdict) -> int:
         """How many cases ended so."""
         return sum(outcome.verdict == verdict for outcome in self.outcomes)
 

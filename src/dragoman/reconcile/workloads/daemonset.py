@@ -6,14 +6,15 @@ Source: the API's DaemonSet. Never binds: pods are tied to their node by affinit
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from dragoman.api import codec
 from dragoman.api.core import Node, Pod, PodSpec, Taint, Toleration, Workload
+from dragoman.api.meta import NamespacedName
 from dragoman.effects import Delete, Effect, Patch
-from dragoman.reconcile.step import NOTHING, Step, World, difference, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, difference, ref_of
 from dragoman.reconcile.workloads import pods as the_pods
 from dragoman.reconcile.workloads.deployment import template_hash
 from dragoman.reconcile.workloads.rollout import resolved
@@ -27,7 +28,6 @@ COMPONENT = "daemonset-controller"
 REVISION_LABEL = "controller-revision-hash"
 FAILED_S = 5.0
 """How long a failed pod stays before it is replaced."""
-Key: TypeAlias = tuple[str, str]
 
 _TOLERATED = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -39,17 +39,17 @@ _TOLERATED = (
 )
 
 
-def keys(change: Change, before: World, after: World) -> list[Key]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[NamespacedName]:
     """The DaemonSets to look at after a change; all of them after a node's that matters."""
     if change.kind != "Node":
         return the_pods.owner_keys(KIND, "Pod", change, before, after)
     name = change.name if isinstance(change, Gone) else change.object.metadata.name
-    if _offers(before, name) == _offers(after, name):
+    if _capacity_of(before, name) == _capacity_of(after, name):
         return []
     return [(ref.namespace, ref.name) for ref in after.ownership.all_of(KIND)]
 
 
-def _offers(world: World, name: str) -> Any:
+def _capacity_of(world: ReconcileInput, name: str) -> Any:
     node = world.snapshot.nodes.get(name)
     return None if node is None else (node.metadata.labels, [(t.key, t.value, t.effect) for t in node.spec.taints])
 
@@ -63,14 +63,14 @@ class _Plan(msgspec.Struct):
     revision: str
 
 
-def sync(world: World, key: Key) -> Step:
+def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     """One step of a DaemonSet."""
     ds = world.snapshot.workloads.get((KIND, *key))
     if ds is None or the_pods.is_empty(ds.spec.selector):
         return NOTHING
     owned, adopted = the_pods.members(world, KIND, ds)
     if adopted:
-        return Step(tuple(adopted))
+        return ReconcileResult(tuple(adopted))
     plan = _plan(world, ds, owned)
     changes: list[Effect] = []
     again_s: float | None = None
@@ -80,19 +80,21 @@ def sync(world: World, key: Key) -> Step:
             changes = _rolled(world, ds, plan)
     status, later_s = _status(world, ds, plan)
     waits = [wait for wait in (again_s, later_s) if wait is not None]
-    return Step((*status, *changes[: the_pods.BURST]), again_s=min(waits, default=None))
+    return ReconcileResult((*status, *changes[: the_pods.BURST]), again_s=min(waits, default=None))
 
 
-def told(world: World, key: Key, effect: Effect, written: dict[str, Any] | None, error: str) -> tuple[Effect, ...]:
+def write_events(
+    world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
+) -> tuple[Effect, ...]:
     """What people are told of a write."""
     ds = world.snapshot.workloads.get((KIND, *key))
-    return () if ds is None else the_pods.tell(ref_of(KIND, ds.metadata), COMPONENT, effect, written, error)
+    return () if ds is None else the_pods.pod_write_events(ref_of(KIND, ds.metadata), COMPONENT, effect, written, error)
 
 
 # ---- nodes
 
 
-def _plan(world: World, ds: Workload, owned: list[Pod]) -> _Plan:
+def _plan(world: ReconcileInput, ds: Workload, owned: list[Pod]) -> _Plan:
     by_node: dict[str, list[Pod]] = {}
     for pod in sorted(owned, key=lambda p: (p.metadata.creation_timestamp or "", p.metadata.name)):
         by_node.setdefault(node_of(pod), []).append(pod)
@@ -141,7 +143,7 @@ def node_of(pod: Pod) -> str:
 # ---- pods
 
 
-def _placed(world: World, ds: Workload, plan: _Plan) -> tuple[list[Effect], float | None]:
+def _placed(world: ReconcileInput, ds: Workload, plan: _Plan) -> tuple[list[Effect], float | None]:
     """Creations and deletions that give each node its one pod."""
     effects: list[Effect] = []
     waits: list[float] = []
@@ -194,7 +196,7 @@ def _surge(ds: Workload, plan: _Plan) -> int:
     return resolved(rolling.get("maxSurge", 0), len(plan.wanted), up=True)
 
 
-def _rolled(world: World, ds: Workload, plan: _Plan) -> list[Effect]:
+def _rolled(world: ReconcileInput, ds: Workload, plan: _Plan) -> list[Effect]:
     """Replace outdated pods: those that do not serve first, then as many as may be unavailable (or are doubled)."""
     rolling = (ds.spec.update_strategy or {}).get("rollingUpdate") or {}
     surge = _surge(ds, plan)
@@ -226,14 +228,14 @@ def _is_current(pod: Pod, plan: _Plan) -> bool:
     return pod.metadata.labels.get(REVISION_LABEL) == plan.revision
 
 
-def _serves(world: World, ds: Workload, pod: Pod) -> bool:
+def _serves(world: ReconcileInput, ds: Workload, pod: Pod) -> bool:
     return the_pods.unavailable_s(pod, ds.spec.min_ready_seconds, world.now) == 0
 
 
 # ---- status
 
 
-def _status(world: World, ds: Workload, plan: _Plan) -> tuple[list[Effect], float | None]:
+def _status(world: ReconcileInput, ds: Workload, plan: _Plan) -> tuple[list[Effect], float | None]:
     counts = dict.fromkeys(
         ("currentNumberScheduled", "numberReady", "numberAvailable", "updatedNumberScheduled", "numberMisscheduled"), 0
     )

@@ -5,18 +5,19 @@ Decides sizes of ReplicaSets only; pods are theirs.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from dragoman.api import codec
 from dragoman.api.core import Pod, PodTemplateSpec, Workload
 from dragoman.api.kinds import kind_of
+from dragoman.api.meta import NamespacedName
 from dragoman.effects import Create, Delete, Effect, Emit, Patch
-from dragoman.reconcile.step import NOTHING, Step, World, owned_by, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, owned_by, ref_of
 from dragoman.reconcile.workloads import pods as the_pods
 from dragoman.reconcile.workloads import rollout
-from dragoman.reconcile.workloads.rollout import DESIRED, MAXIMUM, REVISION, REVISIONS, Sizes
+from dragoman.reconcile.workloads.rollout import DESIRED, MAXIMUM, REVISION, REVISIONS, RolloutSizes
 from dragoman.snapshot.change import Change
 from dragoman.snapshot.usage import is_finished
 
@@ -32,10 +33,9 @@ _OWN_ANNOTATIONS = {
     "deprecated.deployment.rollback.to",
 }
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-Key: TypeAlias = tuple[str, str]
 
 
-def keys(change: Change, before: World, after: World) -> list[Key]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[NamespacedName]:
     """The Deployments to look at after a change to one, or to a ReplicaSet; under Recreate to a pod too."""
     found = the_pods.owner_keys(KIND, "ReplicaSet", change, before, after)
     if change.kind == "Pod" and not found:
@@ -53,7 +53,7 @@ def _is_recreate(deployment: Workload) -> bool:
     return (deployment.spec.strategy or {}).get("type") == "Recreate"
 
 
-def sync(world: World, key: Key) -> Step:
+def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     """One step of the rollout, and the status."""
     deployment = world.snapshot.workloads.get((KIND, *key))
     if deployment is None:
@@ -61,10 +61,10 @@ def sync(world: World, key: Key) -> Step:
     owner = ref_of(KIND, deployment.metadata)
     if the_pods.is_empty(deployment.spec.selector):
         message = "This deployment is selecting all pods. A non-empty selector is required."
-        return Step((Emit(owner, "Warning", "SelectingAll", message, COMPONENT),))
+        return ReconcileResult((Emit(owner, "Warning", "SelectingAll", message, COMPONENT),))
     owned, adopted = the_pods.members(world, KIND, deployment, "ReplicaSet")
     if adopted:
-        return Step(tuple(adopted))
+        return ReconcileResult(tuple(adopted))
     sets = sorted(owned, key=rollout.by_age)
     new = _current(deployment, sets)
     old = [rs for rs in sets if rs is not new]
@@ -78,12 +78,14 @@ def sync(world: World, key: Key) -> Step:
         effects.append(Patch(owner, {"status": status}, subresource="status"))
     elif not changes and not deployment.metadata.deletion_timestamp:
         effects += _forget_history(deployment, new, old)
-    return Step(tuple(effects), again_s=again_s)
+    return ReconcileResult(tuple(effects), again_s=again_s)
 
 
-def _advance(world: World, deployment: Workload, new: Workload | None, old: list[Workload]) -> tuple[list[Effect], str]:
+def _advance(
+    world: ReconcileInput, deployment: Workload, new: Workload | None, old: list[Workload]
+) -> tuple[list[Effect], str]:
     """Writes of one step, and the name of a ReplicaSet that they create."""
-    sizes = Sizes(deployment, new, old)
+    sizes = RolloutSizes(deployment, new, old)
     if deployment.spec.paused:
         return _scaled(deployment, sizes, rollout.proportional(sizes)), ""
     if rollout.is_rescaled(sizes):
@@ -98,7 +100,7 @@ def _advance(world: World, deployment: Workload, new: Workload | None, old: list
     return _scaled(deployment, sizes, wanted), ""
 
 
-def _recreate(world: World, deployment: Workload, sizes: Sizes) -> tuple[list[Effect], str]:
+def _recreate(world: ReconcileInput, deployment: Workload, sizes: RolloutSizes) -> tuple[list[Effect], str]:
     if down := {rs.metadata.name: 0 for rs in sizes.old if rollout.replicas(rs)}:
         return _scaled(deployment, sizes, down), ""
     if _old_pods_run(world, sizes.old):
@@ -112,7 +114,7 @@ def _recreate(world: World, deployment: Workload, sizes: Sizes) -> tuple[list[Ef
     return [], ""
 
 
-def _old_pods_run(world: World, old: list[Workload]) -> bool:
+def _old_pods_run(world: ReconcileInput, old: list[Workload]) -> bool:
     for rs in old:
         for ref in world.ownership.controlled(rs.metadata.uid, "Pod"):
             pod = the_pods.find(world, ref)
@@ -144,7 +146,9 @@ def template_hash(template: PodTemplateSpec, collisions: int) -> str:
     return "".join(_ALPHABET[int(digit) % len(_ALPHABET)] for digit in str(value))
 
 
-def _create(world: World, deployment: Workload, sizes: Sizes, replicas: int) -> tuple[list[Effect], str]:
+def _create(
+    world: ReconcileInput, deployment: Workload, sizes: RolloutSizes, replicas: int
+) -> tuple[list[Effect], str]:
     meta, template = deployment.metadata, deployment.spec.template
     collisions = (deployment.status or {}).get("collisionCount") or 0
     suffix = template_hash(template, collisions)
@@ -190,7 +194,7 @@ def _inherited(deployment: Workload) -> dict[str, str]:
     return {key: value for key, value in deployment.metadata.annotations.items() if key not in _OWN_ANNOTATIONS}
 
 
-def _mark(deployment: Workload, sizes: Sizes) -> list[Effect]:
+def _mark(deployment: Workload, sizes: RolloutSizes) -> list[Effect]:
     """Revision and annotations of the current ReplicaSet, and the Deployment's revision, where they are not right."""
     new = sizes.new
     assert new is not None
@@ -218,7 +222,7 @@ def _mark(deployment: Workload, sizes: Sizes) -> list[Effect]:
     return effects
 
 
-def _scaled(deployment: Workload, sizes: Sizes, wanted: dict[str, int]) -> list[Effect]:
+def _scaled(deployment: Workload, sizes: RolloutSizes, wanted: dict[str, int]) -> list[Effect]:
     """Writes that bring ReplicaSets to these sizes, and their annotations up to date."""
     effects: list[Effect] = []
     for rs in sizes.all:

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.api.core import Pod, Workload
-from dragoman.api.meta import Ref
+from dragoman.api.meta import NamespacedName, Ref
 from dragoman.effects import Delete, Effect, Emit, Patch
-from dragoman.reconcile.step import NOTHING, Step, World, difference, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, difference, ref_of
 from dragoman.reconcile.workloads import pods as the_pods
 from dragoman.reconcile.workloads.indexes import parsed, text_of
 from dragoman.reconcile.workloads.podfailure import FAIL_INDEX, FAIL_JOB, IGNORE, success_rule, verdict
@@ -27,10 +27,9 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 BACKOFF_S, BACKOFF_MAX_S = 10.0, 600.0
-Key: TypeAlias = tuple[str, str]
 
 
-def keys(change: Change, before: World, after: World) -> list[Key]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[NamespacedName]:
     """The Jobs to look at after a change."""
     return the_pods.owner_keys(KIND, "Pod", change, before, after)
 
@@ -147,14 +146,14 @@ def _parallelism(job: Workload) -> int:
 # ---- the door
 
 
-def sync(world: World, key: Key) -> Step:
+def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     """One step of a Job."""
     job = world.snapshot.workloads.get((KIND, *key))
     if job is None:
         return NOTHING
     pods, adopted = the_pods.members(world, KIND, job)
     if adopted:
-        return Step(tuple(adopted))
+        return ReconcileResult(tuple(adopted))
     finished = _is_finished(job)
     if finished or job.metadata.deletion_timestamp:
         return _after(world, job, pods, finished=finished)
@@ -173,14 +172,14 @@ def _is_finished(job: Workload) -> bool:
     return any(c.get("type") in ("Complete", "Failed") and c.get("status") == "True" for c in conditions)
 
 
-def _after(world: World, job: Workload, pods: list[Pod], *, finished: bool) -> Step:
+def _after(world: ReconcileInput, job: Workload, pods: list[Pod], *, finished: bool) -> ReconcileResult:
     """A Job that ended or is being deleted lets its pods go, and itself when its time is up."""
     effects: list[Effect] = [release(pod) for pod in pods if TRACKING in pod.metadata.finalizers]
     if finished and not job.metadata.deletion_timestamp:
         effects += [Delete(ref_of("Pod", pod.metadata)) for pod in pods if the_pods.is_active(pod)]
     ttl_s = job.spec.ttl_seconds_after_finished
     if effects or not finished or ttl_s is None or job.metadata.deletion_timestamp:
-        return Step(tuple(effects))
+        return ReconcileResult(tuple(effects))
     times = [
         the_pods.seconds_of(c.get("lastTransitionTime"))
         for c in (job.status or {}).get("conditions") or []
@@ -188,8 +187,8 @@ def _after(world: World, job: Workload, pods: list[Pod], *, finished: bool) -> S
     ]
     left_s = max(times) + ttl_s - world.now
     if left_s > 0:
-        return Step(again_s=left_s)
-    return Step((Delete(ref_of(KIND, job.metadata), propagation="Foreground"),))
+        return ReconcileResult(again_s=left_s)
+    return ReconcileResult((Delete(ref_of(KIND, job.metadata), propagation="Foreground"),))
 
 
 def release(pod: Pod) -> Patch:
@@ -201,11 +200,11 @@ def release(pod: Pod) -> Patch:
 
 # ---- ending
 
-Outcome: TypeAlias = tuple[bool, str, str]
+JobOutcome: TypeAlias = tuple[bool, str, str]
 """(whether it succeeded, reason, message)."""
 
 
-def _outcome(world: World, job: Workload, found: Tally, conditions: list[dict[str, Any]]) -> Outcome | None:
+def _outcome(world: ReconcileInput, job: Workload, found: Tally, conditions: list[dict[str, Any]]) -> JobOutcome | None:
     for type_, good in (("FailureTarget", False), ("SuccessCriteriaMet", True)):
         decided = the_pods.condition(conditions, type_)
         if decided is not None and decided.get("status") == "True":
@@ -247,14 +246,16 @@ def _restarts(job: Workload, active: list[Pod]) -> int:
     )
 
 
-def _deadline_s(world: World, job: Workload) -> float | None:
+def _deadline_s(world: ReconcileInput, job: Workload) -> float | None:
     started = (job.status or {}).get("startTime")
     if job.spec.active_deadline_seconds is None or not started or job.spec.suspend:
         return None
     return the_pods.seconds_of(started) + job.spec.active_deadline_seconds - world.now
 
 
-def _end(world: World, job: Workload, found: Tally, conditions: list[dict[str, Any]], outcome: Outcome) -> Step:
+def _end(
+    world: ReconcileInput, job: Workload, found: Tally, conditions: list[dict[str, Any]], outcome: JobOutcome
+) -> ReconcileResult:
     """Announce the outcome, let active pods end, then set it."""
     good, reason, message = outcome
     announced = "SuccessCriteriaMet" if good else "FailureTarget"
@@ -274,7 +275,7 @@ def _end(world: World, job: Workload, found: Tally, conditions: list[dict[str, A
             events.append(Emit(owner, "Normal", "Completed", "Job completed", COMPONENT))
         else:
             events.append(Emit(owner, "Warning", reason, message, COMPONENT))
-    return Step((*_record(job, found, conditions, more), *doomed, *events))
+    return ReconcileResult((*_record(job, found, conditions, more), *doomed, *events))
 
 
 def _owes(found: Tally) -> bool:
@@ -285,7 +286,7 @@ def _owes(found: Tally) -> bool:
 # ---- suspending
 
 
-def _suspend(world: World, job: Workload, found: Tally, conditions: list[dict[str, Any]]) -> Step:
+def _suspend(world: ReconcileInput, job: Workload, found: Tally, conditions: list[dict[str, Any]]) -> ReconcileResult:
     known = the_pods.condition(conditions, "Suspended")
     events: list[Effect] = []
     if known is None or known.get("status") != "True":
@@ -294,7 +295,7 @@ def _suspend(world: World, job: Workload, found: Tally, conditions: list[dict[st
             lastProbeTime=the_pods.time_text(world.now),
         )  # fmt: skip
         events.append(Emit(ref_of(KIND, job.metadata), "Normal", "Suspended", "Job suspended", COMPONENT))
-    return Step((*_record(job, found, conditions, {"startTime": None}), *_dismissed(found.active), *events))
+    return ReconcileResult((*_record(job, found, conditions, {"startTime": None}), *_dismissed(found.active), *events))
 
 
 def _dismissed(active: list[Pod]) -> list[Effect]:
@@ -309,7 +310,9 @@ def _dismissed(active: list[Pod]) -> list[Effect]:
 # ---- going on
 
 
-def _go_on(world: World, job: Workload, pods: list[Pod], found: Tally, conditions: list[dict[str, Any]]) -> Step:
+def _go_on(
+    world: ReconcileInput, job: Workload, pods: list[Pod], found: Tally, conditions: list[dict[str, Any]]
+) -> ReconcileResult:
     events: list[Effect] = []
     known = the_pods.condition(conditions, "Suspended")
     started = (job.status or {}).get("startTime")
@@ -326,10 +329,10 @@ def _go_on(world: World, job: Workload, pods: list[Pod], found: Tally, condition
     if not started and job.spec.active_deadline_seconds is not None:
         waits.append(float(job.spec.active_deadline_seconds))
     record = _record(job, found, conditions, more)
-    return Step((*record, *changes, *events), again_s=min(waits, default=None))
+    return ReconcileResult((*record, *changes, *events), again_s=min(waits, default=None))
 
 
-def _pods(world: World, job: Workload, pods: list[Pod], found: Tally) -> tuple[list[Effect], float | None]:
+def _pods(world: ReconcileInput, job: Workload, pods: list[Pod], found: Tally) -> tuple[list[Effect], float | None]:
     """Pods to make or to delete, and how long to wait before making more."""
     succeeded = found.succeeded + len(found.uncounted_ok)
     active = len(found.active)
@@ -359,7 +362,7 @@ def _pods(world: World, job: Workload, pods: list[Pod], found: Tally) -> tuple[l
     return [_indexed_pod(job, index, pods) for index in free], None
 
 
-def backoff_s(world: World, pods: list[Pod]) -> float:
+def backoff_s(world: ReconcileInput, pods: list[Pod]) -> float:
     """How long to wait before the next pod: longer with each failure since the last success."""
     ends = [(_ended(pod), pod.status.phase) for pod in pods if is_finished(pod)]
     last_ok = max((when for when, phase in ends if phase == "Succeeded"), default=0.0)
@@ -440,20 +443,24 @@ def _record(job: Workload, found: Tally, conditions: list[dict[str, Any]], more:
     return [*effects, *(release(pod) for pod in found.let_go)]
 
 
-def told(world: World, key: Key, effect: Effect, written: dict[str, Any] | None, error: str) -> tuple[Effect, ...]:
+def write_events(
+    world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
+) -> tuple[Effect, ...]:
     """What people are told of a write."""
     job = world.snapshot.workloads.get((KIND, *key))
-    return () if job is None else the_pods.tell(ref_of(KIND, job.metadata), COMPONENT, effect, written, error)
+    return (
+        () if job is None else the_pods.pod_write_events(ref_of(KIND, job.metadata), COMPONENT, effect, written, error)
+    )
 
 
 # ---- pods whose Job is gone
 
 
-def stray_keys(change: Change, before: World, after: World) -> list[Key]:
+def orphan_keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[NamespacedName]:
     """Pods that may be left with our finalizer and without a Job."""
     if isinstance(change, Put) and change.kind == "Pod":
         meta = change.object.metadata
-        return [(meta.namespace, meta.name)] if TRACKING in meta.finalizers and _is_stray(after, change.object) else []
+        return [(meta.namespace, meta.name)] if TRACKING in meta.finalizers and _is_orphan(after, change.object) else []
     if isinstance(change, Gone) and change.kind == KIND:
         job = before.snapshot.workloads.get((KIND, change.namespace, change.name))
         if job is not None:
@@ -462,7 +469,7 @@ def stray_keys(change: Change, before: World, after: World) -> list[Key]:
     return []
 
 
-def _is_stray(world: World, pod: Pod) -> bool:
+def _is_orphan(world: ReconcileInput, pod: Pod) -> bool:
     owner = pod.metadata.controller
     if owner is None or owner.kind != KIND:
         return True
@@ -470,16 +477,16 @@ def _is_stray(world: World, pod: Pod) -> bool:
     return job is None or job.metadata.uid != owner.uid
 
 
-def sync_stray(world: World, key: Key) -> Step:
+def sync_orphan(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     """Take the finalizer off a pod whose Job is gone; the API is asked before believing it."""
     pod = world.snapshot.pods.get(key)
-    if pod is None or TRACKING not in pod.metadata.finalizers or not _is_stray(world, pod):
+    if pod is None or TRACKING not in pod.metadata.finalizers or not _is_orphan(world, pod):
         return NOTHING
     owner = pod.metadata.controller
     if owner is not None and owner.kind == KIND and owner.uid not in world.gone:
         ref = Ref(KIND, pod.metadata.namespace, owner.name, owner.uid)
         if ref not in world.answers:
-            return Step(asks=(ref,))
+            return ReconcileResult(asks=(ref,))
         if world.answers[ref] == owner.uid:
             return NOTHING
-    return Step((release(pod),))
+    return ReconcileResult((release(pod),))

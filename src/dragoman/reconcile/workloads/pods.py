@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.core import Pod, PodTemplateSpec, Workload
 from dragoman.api.meta import LabelSelector, ObjectMeta, Ref, format_time, parse_time
 from dragoman.effects import Create, Delete, Effect, Emit, Patch
-from dragoman.reconcile.step import World, owned_by, ref_of
+from dragoman.reconcile.step import ReconcileInput, owned_by, ref_of
 from dragoman.snapshot.change import Change, Gone
 from dragoman.snapshot.selection import matches
 from dragoman.snapshot.usage import is_finished
@@ -73,7 +73,7 @@ def is_empty(selector: LabelSelector | None) -> bool:
 # ---- ownership
 
 
-def members(world: World, kind: str, owner: Workload, child: str = "Pod") -> tuple[list[Any], list[Effect]]:
+def members(world: ReconcileInput, kind: str, owner: Workload, child: str = "Pod") -> tuple[list[Any], list[Effect]]:
     """The children an owner controls, sorted by name, and the writes that adopt or release some.
 
     Children without controller that the selector matches are adopted; those it no longer matches are released.
@@ -97,7 +97,7 @@ def members(world: World, kind: str, owner: Workload, child: str = "Pod") -> tup
     return found, writes
 
 
-def find(world: World, ref: Ref) -> Any:
+def find(world: ReconcileInput, ref: Ref) -> Any:
     """The pod or workload of that name."""
     if ref.kind == "Pod":
         return world.snapshot.pods.get((ref.namespace, ref.name))
@@ -120,7 +120,9 @@ def _release(child: str, meta: ObjectMeta, owner_uid: str) -> Patch:
     return Patch(ref_of(child, meta), patch, resource_version=meta.resource_version)
 
 
-def owner_keys(kind: str, child: str, change: Change, before: World, after: World) -> list[tuple[str, str]]:
+def owner_keys(
+    kind: str, child: str, change: Change, before: ReconcileInput, after: ReconcileInput
+) -> list[tuple[str, str]]:
     """Keys (namespace, name) of the workloads of a kind to look at after a change to one, or to a child."""
     if isinstance(change, Gone):
         namespace, name = change.namespace, change.name
@@ -197,7 +199,9 @@ def pod_from(
 # ---- telling people
 
 
-def tell(owner: Ref, component: str, effect: Effect, written: dict[str, Any] | None, error: str) -> tuple[Effect, ...]:
+def pod_write_events(
+    owner: Ref, component: str, effect: Effect, written: dict[str, Any] | None, error: str
+) -> tuple[Effect, ...]:
     """Events of a pod's creation or deletion, as upstream words them."""
     match effect:
         case Create(body) if body["kind"] == "Pod":

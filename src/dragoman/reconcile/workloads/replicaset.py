@@ -5,33 +5,32 @@ Never looks into its Deployment.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from dragoman.api.core import Pod, Workload
-from dragoman.api.meta import Ref
+from dragoman.api.meta import NamespacedName, Ref
 from dragoman.effects import Create, Delete, Effect, Patch
-from dragoman.reconcile.step import NOTHING, Step, World, difference, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, difference, ref_of
 from dragoman.reconcile.workloads import pods as the_pods
 from dragoman.snapshot.change import Change
 
 KIND = "ReplicaSet"
 COMPONENT = "replicaset-controller"
-Key: TypeAlias = tuple[str, str]
 
 
-def keys(change: Change, before: World, after: World) -> list[Key]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[NamespacedName]:
     """The ReplicaSets to look at after a change."""
     return the_pods.owner_keys(KIND, "Pod", change, before, after)
 
 
-def sync(world: World, key: Key) -> Step:
+def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     """Bring the number of pods to spec.replicas and the status up to date."""
     rs = world.snapshot.workloads.get((KIND, *key))
     if rs is None or the_pods.is_empty(rs.spec.selector):
         return NOTHING
     owned, claims = the_pods.members(world, KIND, rs)
     if claims:
-        return Step(tuple(claims))
+        return ReconcileResult(tuple(claims))
     active = [pod for pod in owned if the_pods.is_active(pod)]
     wanted = 1 if rs.spec.replicas is None else rs.spec.replicas
     change: list[Effect] = []
@@ -43,16 +42,18 @@ def sync(world: World, key: Key) -> Step:
             doomed = deletion_order(active, world.now)[: min(len(active) - wanted, the_pods.BURST)]
             change = [Delete(ref_of("Pod", pod.metadata)) for pod in doomed]
     status, again_s = _status(world, rs, active, steady=not change)
-    return Step((*status, *change), again_s=again_s)
+    return ReconcileResult((*status, *change), again_s=again_s)
 
 
-def told(world: World, key: Key, effect: Effect, written: dict[str, Any] | None, error: str) -> tuple[Effect, ...]:
+def write_events(
+    world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
+) -> tuple[Effect, ...]:
     """What people are told of a write, and the condition ReplicaFailure when it failed."""
     rs = world.snapshot.workloads.get((KIND, *key))
     if rs is None:
         return ()
     owner = ref_of(KIND, rs.metadata)
-    events = the_pods.tell(owner, COMPONENT, effect, written, error)
+    events = the_pods.pod_write_events(owner, COMPONENT, effect, written, error)
     if not error or not isinstance(effect, Create | Delete):
         return events
     status = rs.status or {}
@@ -101,7 +102,9 @@ def _deletion_cost(pod: Pod) -> int:
         return 0
 
 
-def _status(world: World, rs: Workload, active: list[Pod], *, steady: bool) -> tuple[list[Effect], float | None]:
+def _status(
+    world: ReconcileInput, rs: Workload, active: list[Pod], *, steady: bool
+) -> tuple[list[Effect], float | None]:
     status = rs.status or {}
     conditions = status.get("conditions") or []
     if steady:

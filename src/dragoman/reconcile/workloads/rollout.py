@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.api.core import Workload
-from dragoman.reconcile.step import World, difference
+from dragoman.reconcile.step import ReconcileInput, difference
 from dragoman.reconcile.workloads.pods import (
     condition,
     seconds_of,
@@ -60,7 +60,7 @@ def resolved(value: Any, total: int, *, up: bool) -> int:
     return (int(text) * total + 99) // 100 if up else int(text) * total // 100
 
 
-class Sizes:
+class RolloutSizes:
     """The numbers of one Deployment: wanted, surge, unavailable, and its ReplicaSets (old ones oldest first)."""
 
     def __init__(self, deployment: Workload, new: Workload | None, old: list[Workload]) -> None:
@@ -90,7 +90,7 @@ class Sizes:
         return {DESIRED: str(self.wanted), MAXIMUM: str(self.wanted + self.surge)}
 
 
-def new_size(sizes: Sizes) -> int:
+def new_size(sizes: RolloutSizes) -> int:
     """How large the current ReplicaSet may be now."""
     have = replicas(sizes.new) if sizes.new is not None else 0
     if not sizes.rolling:
@@ -99,7 +99,7 @@ def new_size(sizes: Sizes) -> int:
     return have if room <= 0 else have + min(room, sizes.wanted - have)
 
 
-def rolled_up(sizes: Sizes) -> dict[str, int]:
+def rolled_up(sizes: RolloutSizes) -> dict[str, int]:
     """The current ReplicaSet's next size, if it changes."""
     assert sizes.new is not None
     have = replicas(sizes.new)
@@ -107,7 +107,7 @@ def rolled_up(sizes: Sizes) -> dict[str, int]:
     return {sizes.new.metadata.name: want} if want != have else {}
 
 
-def rolled_down(sizes: Sizes) -> dict[str, int]:
+def rolled_down(sizes: RolloutSizes) -> dict[str, int]:
     """The old ReplicaSets' next sizes: unhealthy pods go first, then as many as stay available without."""
     assert sizes.new is not None
     if not any(replicas(rs) for rs in sizes.old):
@@ -133,7 +133,7 @@ def rolled_down(sizes: Sizes) -> dict[str, int]:
 # ---- scaling while a rollout is under way
 
 
-def is_rescaled(sizes: Sizes) -> bool:
+def is_rescaled(sizes: RolloutSizes) -> bool:
     """Whether spec.replicas changed since the ReplicaSets' sizes were decided."""
     return any(
         rs.metadata.annotations.get(DESIRED, sizes.marks[DESIRED]) != sizes.marks[DESIRED]
@@ -142,7 +142,7 @@ def is_rescaled(sizes: Sizes) -> bool:
     )
 
 
-def proportional(sizes: Sizes) -> dict[str, int]:
+def proportional(sizes: RolloutSizes) -> dict[str, int]:
     """Sizes after a change of spec.replicas: spread over the ReplicaSets in proportion to what they have."""
     active = [rs for rs in sizes.all if replicas(rs)]
     if len(active) <= 1:
@@ -170,7 +170,7 @@ def proportional(sizes: Sizes) -> dict[str, int]:
     return {rs.metadata.name: size[rs.metadata.name] for rs in order if size[rs.metadata.name] != replicas(rs)}
 
 
-def _share(rs: Workload, sizes: Sizes) -> int:
+def _share(rs: Workload, sizes: RolloutSizes) -> int:
     if not sizes.wanted:
         return -replicas(rs)
     text = rs.metadata.annotations.get(MAXIMUM, "")
@@ -192,7 +192,7 @@ def is_complete(deployment: Workload, status: dict[str, Any]) -> bool:
 
 
 def status(
-    world: World, deployment: Workload, new: Workload | None, old: list[Workload], *, created: str
+    world: ReconcileInput, deployment: Workload, new: Workload | None, old: list[Workload], *, created: str
 ) -> tuple[dict[str, Any], float | None]:
     """The merge patch of the status ({} if it is right), and in how many seconds the deadline may pass."""
     before = deployment.status or {}
@@ -232,9 +232,9 @@ def _set(
 
 
 def _availability(
-    world: World, deployment: Workload, conditions: list[dict[str, Any]], now: dict[str, Any]
+    world: ReconcileInput, deployment: Workload, conditions: list[dict[str, Any]], now: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    sizes = Sizes(deployment, None, [])
+    sizes = RolloutSizes(deployment, None, [])
     if now["availableReplicas"] >= sizes.wanted - sizes.unavailable:
         reason, message = "MinimumReplicasAvailable", "Deployment has minimum availability."
         return _set(conditions, world.now, "Available", "True", reason, message)
@@ -243,7 +243,7 @@ def _availability(
 
 
 def _progress(
-    world: World,
+    world: ReconcileInput,
     deployment: Workload,
     new: Workload | None,
     conditions: list[dict[str, Any]],

@@ -6,11 +6,12 @@ lost comes back from the present template. Source: the API's StatefulSet.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from dragoman.api.core import Pod, Workload
+from dragoman.api.meta import NamespacedName
 from dragoman.effects import Create, Delete, Effect, Patch
-from dragoman.reconcile.step import NOTHING, Step, World, difference, ref_of
+from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, difference, ref_of
 from dragoman.reconcile.workloads import pods as the_pods
 from dragoman.reconcile.workloads.deployment import template_hash
 from dragoman.snapshot.change import Change
@@ -19,35 +20,38 @@ from dragoman.snapshot.usage import is_finished
 KIND = "StatefulSet"
 COMPONENT = "statefulset-controller"
 REVISION_LABEL = "controller-revision-hash"
-Key: TypeAlias = tuple[str, str]
 
 
-def keys(change: Change, before: World, after: World) -> list[Key]:
+def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[NamespacedName]:
     """The StatefulSets to look at after a change."""
     return the_pods.owner_keys(KIND, "Pod", change, before, after)
 
 
-def sync(world: World, key: Key) -> Step:
+def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     """One step of a StatefulSet."""
     sts = world.snapshot.workloads.get((KIND, *key))
     if sts is None or the_pods.is_empty(sts.spec.selector):
         return NOTHING
     owned, adopted = the_pods.members(world, KIND, sts)
     if adopted:
-        return Step(tuple(adopted))
+        return ReconcileResult(tuple(adopted))
     pods = {number: pod for pod in owned if (number := ordinal(sts, pod)) is not None}
     revision = f"{sts.metadata.name}-{template_hash(sts.spec.template, 0)}"
     changes: list[Effect] = []
     if not sts.metadata.deletion_timestamp:
         changes = _moved(world, sts, pods, revision)
     status, again_s = _status(world, sts, pods, revision)
-    return Step((*status, *changes), again_s=again_s)
+    return ReconcileResult((*status, *changes), again_s=again_s)
 
 
-def told(world: World, key: Key, effect: Effect, written: dict[str, Any] | None, error: str) -> tuple[Effect, ...]:
+def write_events(
+    world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
+) -> tuple[Effect, ...]:
     """What people are told of a write."""
     sts = world.snapshot.workloads.get((KIND, *key))
-    return () if sts is None else the_pods.tell(ref_of(KIND, sts.metadata), COMPONENT, effect, written, error)
+    return (
+        () if sts is None else the_pods.pod_write_events(ref_of(KIND, sts.metadata), COMPONENT, effect, written, error)
+    )
 
 
 def ordinal(sts: Workload, pod: Pod) -> int | None:
@@ -61,12 +65,12 @@ def _numbers(sts: Workload) -> range:
     return range(start, start + (1 if sts.spec.replicas is None else sts.spec.replicas))
 
 
-def _serves(world: World, sts: Workload, pod: Pod) -> bool:
+def _serves(world: ReconcileInput, sts: Workload, pod: Pod) -> bool:
     running = pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
     return running and the_pods.unavailable_s(pod, sts.spec.min_ready_seconds, world.now) == 0
 
 
-def _moved(world: World, sts: Workload, pods: dict[int, Pod], revision: str) -> list[Effect]:
+def _moved(world: ReconcileInput, sts: Workload, pods: dict[int, Pod], revision: str) -> list[Effect]:
     """The next creations, deletions or replacements; in order, one waits for the other."""
     ordered = sts.spec.pod_management_policy != "Parallel"
     effects: list[Effect] = []
@@ -87,7 +91,7 @@ def _moved(world: World, sts: Workload, pods: dict[int, Pod], revision: str) -> 
     return effects or _rolled(world, sts, pods, revision)
 
 
-def _rolled(world: World, sts: Workload, pods: dict[int, Pod], revision: str) -> list[Effect]:
+def _rolled(world: ReconcileInput, sts: Workload, pods: dict[int, Pod], revision: str) -> list[Effect]:
     strategy = sts.spec.update_strategy or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return []
@@ -101,7 +105,7 @@ def _rolled(world: World, sts: Workload, pods: dict[int, Pod], revision: str) ->
     return []
 
 
-def _made(world: World, sts: Workload, number: int, revision: str) -> list[Effect]:
+def _made(world: ReconcileInput, sts: Workload, number: int, revision: str) -> list[Effect]:
     meta = sts.metadata
     name = f"{meta.name}-{number}"
     effects: list[Effect] = []
@@ -144,7 +148,9 @@ def _volume_claim(sts: Workload, template: dict[str, Any], name: str) -> Create:
     )
 
 
-def _status(world: World, sts: Workload, pods: dict[int, Pod], revision: str) -> tuple[list[Effect], float | None]:
+def _status(
+    world: ReconcileInput, sts: Workload, pods: dict[int, Pod], revision: str
+) -> tuple[list[Effect], float | None]:
     old = sts.status or {}
     live = [pod for pod in pods.values() if not pod.metadata.deletion_timestamp and not is_finished(pod)]
     waits = [the_pods.unavailable_s(pod, sts.spec.min_ready_seconds, world.now) for pod in live]

@@ -1,0 +1,249 @@
+"""Which devices of one node can serve a want at all, and what would each cost?
+
+Everything here is judged against the state before the search, which only gets scarcer during it: a device that
+fails here never serves. Never chooses.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from dragoman.allocate.constraint import ValueSet, attribute_named, token_of
+from dragoman.allocate.counters import admits
+from dragoman.allocate.device_state import DeviceState
+from dragoman.allocate.fragmentation import Demand
+from dragoman.allocate.match import Failure, Matcher
+from dragoman.allocate.policy import NodeTopology, Policy
+from dragoman.allocate.refusal import Dropped
+from dragoman.allocate.shares import consumption, violation
+from dragoman.allocate.slots import ClaimPlan, RequestPlan, Rules
+from dragoman.allocate.tolerate import blocker
+from dragoman.values.quantity import Quantity
+
+FilterStep: TypeAlias = str
+"""Which step drops a device: gated, held, selector, lacking, capacity, counters, groups, taint; "" none."""
+
+
+class Candidate:
+    """A device that can serve a want. amounts: nano-units it would consume, in the order of the device's capacity;
+    joins: (constraint, kind, value) each; alike: devices with the same number are interchangeable.
+    failure: the selector fails on it, so it must not be reached. barred: a constraint of which it lacks the
+    attribute (All only), or -1."""
+
+    __slots__ = ("amounts", "barred", "consumed", "device_state", "equivalent", "failure", "joins")
+
+    def __init__(self, device_state: DeviceState) -> None:
+        self.device_state = device_state
+        self.amounts: tuple[int, ...] = ()
+        self.consumed: dict[str, Quantity] = {}
+        self.joins: tuple[tuple[int, str, ValueSet], ...] = ()
+        self.equivalent = -1
+        self.barred = -1
+        self.failure: Failure | None = None
+
+
+class RequestCandidates:
+    """A want on one node. candidates: usable ones in order (failures among them). count: how many to take.
+
+    For All: candidates are exactly the devices to take, `blocked` the first that cannot be and why. skipped:
+    selectors that failed on devices which were therefore left out.
+    """
+
+    __slots__ = ("blocked", "candidates", "count", "every", "skipped", "want")
+
+    def __init__(self, want: RequestPlan) -> None:
+        self.want = want
+        self.every = want.count == 0
+        self.count = want.count
+        self.candidates: list[Candidate] = []
+        self.blocked: tuple[DeviceState, FilterStep] | None = None
+        self.skipped: list[Failure] = []
+
+
+class DeviceFilter:
+    """Judges offers for wants. Under a policy that weighs, devices on which a selector fails are left out."""
+
+    def __init__(self, rules: Rules, matcher: Matcher, policy: Policy, demand: Demand) -> None:
+        self.rules = rules
+        self.matcher = matcher
+        self.policy = policy
+        self.demand = demand
+
+    def view(self, plan: ClaimPlan, want: RequestPlan, device_states: list[DeviceState]) -> RequestCandidates:
+        """A want on a node. For All the first failing selector is the only candidate."""
+        found = RequestCandidates(want)
+        for device_state in device_states:
+            if found.every:
+                self._add_to_all(found, plan, want, device_state)
+                if found.candidates and found.candidates[-1].failure is not None:
+                    found.candidates = found.candidates[-1:]
+                    break
+            else:
+                candidate = Candidate(device_state)
+                step, failure = self.step(want, candidate)
+                if failure is not None:
+                    candidate.failure = failure
+                    found.candidates.append(candidate)
+                elif not step and self._constrain(candidate, plan, want):
+                    found.candidates.append(candidate)
+        if found.every:
+            found.count = len(found.candidates)
+        elif self.policy.weigh is not None:
+            self._order(found, NodeTopology(device_states))
+        return found
+
+    def _order(self, view: RequestCandidates, topology: NodeTopology) -> None:
+        """Puts the devices that weigh least first."""
+        weigh = self.policy.weigh
+        assert weigh is not None
+        view.skipped = [c.failure for c in view.candidates if c.failure is not None]
+        usable = [candidate for candidate in view.candidates if candidate.failure is None]
+        view.candidates = sorted(usable, key=lambda c: weigh(c, topology, self.demand))
+
+    def candidate(self, want: RequestPlan, device_state: DeviceState) -> Candidate:
+        """The device as candidate of a want that it is known to serve."""
+        found = Candidate(device_state)
+        if not want.admin:
+            self._capacity_step(want, found)
+        return found
+
+    def _add_to_all(
+        self, found: RequestCandidates, plan: ClaimPlan, want: RequestPlan, device_state: DeviceState
+    ) -> None:
+        if device_state.gated_early:
+            return
+        candidate = Candidate(device_state)
+        verdict = self.matcher.passes(want.selectors, device_state.seen)
+        if isinstance(verdict, Failure):
+            candidate.failure = verdict
+        elif verdict is not True:
+            return
+        else:
+            if not want.admin and self._capacity_step(want, candidate):
+                return
+            step = self._in_use(want, device_state) or self._rest(want, device_state)
+            if step and found.blocked is None:
+                found.blocked = (device_state, step)
+            self._constrain(candidate, plan, want)
+        found.candidates.append(candidate)
+
+    def step(self, want: RequestPlan, candidate: Candidate) -> tuple[FilterStep, Failure | None]:
+        """The first step that drops a device for a want, in upstream's order; or how a selector fails on it."""
+        device_state = candidate.device_state
+        if device_state.gated_early:
+            return "gated", None
+        held = self._in_use(want, device_state)
+        if held:
+            return held, None
+        verdict = self.matcher.passes(want.selectors, device_state.seen)
+        if isinstance(verdict, Failure):
+            return "selector", verdict
+        if verdict is not True:
+            return "selector", None
+        if not want.admin:
+            lacking = self._capacity_step(want, candidate)
+            if lacking:
+                return lacking, None
+        return self._rest(want, device_state), None
+
+    def _in_use(self, want: RequestPlan, device_state: DeviceState) -> FilterStep:
+        return "held" if device_state.exclusive and not want.admin else ""
+
+    def _rest(self, want: RequestPlan, device_state: DeviceState) -> FilterStep:
+        if device_state.gated:
+            return "gated"
+        if device_state.uses and not want.admin and not (device_state.multi and device_state.shares):
+            step = _counter_step(device_state)
+            if step:
+                return step
+        return "taint" if blocker(device_state.taints, want.tolerations) is not None else ""
+
+    def _capacity_step(self, want: RequestPlan, candidate: Candidate) -> FilterStep:
+        """Sets what the candidate would consume; "" if there is enough."""
+        capacity = candidate.device_state.capacity
+        for name in want.capacity:
+            if name not in capacity:
+                return "lacking"
+        if not capacity:
+            return ""
+        fractional = self.rules.fractional
+        consumed = {
+            name: consumption(entry, want.capacity.get(name), fractional=fractional) for name, entry in capacity.items()
+        }
+        left = candidate.device_state.left
+        for name, entry in capacity.items():
+            amount = consumed[name]
+            if violation(entry, amount, fractional=fractional):
+                return "capacity"
+            total = entry.value.nanos if entry.value is not None else 0
+            if amount.nanos > left.get(name, total):
+                return "capacity"
+        candidate.consumed = consumed
+        candidate.amounts = tuple(amount.nanos for amount in consumed.values())
+        return ""
+
+    def _constrain(self, candidate: Candidate, plan: ClaimPlan, want: RequestPlan) -> bool:
+        """Looks up the values that the want's constraints need; False if one is missing."""
+        if not want.constraints:
+            return True
+        joins = []
+        for index in want.constraints:
+            constraint = plan.constraints[index]
+            token = self.token(want, candidate.device_state, constraint.attribute)
+            if isinstance(token, Failure):
+                candidate.failure = token
+                return True
+            if token is None:
+                candidate.barred = index
+                return False
+            joins.append((index, constraint.kind, token))
+        candidate.joins = tuple(joins)
+        return True
+
+    def token(self, want: RequestPlan, device_state: DeviceState, attribute: str) -> ValueSet | Failure | None:
+        """A device's value of an attribute as constraints see it; None if it has none."""
+        for derived in want.derived:
+            if derived.name == attribute or f"{device_state.driver}/{derived.name}" == attribute:
+                return self.matcher.derive(derived, device_state.seen, lists=self.rules.lists)
+        found = attribute_named(device_state.seen.device.attributes, device_state.driver, attribute)
+        return None if found is None else token_of(found, lists=self.rules.lists)
+
+    def tally(self, want: RequestPlan, device_states: list[DeviceState], bad: int) -> Dropped:
+        """How many devices each step drops, in the order in which people ask: matching ones first, then held."""
+        count = dict.fromkeys(Dropped.__struct_fields__, 0)
+        count["seen"] = len(device_states)
+        count["bad_pool"] = bad
+        for device_state in device_states:
+            count[self.reported(want, device_state) or "usable"] += 1
+        return Dropped(**count)
+
+    def reported(self, want: RequestPlan, device_state: DeviceState) -> FilterStep:
+        """The step that drops a device as told to people: whether it matches comes before whether it is held."""
+        if self.matcher.passes(want.selectors, device_state.seen) is not True:
+            return "selector"
+        if any(name not in device_state.capacity for name in want.capacity) and not want.admin:
+            return "lacking"
+        if device_state.gated_early or device_state.gated:
+            return "gated"
+        held = self._in_use(want, device_state)
+        if held:
+            return held
+        if not want.admin:
+            short = self._capacity_step(want, Candidate(device_state))
+            if short:
+                return short
+        return self._rest(want, device_state)
+
+
+def _counter_step(device_state: DeviceState) -> FilterStep:
+    book = device_state.book
+    assert book is not None
+    if book.overdrawn is not None:
+        return "counters"
+    for use in device_state.uses:
+        for counter, amount in use.amounts:
+            if book.left[use.key, counter] < amount:
+                return "counters"
+        if not admits(book.present.get(use.key), use.groups):
+            return "groups"
+    return ""

@@ -1,0 +1,484 @@
+"""Which facts explain a no? From what a search (or counting) found to refusals.
+
+The hot path asks for one decisive reason; `story` goes through every request and device. Never decides anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dragoman.allocate.bounds import Infeasibility, Scarce, UnsatisfiedConstraint
+from dragoman.allocate.candidates import DeviceFilter, RequestCandidates
+from dragoman.allocate.device_state import DeviceState
+from dragoman.allocate.match import Failure
+from dragoman.allocate.refusal import (
+    AllModeConstraintUnsatisfied,
+    AllocatedElsewhere,
+    CapacityNotFound,
+    CapacityPolicyViolated,
+    CompatibilityGroupConflict,
+    ConstraintUnsatisfied,
+    DeviceFeatureGateDisabled,
+    DeviceInUse,
+    DeviceTainted,
+    InsufficientCapacity,
+    InsufficientCounter,
+    InsufficientDevices,
+    NoCombination,
+    PoolIncomplete,
+    PoolInvalid,
+    Refusal,
+    Refusals,
+    RequestsContended,
+    SearchLimitReached,
+    SelectorError,
+    SelectorFalse,
+)
+from dragoman.allocate.search import Exhausted, Halted, OutOfSteps, SearchRequest
+from dragoman.allocate.shares import ZERO, consumption, violation
+from dragoman.allocate.slots import ClaimPlan, RequestPlan, RequestSelector
+from dragoman.allocate.tolerate import blocker
+from dragoman.api.core import Node
+from dragoman.api.resource import DeviceAttribute
+from dragoman.snapshot.pools import VisiblePool
+from dragoman.values.names import split_qualified
+from dragoman.values.quantity import Quantity
+
+
+class NodeDevices(NamedTuple):
+    """A node as the search sees it."""
+
+    node: Node
+    pools: tuple[VisiblePool, ...]
+    device_states: list[DeviceState]
+
+
+class Diagnoser:
+    """Tells why. claims: of the unit, each with its terrain and the other nodes that must reach it."""
+
+    def __init__(
+        self,
+        judge: DeviceFilter,
+        claims: Sequence[tuple[ClaimPlan, NodeDevices, Sequence[Node]]],
+        requests: list[SearchRequest],
+    ) -> None:
+        self.judge = judge
+        self.claims = claims
+        self.requests = requests
+
+    def exhausted(self, outcome: Exhausted) -> Refusals:
+        """The reasons for what a search came to."""
+        names = tuple(plan.key for plan, _, _ in self.claims)
+        node = _name(self.claims[0][1])
+        if isinstance(outcome, Halted):
+            return Refusals((self._halted(outcome),), steps=outcome.steps)
+        if isinstance(outcome, OutOfSteps):
+            return Refusals((SearchLimitReached(claims=names, steps=outcome.steps, node=node),), steps=outcome.steps)
+        reasons: list[Refusal] = [*self._failures()]
+        if outcome.cause is not None:
+            reasons.append(self._cause(outcome.cause))
+        else:
+            reasons.append(NoCombination(claims=names, steps=outcome.steps, node=node))
+        for plan, _, others in self.claims:
+            reasons += [AllocatedElsewhere(claim=plan.key, node=other.metadata.name) for other in others]
+        return Refusals((*reasons, *self._bad_pools()), steps=outcome.steps)
+
+    def too_few(self, request: SearchRequest, steps: int) -> Refusals:
+        """The reasons when a request cannot be met even alone."""
+        plan, node_devices, _ = self.claims[request.claim]
+        reasons: list[Refusal] = []
+        for view in request.views:
+            failure = next((c.failure for c in view.candidates if c.failure is not None), None)
+            failure = failure or next(iter(view.skipped), None)
+            if failure is not None:
+                reasons.append(self.failure(request, view, failure))
+        for view in request.views:
+            fact = self._count(plan, node_devices, view.want)
+            if fact.dropped.usable >= max(view.want.count, 1) and view.want.constraints:
+                reasons += self._lacking_attribute(plan, node_devices, view.want)
+            reasons.append(fact)
+        return Refusals((*reasons, *self._bad_pools()), steps=steps)
+
+    def failure(self, request: SearchRequest, view: RequestCandidates, failure: Failure) -> SelectorError:
+        """A selector that fails on a device."""
+        plan, node_devices, _ = self.claims[request.claim]
+        selector, derived = failure.selector, failure.derived
+        lacking, seen = 0, 0
+        if failure.missing:
+            lacking, seen = self._lacking(node_devices, view.want, failure.missing), len(node_devices.device_states)
+        return SelectorError(
+            claim=plan.key,
+            request=view.want.request,
+            class_name=selector.class_name if selector is not None else "",
+            index=selector.index if selector is not None else 0,
+            text=selector.text if selector is not None else derived.text if derived is not None else "",
+            device=failure.seen.id,
+            error=failure.error,
+            attribute=failure.missing,
+            lacking=lacking,
+            seen=seen,
+            node=_name(node_devices),
+            derived=derived.name if derived is not None else "",
+        )
+
+    def diagnosis(self) -> tuple[Refusal, ...]:
+        """For every request: how many devices each step drops, and why each device that is dropped is."""
+        facts: list[Refusal] = []
+        for request in self.requests:
+            plan, node_devices, _ = self.claims[request.claim]
+            for view in request.views:
+                facts.append(self._count(plan, node_devices, view.want))
+                for device_state in node_devices.device_states:
+                    facts += self._why(plan, node_devices, request, view, device_state)
+        return (*facts, *self._bad_pools())
+
+    # ---- one decisive reason
+
+    def _halted(self, outcome: Halted) -> Refusal:
+        request = self.requests[outcome.request]
+        if outcome.candidate.failure is not None:
+            return self.failure(request, outcome.view, outcome.candidate.failure)
+        plan, node_devices, _ = self.claims[request.claim]
+        return AllModeConstraintUnsatisfied(
+            claim=plan.key,
+            request=outcome.view.want.request,
+            device=outcome.candidate.device_state.id,
+            index=outcome.constraint,
+            attribute=plan.constraints[outcome.constraint].attribute,
+            node=_name(node_devices),
+        )
+
+    def _failures(self) -> Iterable[SelectorError]:
+        """Selectors that fail on devices which might have helped; one a request."""
+        for request in self.requests:
+            for view in request.views:
+                failure = next((c.failure for c in view.candidates if c.failure is not None), None)
+                failure = failure or next(iter(view.skipped), None)
+                if failure is not None:
+                    yield self.failure(request, view, failure)
+                    break
+
+    def skipped(self) -> tuple[SelectorError, ...]:
+        """Selectors that failed on devices which a policy left out; one a request."""
+        views = ((request, view) for request in self.requests for view in request.views if view.skipped)
+        return tuple(self.failure(request, view, view.skipped[0]) for request, view in views)
+
+    def _cause(self, cause: Infeasibility) -> Refusal:
+        if isinstance(cause, UnsatisfiedConstraint):
+            return self._unmet(cause)
+        first = self.requests[cause.requests[0]]
+        plan, node_devices, _ = self.claims[first.claim]
+        if isinstance(cause, Scarce) and len(cause.requests) == 1 and len(first.views) == 1:
+            want = first.views[0].want
+            fact = self._count(plan, node_devices, want)
+            if fact.dropped.usable < max(want.count, 1):
+                return fact
+        names = tuple(
+            (self.claims[self.requests[number].claim][0].key, self.requests[number].views[0].want.parent)
+            for number in cause.requests
+        )
+        return RequestsContended(requests=names, wanted=cause.wanted, have=cause.have, node=_name(node_devices))
+
+    def _unmet(self, cause: UnsatisfiedConstraint) -> ConstraintUnsatisfied:
+        plan, node_devices, _ = self.claims[cause.claim]
+        constraint = plan.constraints[cause.constraint]
+        wants = [view.want for number in cause.requests for view in self.requests[number].views]
+        missing = sum(
+            any(
+                not self.judge.reported(want, device_state)
+                and self.judge.token(want, device_state, constraint.attribute) is None
+                for want in wants
+            )
+            for device_state in node_devices.device_states
+        )
+        return ConstraintUnsatisfied(
+            claim=plan.key,
+            index=constraint.index,
+            kind=constraint.kind,
+            attribute=constraint.attribute,
+            requests=tuple(dict.fromkeys(want.parent for want in wants)),
+            wanted=cause.wanted,
+            values=cause.values,
+            missing=missing,
+            node=_name(node_devices),
+        )
+
+    def _lacking_attribute(
+        self, plan: ClaimPlan, node_devices: NodeDevices, want: RequestPlan
+    ) -> Iterable[ConstraintUnsatisfied]:
+        """Constraints whose attribute too few of the usable devices have."""
+        usable = [
+            device_state for device_state in node_devices.device_states if not self.judge.reported(want, device_state)
+        ]
+        for index in want.constraints:
+            constraint = plan.constraints[index]
+            values: Counter[str] = Counter()
+            missing = 0
+            for device_state in usable:
+                token = self.judge.token(want, device_state, constraint.attribute)
+                if token is None or isinstance(token, Failure):
+                    missing += 1
+                else:
+                    values[", ".join(str(value) for _, value in sorted(token, key=str))] += 1
+            if missing:
+                yield ConstraintUnsatisfied(
+                    claim=plan.key,
+                    index=index,
+                    kind=constraint.kind,
+                    attribute=constraint.attribute,
+                    requests=(want.parent,),
+                    wanted=want.count,
+                    values=tuple(sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))),
+                    missing=missing,
+                    node=_name(node_devices),
+                )
+
+    def _count(self, plan: ClaimPlan, node_devices: NodeDevices, want: RequestPlan) -> InsufficientDevices:
+        bad = sum(len(pool.devices) for pool in node_devices.pools if pool.state != "ok")
+        return InsufficientDevices(
+            claim=plan.key,
+            request=want.request,
+            class_name=want.device_class.metadata.name,
+            wanted=want.count,
+            dropped=self.judge.tally(want, node_devices.device_states, bad),
+            node=_name(node_devices),
+        )
+
+    def _lacking(self, node_devices: NodeDevices, want: RequestPlan, missing: str) -> int:
+        """How many devices that come so far fail for want of the same name."""
+        verdicts = (
+            self.judge.matcher.passes(want.selectors, device_state.seen) for device_state in node_devices.device_states
+        )
+        return sum(isinstance(verdict, Failure) and verdict.missing == missing for verdict in verdicts)
+
+    def _bad_pools(self) -> list[Refusal]:
+        """Pools that could not be used, told beside the reason proper."""
+        all_node_devices = {_name(node_devices): node_devices for _, node_devices, _ in self.claims}
+        return [
+            bad_pool(pool, name, "", "")
+            for name, node_devices in all_node_devices.items()
+            for pool in node_devices.pools
+            if pool.state != "ok"
+        ]
+
+    # ---- one device
+
+    def _why(
+        self,
+        plan: ClaimPlan,
+        node_devices: NodeDevices,
+        request: SearchRequest,
+        view: RequestCandidates,
+        device_state: DeviceState,
+    ) -> Iterable[Refusal]:
+        want = view.want
+        claim, name, node, device = plan.key, want.request, _name(node_devices), device_state.id
+        match self.judge.reported(want, device_state):
+            case "selector":
+                yield self._mismatch(plan, node_devices, request, view, device_state)
+            case "lacking":
+                for capacity in sorted(set(want.capacity) - set(device_state.capacity)):
+                    yield CapacityNotFound(claim=claim, request=name, device=device, capacity=capacity, node=node)
+            case "gated":
+                feature = device_state.gated_early or device_state.gated
+                yield DeviceFeatureGateDisabled(claim=claim, request=name, device=device, feature=feature, node=node)
+            case "held":
+                yield DeviceInUse(claim=claim, request=name, device=device, holders=device_state.holders, node=node)
+            case "capacity":
+                yield from self._capacity(plan, want, device_state, node)
+            case "counters":
+                yield from _counters(plan, want, device_state, node)
+            case "groups":
+                yield from _groups(plan, want, device_state, node)
+            case "taint":
+                found = blocker(device_state.taints, want.tolerations)
+                assert found is not None
+                rule, taint = found
+                yield DeviceTainted(
+                    claim=claim,
+                    request=name,
+                    device=device,
+                    key=taint.key,
+                    value=taint.value,
+                    effect=taint.effect,
+                    rule=rule,
+                    node=node,
+                )
+            case _:
+                return
+
+    def _mismatch(
+        self,
+        plan: ClaimPlan,
+        node_devices: NodeDevices,
+        request: SearchRequest,
+        view: RequestCandidates,
+        device_state: DeviceState,
+    ) -> SelectorFalse | SelectorError:
+        verdict = self.judge.matcher.passes(view.want.selectors, device_state.seen)
+        if isinstance(verdict, Failure):
+            return self.failure(request, view, verdict)
+        assert isinstance(verdict, RequestSelector)
+        return SelectorFalse(
+            claim=plan.key,
+            request=view.want.request,
+            class_name=verdict.class_name,
+            index=verdict.index,
+            text=verdict.text,
+            device=device_state.id,
+            attributes=_read_by(verdict, device_state),
+            node=_name(node_devices),
+        )
+
+    def _capacity(self, plan: ClaimPlan, want: RequestPlan, device_state: DeviceState, node: str) -> Iterable[Refusal]:
+        fractional = self.judge.rules.fractional
+        for name, entry in device_state.capacity.items():
+            amount = consumption(entry, want.capacity.get(name), fractional=fractional)
+            rule = violation(entry, amount, fractional=fractional)
+            total = entry.value or ZERO
+            left = device_state.left.get(name, total.nanos)
+            if rule:
+                yield CapacityPolicyViolated(
+                    claim=plan.key,
+                    request=want.request,
+                    device=device_state.id,
+                    capacity=name,
+                    asked=want.capacity.get(name, amount),
+                    want=amount,
+                    total=total,
+                    rule=rule,
+                    node=node,
+                )
+            elif amount.nanos > left:
+                yield InsufficientCapacity(
+                    claim=plan.key,
+                    request=want.request,
+                    device=device_state.id,
+                    capacity=name,
+                    have=Quantity(left, total.format),
+                    asked=want.capacity.get(name, amount),
+                    want=amount,
+                    total=total,
+                    node=node,
+                )
+
+
+def _counters(
+    plan: ClaimPlan, want: RequestPlan, device_state: DeviceState, node: str
+) -> Iterable[InsufficientCounter]:
+    book = device_state.book
+    assert book is not None
+    for use in device_state.uses:
+        for counter, amount in use.amounts:
+            left = book.left[use.key, counter]
+            if left < amount or book.overdrawn == (use.key[2], counter):
+                yield InsufficientCounter(
+                    claim=plan.key,
+                    request=want.request,
+                    device=device_state.id,
+                    counter_set=use.key[2],
+                    counter=counter,
+                    have=Quantity(left),
+                    want=Quantity(amount),
+                    frozen=left < 0,
+                    node=node,
+                )
+                return
+    if book.overdrawn is not None:
+        group, counter = book.overdrawn
+        key = (device_state.driver, device_state.id.pool, group)
+        yield InsufficientCounter(
+            claim=plan.key,
+            request=want.request,
+            device=device_state.id,
+            counter_set=group,
+            counter=counter,
+            have=Quantity(book.left[key, counter]),
+            want=ZERO,
+            frozen=True,
+            node=node,
+        )
+
+
+def _groups(
+    plan: ClaimPlan, want: RequestPlan, device_state: DeviceState, node: str
+) -> Iterable[CompatibilityGroupConflict]:
+    book = device_state.book
+    assert book is not None
+    for use in device_state.uses:
+        present = book.present.get(use.key)
+        if present is not None and not present & (frozenset(use.groups) or frozenset({""})):
+            yield CompatibilityGroupConflict(
+                claim=plan.key,
+                request=want.request,
+                device=device_state.id,
+                counter_set=use.key[2],
+                groups=use.groups,
+                present=tuple(sorted(group for group in present if group)),
+                node=node,
+            )
+
+
+def _read_by(selector: RequestSelector, device_state: DeviceState) -> tuple[tuple[str, str], ...]:
+    """The attribute values of a device that a selector reads."""
+    reads = selector.compiled.reads
+    found = []
+    for key, attribute in device_state.seen.device.attributes.items():
+        domain, name = split_qualified(key, device_state.driver)
+        if reads.attributes is None or (domain, name) in reads.attributes or (domain, None) in reads.attributes:
+            found.append((f"{domain}/{name}", _text(attribute)))
+    if reads.driver:
+        found.append(("driver", device_state.driver))
+    return tuple(sorted(found))
+
+
+def _text(attribute: DeviceAttribute) -> str:
+    if attribute.bool_ is not None:
+        return str(attribute.bool_).lower()
+    for value in (attribute.int_, attribute.string, attribute.version):
+        if value is not None:
+            return str(value)
+    for values in (attribute.ints, attribute.bools, attribute.strings, attribute.versions):
+        if values is not None:
+            return ", ".join(str(value) for value in values)
+    return ""
+
+
+def bad_pool_for_all(plan: ClaimPlan, node_devices: NodeDevices) -> Refusal | None:
+    """All mode wants every pool that the node sees to be fit for use."""
+    every = next((want for wants in plan.requests for want in wants if want.count == 0), None)
+    if every is not None:
+        for pool in node_devices.pools:
+            if pool.state != "ok":
+                return bad_pool(pool, _name(node_devices), plan.key, every.request)
+    return None
+
+
+def bad_pool(pool: VisiblePool, node: str, claim: str, request: str) -> Refusal:
+    """Why a pool is not fit for use."""
+    if pool.fault is not None:
+        return PoolInvalid(
+            claim=claim,
+            request=request,
+            driver=pool.driver,
+            pool=pool.name,
+            what=pool.fault.what,
+            names=pool.fault.names,
+            node=node,
+        )
+    return PoolIncomplete(
+        claim=claim,
+        request=request,
+        driver=pool.driver,
+        pool=pool.name,
+        generation=pool.generation,
+        have=pool.have,
+        want=pool.want,
+        node=node,
+    )
+
+
+def _name(node_devices: NodeDevices) -> str:
+    return node_devices.node.metadata.name

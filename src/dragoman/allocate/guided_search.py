@@ -1,0 +1,277 @@
+"""How does a hard search end in time? First-fit slot by slot, each choice asked whether the rest can still be met.
+
+The question "can the rest be met at all" is free to take requests in any order, the scarcest first, which decides
+most of what a search in the given order cannot. Its answers are certain, so the choices made are those of a plain
+search in the given order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from dragoman.allocate.bounds import Bounds
+from dragoman.allocate.candidates import Candidate, RequestCandidates
+from dragoman.allocate.ledger import Ledger
+from dragoman.allocate.search import (
+    BOUND_STEPS,
+    Exhausted,
+    Found,
+    Halted,
+    OutOfSteps,
+    PickedDevice,
+    Search,
+    SearchRequest,
+    SearchResult,
+    number,
+    take,
+)
+from dragoman.allocate.slots import MAX_RESULTS, RequestPlan
+from dragoman.errors import Bug
+from dragoman.snapshot.usage import DeviceId
+
+GUIDE_STEPS = 1_000
+"""Steps of a plain search after which asking ahead is worth its time."""
+
+
+def find(requests: list[SearchRequest], ledger: Ledger, *, steps_max: int) -> SearchResult:
+    """The first solution in the given order. The ledger is left with its takes, or as found."""
+    outcome = Search(requests, ledger, steps_max=min(steps_max, GUIDE_STEPS)).run()
+    if isinstance(outcome, OutOfSteps) and outcome.steps < steps_max:
+        return GuidedSearch(requests, ledger, steps=outcome.steps, steps_max=steps_max).run()
+    return outcome
+
+
+ALTERNATIVES_STEPS = 500
+"""Steps of a search among alternatives and devices at once after which alternatives are chosen first."""
+
+
+class _Undecided(Exception):
+    """Out of steps; never leaves this module."""
+
+
+class GuidedSearch:
+    """One guided search. The ledger is left with the solution's takes, or as found."""
+
+    def __init__(self, requests: list[SearchRequest], ledger: Ledger, *, steps: int, steps_max: int) -> None:
+        self.requests = requests
+        self.ledger = ledger
+        self.steps = steps
+        self.steps_max = steps_max
+        number(requests)
+        self.sorts = {c.device_state.id: c.equivalent for r in requests for view in r.views for c in view.candidates}
+        self.counts: dict[int, int] = {}
+        self.picks: list[PickedDevice] = []
+        self.chosen: list[RequestCandidates] = []
+        self.witness: dict[
+            RequestPlan, set[DeviceId]
+        ] = {}  # devices with which what is left to choose is known to be met
+
+    def run(self) -> SearchResult:
+        """The first solution in the given order, or certainly none, or out of steps."""
+        start = self.ledger.mark()
+        outcome: SearchResult
+        try:
+            outcome = self._run()
+        except _Undecided:
+            outcome = OutOfSteps(self.steps)
+        if not isinstance(outcome, Found):
+            self.ledger.rewind(start)
+        return outcome
+
+    def _run(self) -> SearchResult:
+        if not self._can(self.requests):
+            return Exhausted(self.steps)
+        for index in range(len(self.requests)):
+            halted = self._fill(index)
+            if halted is not None:
+                return halted
+        return Found(self.picks, self.chosen, self.steps)
+
+    def _fill(self, index: int) -> Halted | None:
+        """Chooses the alternative and the devices of one request."""
+        request, rest = self.requests[index], self.requests[index + 1 :]
+        views = [view for view in request.views if view.count or view.every]
+        view = views[0]
+        for view in views:
+            if view is views[-1] or view.want in self.witness or self._can([_only(request, view), *rest]):
+                break
+            halted = self._breaks(index, view)
+            if halted is not None:
+                return halted
+        self.chosen.append(view)
+        self.counts[request.claim] = self.counts.get(request.claim, 0) + view.count
+        position = 0
+        for missing in range(view.count - 1, -1, -1):
+            found = self._next(index, view, position, missing)
+            if isinstance(found, Halted):
+                return found
+            position = found
+        return None
+
+    def _next(self, index: int, view: RequestCandidates, position: int, missing: int) -> int | Halted:
+        """Takes the first device, from a position on, with which the rest can be met; gives the next position."""
+        request, ledger = self.requests[index], self.ledger
+        failed: set[Hashable] = set()
+        mark = ledger.mark()
+        for place in range(position, len(view.candidates)):
+            candidate = view.candidates[place]
+            if candidate.failure is not None:
+                if not ledger.in_use(candidate.device_state, request.claim, admin=view.want.admin):
+                    return Halted(self.steps, index, view, candidate, -1)
+                continue
+            sort = (self.sorts[candidate.device_state.id], ledger.usage(candidate.device_state.id))
+            if sort in failed:
+                continue
+            failed.add(sort)
+            if take(ledger, view, candidate, request.claim) < 0:
+                remainder = [_remainder(request, view, place + 1, missing)] if missing else []
+                if self._known(view.want, candidate, sort) or self._can(
+                    [*remainder, *self.requests[index + 1 :]], filling=request.claim, missing=missing
+                ):
+                    self.picks.append(PickedDevice(index, view, candidate))
+                    return place + 1
+            ledger.rewind(mark)
+        raise Bug("a request that was found possible has no device for a slot")
+
+    def _known(self, want: RequestPlan, candidate: Candidate, sort: Hashable) -> bool:
+        """Whether the rest is known to be met after this device; then what is known is brought up to date."""
+        mine, chosen = self.witness.get(want), candidate.device_state.id
+        if not mine:
+            return False
+        if chosen not in mine:
+            untouched = (o for o in mine if self.ledger.usage(o) is None)
+            other = next((o for o in untouched if (self.sorts[o], None) == sort), None)
+            if other is None:
+                return False
+            for devices in self.witness.values():  # the two are interchangeable
+                if (chosen in devices) != (other in devices):
+                    devices ^= {chosen, other}
+        mine.discard(chosen)
+        return True
+
+    def _breaks(self, index: int, view: RequestCandidates) -> Halted | None:
+        """Whether a constraint is what keeps a request for all devices from them."""
+        if not view.every:
+            return None
+        mark = self.ledger.mark()
+        for candidate in view.candidates:
+            if view.blocked is not None and view.blocked[0] is candidate.device_state:
+                break
+            reason = take(self.ledger, view, candidate, self.requests[index].claim)
+            if reason >= 0:
+                self.ledger.rewind(mark)
+                return None if reason >= MAX_RESULTS else Halted(self.steps, index, view, candidate, reason)
+        self.ledger.rewind(mark)
+        return None
+
+    def _can(self, requests: Sequence[SearchRequest], *, filling: int | None = None, missing: int = 0) -> bool:
+        """Whether these requests can be met from here. filling: the claim whose count includes `missing` already."""
+        counts = dict(self.counts)
+        if filling is not None:
+            counts[filling] -= missing
+        simple = (_without_dominated(_without_failures(request)) for request in requests)
+        ordered = sorted(simple, key=lambda request: (self._slack(request), -_size(request)))
+        if all(len(request.views) == 1 for request in ordered):
+            return self._found(ordered, counts, self.steps_max)
+        try:
+            return self._found(ordered, counts, self.steps + ALTERNATIVES_STEPS)
+        except _Undecided:
+            return self._with_alternatives(ordered, counts)
+
+    def _with_alternatives(self, requests: list[SearchRequest], counts: Mapping[int, int]) -> bool:
+        """Whether some choice of alternatives can be met: chosen before any device, with counting after each choice."""
+        place = next((place for place, request in enumerate(requests) if len(request.views) > 1), None)
+        if place is None:
+            return self._found(requests, counts, self.steps_max)
+        self.steps += BOUND_STEPS
+        if self.steps > self.steps_max:
+            raise _Undecided
+        number(requests)
+        if Bounds(requests).cause(0, self.ledger) is not None:
+            return False
+        request = requests[place]
+        return any(
+            self._with_alternatives([*requests[:place], _only(request, view), *requests[place + 1 :]], counts)
+            for view in request.views
+        )
+
+    def _found(self, requests: list[SearchRequest], counts: Mapping[int, int], steps_max: int) -> bool:
+        """Whether a search for these requests finds something. Raises _Undecided."""
+        mark = self.ledger.mark()
+        most = min(steps_max, self.steps_max) - self.steps
+        outcome = Search(requests, self.ledger, steps_max=most, counts=counts, whole=False, soft=True).run()
+        self.steps += outcome.steps
+        self.ledger.rewind(mark)
+        if isinstance(outcome, OutOfSteps) or self.steps > self.steps_max:
+            raise _Undecided
+        if not isinstance(outcome, Found):
+            return False
+        self.witness = {view.want: set() for view in outcome.views}
+        for pick in outcome.picks:
+            self.witness[pick.view.want].add(pick.candidate.device_state.id)
+        return True
+
+    def _slack(self, request: SearchRequest) -> int:
+        """How many devices more than needed a request could have now."""
+        ledger, claim = self.ledger, request.claim
+        return min(_available(ledger, claim, view) - view.count for view in request.views)
+
+
+def _size(request: SearchRequest) -> int:
+    """How much of a shared device a request takes at least."""
+    return min((sum(c.amounts) for view in request.views for c in view.candidates if c.device_state.multi), default=0)
+
+
+def _without_dominated(request: SearchRequest) -> SearchRequest:
+    """Leaves out alternatives that can be met only where another one can be met as well."""
+    views = request.views
+    if len(views) == 1 or request.views[0].want.admin:
+        return request
+    kept: list[RequestCandidates] = []
+    for view in sorted(views, key=lambda view: view.count):
+        if not any(_dominates(other, view) for other in kept):
+            kept.append(view)
+    return SearchRequest(request.ask, request.claim, kept) if len(kept) < len(views) else request
+
+
+def _dominates(view: RequestCandidates, other: RequestCandidates) -> bool:
+    """Whether some of the devices that meet the other view always meet this one."""
+    if view.every or other.every or view.count > other.count:
+        return False
+    mine = {candidate.device_state.id: candidate for candidate in view.candidates}
+    for theirs in other.candidates:
+        own = mine.get(theirs.device_state.id)
+        if own is None or not set(own.joins) <= set(theirs.joins):
+            return False
+        if any(a > b for a, b in zip(own.amounts, theirs.amounts, strict=True)):
+            return False
+    return True
+
+
+def _available(ledger: Ledger, claim: int, view: RequestCandidates) -> int:
+    admin = view.want.admin
+    return sum(ledger.available(c.device_state, claim, c.amounts, admin=admin) for c in view.candidates)
+
+
+def _only(request: SearchRequest, view: RequestCandidates) -> SearchRequest:
+    return SearchRequest(request.ask, request.claim, [view])
+
+
+def _without_failures(request: SearchRequest) -> SearchRequest:
+    if all(candidate.failure is None for view in request.views for candidate in view.candidates):
+        return request
+    views = []
+    for view in request.views:
+        usable = RequestCandidates(view.want)
+        usable.every, usable.count, usable.blocked = view.every, view.count, view.blocked
+        usable.candidates = [candidate for candidate in view.candidates if candidate.failure is None]
+        views.append(usable)
+    return SearchRequest(request.ask, request.claim, views)
+
+
+def _remainder(request: SearchRequest, view: RequestCandidates, position: int, count: int) -> SearchRequest:
+    """The slots of a request that are still to fill, from the devices that come later."""
+    rest = RequestCandidates(view.want)
+    rest.every, rest.count, rest.blocked = view.every, count, view.blocked
+    rest.candidates = view.candidates[position:]
+    return SearchRequest(request.ask, request.claim, [rest])

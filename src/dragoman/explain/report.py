@@ -1,0 +1,277 @@
+"""What is said of a pod that was decided on, as JSON and as lines? The shape that simulate and explain share.
+
+Takes verdicts of `whatif.decide`, explained by `why`; sentences come from `text` and `phrases`. Never decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.allocate.refusal import InsufficientDevices, SelectorError, SelectorFalse
+from dragoman.api import codec
+from dragoman.explain import conflict_messages, messages
+from dragoman.explain.closest import nearest_first
+from dragoman.explain.explanation import Explanation
+from dragoman.schedule.decision import AnyReason, NodesRefused, Refused
+from dragoman.whatif.cluster import Rejection
+from dragoman.whatif.decide import ClaimVerdict, Verdict
+
+NODES_SHOWN = 3
+GROUPS_SHOWN = 8
+DEVICES_SHOWN = 8
+FITS_SHOWN = 20
+_TAKING = ("held", "capacity", "counters", "groups", "taint")
+
+
+def as_json(answer: Explanation, reader: str | None = None) -> dict[str, Any]:
+    """One entry of `pods`: where the pod runs with which devices, which nodes refuse it, and why."""
+    verdict = answer.verdict
+    namespace, name = verdict.pod
+    return {
+        "namespace": namespace,
+        "name": name,
+        "node": verdict.node,
+        "claims": [_claim(claim) for claim in verdict.claims],
+        "nodes": [_nodes(nodes, answer, reader) for nodes in answer.nodes],
+        "refusal": None if verdict.refused is None else _refusal(answer, verdict.refused, reader),
+    }
+
+
+def _claim(claim: ClaimVerdict) -> dict[str, Any]:
+    return {
+        "podClaim": claim.pod_claim,
+        "name": claim.name,
+        "template": claim.template,
+        "new": claim.new,
+        "allocation": None if claim.allocation is None else codec.to_json(claim.allocation),
+    }
+
+
+def _nodes(refused: NodesRefused, answer: Explanation, reader: str | None) -> dict[str, Any]:
+    absent = [fact for fact in answer.absent if fact.node == refused.nodes[0]]
+    return {
+        "nodes": list(refused.nodes),
+        "count": len(refused.nodes),
+        "reasons": [messages.as_json(reason, reader) for reason in (*refused.reasons, *absent)],
+    }
+
+
+def _refusal(answer: Explanation, refused: Refused, reader: str | None) -> dict[str, Any]:
+    return {
+        "summary": messages.message(refused, reader),
+        "reasons": [messages.as_json(reason, reader) for reason in refused.reasons],
+        "rejected": [_rejection(rejection) for rejection in answer.verdict.rejected],
+        "undecided": refused.undecided,
+        "conflict": None if answer.conflict is None else conflict_messages.conflict_json(answer.conflict),
+        "hints": [conflict_messages.hint_json(hint) for hint in answer.hints.found],
+        "hintsTried": answer.hints.tried,
+        "hintsUntried": answer.hints.untried,
+    }
+
+
+def _rejection(rejection: Rejection) -> dict[str, Any]:
+    return {
+        "kind": rejection.kind,
+        "namespace": rejection.namespace,
+        "name": rejection.name,
+        "field": rejection.field,
+        "message": rejection.message,
+    }
+
+
+def devices(verdict: Verdict) -> list[str]:
+    """One line a claim: `gpu: gpu-0, gpu-1 (claim one-gpu)`."""
+    lines = []
+    for claim in verdict.claims:
+        if claim.allocation is None:
+            continue
+        names = ", ".join(result.device for result in claim.allocation.devices.results) or "no devices"
+        kept = "" if claim.new else ", allocated before"
+        lines.append(f"{claim.pod_claim or 'extended resources'}: {names} (claim {claim.name}{kept})")
+    return lines
+
+
+def headline(answer: Explanation) -> str:
+    """What became of a pod without a place, in one line."""
+    refused = answer.verdict.refused
+    decided = "is not decided" if refused is not None and refused.undecided else "has no place"
+    return f"pod {'/'.join(answer.verdict.pod)} {decided}:"
+
+
+def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
+    """Lines that say why a pod has no place: what holds everywhere, the nodes by reason, contradiction, hints."""
+    refused = answer.verdict.refused
+    if refused is None:
+        return []
+    lines = [messages.sentence(reason, reader) for reason in refused.reasons]
+    lines += [f"the API server would refuse this: {rejection.message}" for rejection in answer.verdict.rejected]
+    nearest, *others = _node_blocks(answer.verdict.nodes, reader) or [[]]
+    lines += [*nearest, *(f"  {line}" for line in device_lines(answer, reader))]
+    lines += [line for block in others for line in block]
+    lines += absent_lines(answer)
+    conflict = answer.conflict
+    if conflict is not None:
+        reported = conflict_messages.conflict_lines(conflict)
+        lines += [f"contradiction on {line}" if i == 0 else f"  {line}" for i, line in enumerate(reported)]
+        miss = conflict_messages.nearest_text(conflict)
+        repeats = isinstance(conflict.nearest and conflict.nearest.reason, SelectorError) and _names_selector(answer)
+        if miss and not repeats and not any(miss in line for line in lines):
+            lines.append(f"nearest miss on {conflict.node}: {miss}")
+    return lines + [f"hint: {line}" for line in conflict_messages.hints_lines(answer.hints)]
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """An object that waits, shortly. alike: the same without names that only this object has. hint: may be ""."""
+
+    name: str
+    why: tuple[str, ...]
+    equivalent: tuple[str, ...]
+    hint: str = ""
+
+
+def summary(answer: Explanation) -> Summary:
+    """A pod without a place: the contradiction or the nearest node's reasons, and the first hint."""
+    verdict = answer.verdict
+    refused = verdict.refused
+    lines = [messages.sentence(reason) for reason in refused.reasons[:2]] if refused is not None else []
+    reported = conflict_messages.conflict_lines(answer.conflict) if answer.conflict is not None else []
+    lines += reported[:1] or node_lines(verdict.nodes)[:2]
+    why = equivalent = (*lines[:2], *_selector_fault(answer))
+    for claim in verdict.claims:  # pods of one template, or of claims that ask for the same, wait for the same
+        whose = f"claim of template {claim.template}" if claim.template else f"claim {claim.pod_claim} of each"
+        equivalent = tuple(line.replace(f"claim {claim.name}", whose) for line in equivalent)
+    hint = conflict_messages.hint_text(answer.hints.found[0]) if answer.hints.found else ""
+    return Summary(f"pod {'/'.join(verdict.pod)}", why, equivalent, hint)
+
+
+def _selector_fault(answer: Explanation) -> list[str]:
+    """A selector that fails on the nearest device: counts alone would hide that it is misspelt."""
+    conflict = answer.conflict
+    if conflict is None or conflict.nearest is None or not isinstance(conflict.nearest.reason, SelectorError):
+        return []
+    return (
+        []
+        if _names_selector(answer)
+        else [f"nearest miss on {conflict.node}: {conflict_messages.nearest_text(conflict)}"]
+    )
+
+
+def _names_selector(answer: Explanation) -> bool:
+    return any(isinstance(reason, SelectorError) for some in answer.verdict.nodes for reason in some.reasons)
+
+
+def summary_lines(reported: Sequence[Summary]) -> list[str]:
+    """Objects that wait for the same reason together: names, reasons, and a hint for the first that has one."""
+    groups: dict[tuple[str, ...], list[Summary]] = {}
+    for entry in reported:
+        groups.setdefault(entry.equivalent, []).append(entry)
+    lines = []
+    for equivalent, entries in groups.items():
+        why = entries[0].why if len(entries) == 1 else equivalent
+        names = conflict_messages.listed([entry.name for entry in entries], NODES_SHOWN)
+        helped = next((entry for entry in entries if entry.hint), None)
+        lines += [f"{names}:", *(f"  {line}" for line in why)]
+        if helped is not None:
+            whose = f"for {helped.name}: " if len(entries) > 1 else ""
+            lines.append(f"  hint: {whose}{helped.hint}")
+    return lines
+
+
+def fit_lines(places: Sequence[tuple[str, str]]) -> list[str]:
+    """Pods (name, node) that wait and have a place: a line for each of the first, of more their number."""
+    lines = [f"pod {name} waits and fits on {node}" for name, node in places[:FITS_SHOWN]]
+    rest = places[FITS_SHOWN:]
+    if rest:
+        nodes = len({node for _, node in rest})
+        lines.append(f"{messages.plural(len(rest), 'more pod')} that wait and fit, on {messages.plural(nodes, 'node')}")
+    return lines
+
+
+def node_lines(nodes: Sequence[NodesRefused], reader: str | None = None) -> list[str]:
+    """Nodes that refuse for the same kind of reasons in one line, those nearest to a yes first."""
+    return [line for block in _node_blocks(nodes, reader) for line in block]
+
+
+def _node_blocks(nodes: Sequence[NodesRefused], reader: str | None) -> list[list[str]]:
+    groups: dict[tuple[tuple[str, ...], ...], list[NodesRefused]] = {}
+    for some in nearest_first(nodes):
+        groups.setdefault(tuple(map(_kind, some.reasons)), []).append(some)
+    blocks = []
+    for together in list(groups.values())[:GROUPS_SHOWN]:
+        names = sorted(name for some in together for name in some.nodes)
+        best = together[0]
+        head = _named(names) if len(together) == 1 else f"{_named(names)}, the nearest {best.nodes[0]}"
+        sentences = [messages.sentence(messages.without_node(reason), reader) for reason in best.reasons]
+        blocks.append([f"{head}: {sentence}" for sentence in dict.fromkeys(sentences)])
+    rest = sum(len(some.nodes) for together in list(groups.values())[GROUPS_SHOWN:] for some in together)
+    return [*blocks, [f"{messages.plural(rest, 'node')} more, for other reasons"]] if rest else blocks
+
+
+def _kind(reason: AnyReason) -> tuple[str, ...]:
+    """What the reason is about; for counts also the step that took most of the devices that match.
+
+    A node without a matching device, one whose devices are held and one whose are tainted are different matters.
+    """
+    if not isinstance(reason, InsufficientDevices):
+        return messages.topic(reason)
+    dropped = reason.dropped
+    most = max(_TAKING, key=lambda step: getattr(dropped, step))
+    step = "selector" if not dropped.matched else most if getattr(dropped, most) else ""
+    return (*messages.topic(reason), step)
+
+
+def absent_lines(answer: Explanation) -> list[str]:
+    """Drivers of the classes asked for that publish nothing for nodes."""
+    nodes: dict[str, list[str]] = {}
+    members = {some.nodes[0]: some.nodes for some in answer.nodes}
+    for fact in answer.absent:
+        nodes.setdefault(fact.driver, []).extend(members.get(fact.node, (fact.node,)))
+    return [f"no ResourceSlice of driver {driver} for {_named(sorted(names))}" for driver, names in nodes.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NODES_SHOWN])
+    if len(names) <= NODES_SHOWN:
+        return shown
+    return f"{len(names)} nodes ({shown} and {len(names) - NODES_SHOWN} more)"
+
+
+def device_lines(answer: Explanation, reader: str | None = None) -> list[str]:
+    """What is the matter with the devices of the nearest node, alike ones together."""
+    if not answer.nodes:
+        return []
+    nearest = nearest_first(answer.verdict.nodes)[0].nodes
+    best = next(some for some in answer.nodes if some.nodes == nearest)
+    counts = {(fact.claim, fact.request): fact for fact in best.reasons if isinstance(fact, InsufficientDevices)}
+    groups: dict[tuple[Any, ...], list[AnyReason]] = {}
+    for reason in best.reasons:
+        if hasattr(reason, "device") and not isinstance(reason, SelectorError) and _matters(reason, counts):
+            groups.setdefault(_equivalent(reason), []).append(reason)
+    lines = []
+    for reasons in list(groups.values())[:DEVICES_SHOWN]:
+        more = len(reasons) - 1
+        also = f" (and {messages.plural(more, 'device')} alike)" if more else ""
+        lines.append(messages.sentence(messages.without_node(reasons[0]), reader) + also)
+    rest = sum(map(len, list(groups.values())[DEVICES_SHOWN:]))
+    return [*lines, f"and {messages.plural(rest, 'other device')}"] if rest else lines
+
+
+def _matters(reason: AnyReason, counts: dict[tuple[str, str], InsufficientDevices]) -> bool:
+    """Devices of requests that are short; devices that do not match only where too few do."""
+    few = counts.get((getattr(reason, "claim", ""), getattr(reason, "request", "")))
+    if few is None or few.dropped.usable >= max(few.wanted, 1):
+        return False
+    return not isinstance(reason, SelectorFalse) or few.dropped.matched < max(few.wanted, 1)
+
+
+def _equivalent(reason: AnyReason) -> tuple[Any, ...]:
+    values: Iterable[Any] = (
+        getattr(reason, f) for f in type(reason).__struct_fields__ if f not in ("device", "holders")
+    )
+    return (
+        type(reason).__name__,
+        *(value if not isinstance(value, msgspec.Struct) else str(value) for value in values),
+    )

@@ -1,0 +1,77 @@
+"""How is it said what keeps a bound pod or a deletion waiting? Sentences for `explain.state`; `explain.text` uses it.
+
+Never decides and never looks anything up.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dragoman.explain import state
+
+_FATES = {
+    "gone": "which does not exist",
+    "replaced": "which does not exist (another pod has its name now)",
+    "finished": "which is finished",
+    "deleting": "which is being deleted",
+    "running": "which is running",
+    "pending": "which has not started",
+    "other": "which is no pod",
+}
+
+
+def sentence(reason: state.StateReason) -> str:
+    """The fact as a sentence, no full stop."""
+    match reason:
+        case state.DriverNotRegistered():
+            return (
+                f"bound to {reason.node}, driver {reason.driver} not registered there{_since(reason.since_s)}; "
+                "NodePrepareResources not called; delete the pod to move it"
+            )
+        case state.NoResourceSlices():
+            return f"no ResourceSlice of driver {reason.driver} for {reason.node}"
+        case state.DeviceNotPublished():
+            return f"claim {reason.claim}: device {reason.device} is published no longer"
+        case state.PrepareResourcesFailed():
+            times = f" ({reason.count} times)" if reason.count > 1 else ""
+            return f"bound to {reason.node}, preparing its devices fails{_since(reason.since_s)}{times}: {reason.error}"
+        case state.ClaimNotAllocated():
+            return f"claim {reason.claim} has no devices although the pod is bound: it did not go through a scheduler"
+        case state.ClaimNotReserved():
+            return f"claim {reason.claim} is not reserved for the pod, so the node does not start it"
+        case state.PodClaimNotFound():
+            name = f"claim {reason.claim} does not exist" if reason.claim else "its claim was never made"
+            return f"claim entry {reason.pod_claim}: {name}"
+        case state.PodNodeNotFound():
+            return f"node {reason.node} does not exist"
+        case state.NodeNotReady():
+            return f"node {reason.node} is not ready{_since(reason.since_s)}" + (
+                f" ({reason.reported})" if reason.reported else ""
+            )
+        case state.Starting():
+            return (
+                f"bound to {reason.node}{_since(reason.since_s)}, not started there yet; nothing is known to be wrong"
+            )
+        case state.DeletionBlocked():
+            return _deletion(reason)
+        case _:
+            assert_never(reason)
+
+
+def _deletion(reason: state.DeletionBlocked) -> str:
+    held = [f"still reserved for pod {c.name} (uid {c.uid or 'unknown'}), {_FATES[c.state]}" for c in reason.consumers]
+    devices = [name.split("/") for name in reason.devices]
+    blocked = [f"{parts[-1]} of pool {'/'.join(parts[1:-1])} stays blocked" for parts in devices]
+    reported = "; ".join([*held, *blocked])
+    head = f"deletion of {reason.object} waits{_since(reason.since_s)} for {', '.join(reason.finalizers)}"
+    return f"{head}: {reported}" if reported else head
+
+
+def _since(seconds: int) -> str:
+    if seconds < 0:
+        return ""
+    if seconds < 120:
+        return f" since {seconds} s"
+    if seconds < 7200:
+        return f" since {seconds // 60} min"
+    return f" since {seconds // 3600} h" if seconds < 172_800 else f" since {seconds // 86_400} days"

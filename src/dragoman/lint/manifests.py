@@ -1,0 +1,89 @@
+"""What do lint's families know? The documents by kind and name, the target version, its gates.
+
+Documents of the background (a dump, a live cluster) are looked up and never judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import msgspec
+
+from dragoman.api.files import Document
+from dragoman.api.gates import Gates
+from dragoman.api.resource import ResourceSlice
+from dragoman.lint.catalogue import CLASSES
+from dragoman.lint.pods import users_of
+from dragoman.lint.published import Published
+
+T = TypeVar("T")
+
+COMPARED_MAX = 1000
+"""So many names are looked through for one that looks alike."""
+
+
+class ManifestIndex(msgspec.Struct, frozen=True):
+    """All documents, indexed by kind, namespace and name; what is linted wins over the background.
+
+    users: of shared claims, see `pods.users_of`. elsewhere: namespaces that have an object of that kind and name.
+    listed: names by kind and namespace. memory: answers to questions that many documents ask alike.
+    knows_cluster: the background is a whole cluster, so that what is not there does not exist.
+    """
+
+    documents: tuple[Document, ...]
+    named: dict[tuple[str, str, str], Document]
+    minor: int
+    gates: Gates
+    published: Published
+    users: dict[tuple[str, str], dict[int, int]]
+    elsewhere: dict[tuple[str, str], tuple[str, ...]]
+    listed: dict[tuple[str, str], list[str]]
+    memory: dict[Any, Any]
+    knows_cluster: bool = False
+
+    @classmethod
+    def of(
+        cls, documents: Iterable[Document], background: Iterable[Document] = (), *, minor: int, gates: Gates
+    ) -> ManifestIndex:
+        """Indexes the documents."""
+        kept = tuple(documents)
+        behind = tuple(background)
+        named = {_key(d): d for d in (*behind, *kept) if d.kind is not None}
+        unnamed = [d for d in kept if d.kind is not None and not d.name]
+        together = (*named.values(), *unnamed)
+        slices = (d.value for d in together if isinstance(d.value, ResourceSlice))
+        elsewhere: dict[tuple[str, str], tuple[str, ...]] = {}
+        listed: dict[tuple[str, str], list[str]] = {}
+        for kind, namespace, name in sorted(named):
+            listed.setdefault((kind, namespace), []).append(name)
+            elsewhere[kind, name] = (*elsewhere.get((kind, name), ()), namespace)
+        published, users = Published.of(slices), users_of(together)
+        return cls(together, named, minor, gates, published, users, elsewhere, listed, {}, bool(behind))
+
+    def find(self, kind: str, namespace: str, name: str) -> Document | None:
+        """The document of an object, if it is there."""
+        return self.named.get((kind, namespace, name))
+
+    def names(self, kind: str, namespace: str = "") -> list[str]:
+        """Names of the objects of a kind in a namespace, sorted."""
+        return self.listed.get((kind, namespace), [])
+
+    def once(self, question: Hashable, answer: Callable[[], T]) -> T:
+        """The answer to a question, found once; it must depend on the world alone."""
+        if question not in self.memory:
+            self.memory[question] = answer()
+        found: T = self.memory[question]
+        return found
+
+    def near(self, kind: str, namespace: str, name: str) -> str:
+        """The name of an object of that kind that looks alike, "" if there is none."""
+        known = self.names(kind, namespace) + (list(CLASSES) if kind == "DeviceClass" else [])
+        if len(known) > COMPARED_MAX:
+            return ""
+        return next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), "")
+
+
+def _key(document: Document) -> tuple[str, str, str]:
+    return document.kind_name, document.namespace, document.name

@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim peers bench docs proto format clean
+.PHONY: help setup demo test check sim peers vectors real real-versions bench docs proto format clean
 
 help: ## list the tasks
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/.venv: 
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Dragoman needs Python 3.11 or newer; $(PYTHON) is older. Use: make PYTHON=python3.12 ..." >&2; exit 2; }
@@ -46,6 +46,16 @@ sim: $(VENV)/.dev ## the whole system in virtual time, with faults by seeds
 
 peers: $(VENV)/.dev ## build what answers as Kubernetes does, for tests and benchmarks (needs Go)
 	@$(BIN)/python bench/peer.py
+
+vectors: peers ## ask Kubernetes' own allocator and CEL about the tests' cases again, and record the answers (needs Go)
+	@$(BIN)/python tools/record_vectors.py
+
+real: $(VENV)/.dev ## build real Kubernetes into a cache folder (needs Go), then run the tests that use it
+	@$(BIN)/python -m tests.real.build
+	@$(BIN)/python -m pytest -q tests/real
+
+real-versions: $(VENV)/.dev ## build Kubernetes 1.36, 1.35 and 1.34 too
+	@$(BIN)/python -m tests.real.build --older
 
 bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON lines
 	@$(BIN)/python bench/allocate.py

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import make_commands
 import pytest
 
 import dragoman
@@ -24,14 +26,6 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglo
 FORBIDDEN_WORDS = re.compile(r"(?:^|_)(?:util|utils|helper|helpers|manager|info|data|misc|common)(?:_|$)")
 
 
-def _tools() -> object:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        return importlib.import_module("make_commands")
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-
-
 def _sections(page: str) -> dict[str, str]:
     """The text below each `## heading`."""
     parts = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
@@ -41,7 +35,7 @@ def _sections(page: str) -> dict[str, str]:
 def test_every_command_and_flag_is_documented() -> None:
     documented = _sections(COMMANDS.read_text())
     lacking = []
-    for name, parser, _ in _tools().parsers():  # type: ignore[attr-defined]
+    for name, parser, _ in make_commands.parsers():
         section = documented.pop(name, "")
         flags = {option for action in parser._actions for option in action.option_strings} - {"-h", "--help"}
         reported = set(re.findall(r"`(--?[a-zA-Z][-a-z]*)`", section))
@@ -119,6 +113,30 @@ def test_every_decision_has_a_number_of_its_own() -> None:
     assert len(numbers) == len(set(numbers))
 
 
+VENDORS = re.compile(r"nvidia|dra\.net|\b(?:mig|mps|xid|imex)\b", re.IGNORECASE)
+
+
+def test_daemons_commands_and_lint_name_no_vendor() -> None:
+    """What is a driver's own stands in its package; the rest asks `drivers.registry`."""
+    found = [
+        f"{file.relative_to(SOURCE)}: {match[0]}"
+        for folder in ("daemon", "cli", "lint")
+        for file in sorted((SOURCE / folder).rglob("*.py"))
+        for match in VENDORS.finditer(file.read_text())
+    ]
+    assert not found
+
+
+def test_every_driver_is_registered() -> None:
+    from dragoman.drivers.registry import DRIVERS
+
+    packages = {file.parent.name for file in (SOURCE / "drivers").glob("*/__init__.py")}
+    assert packages == {entry.standalone.__module__.split(".")[2] for entry in DRIVERS}
+    for field in ("command", "name"):
+        names = [getattr(entry, field) for entry in DRIVERS]
+        assert len(set(names)) == len(names)
+
+
 # ---- modules
 
 
@@ -152,7 +170,8 @@ def _imported(folder: Path) -> set[str]:
 def test_no_module_is_dead() -> None:
     used = _imported(SOURCE)
     used |= {f"dragoman.cli.{module}" for module, _ in _commands()}
-    outside = _imported(ROOT / "tests") | _imported(ROOT / "bench") | _imported(ROOT / "examples")
+    used |= _imported(ROOT / "examples")  # what others build upon
+    outside = _imported(ROOT / "tests") | _imported(ROOT / "bench")
     packages = {name for name in _modules() if (SOURCE / Path(*name.split(".")[1:])).is_dir()}
     dead = [
         name
@@ -163,6 +182,28 @@ def test_no_module_is_dead() -> None:
         and not (name.startswith("dragoman.testing.") and name in outside)
     ]
     assert not dead
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
+    """Distributions of requirements.in and pyproject.toml, and the modules that the source imports."""
+    of_module = packages_distributions()
+    imported = {
+        name.lower().replace("_", "-")
+        for module in {name.partition(".")[0] for name in _imported(SOURCE)} - {"dragoman", ""}
+        for name in of_module.get(module, ())
+    }
+    lines = (ROOT / "requirements.in").read_text().splitlines()
+    pinned = {line.lower() for line in lines if line and not line.startswith("#")} - BUILD
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[><=;\[ ]", entry, maxsplit=1)[0].lower() for entry in project["dependencies"]}
+    assert pinned == declared
+    assert imported - declared == set(), "imported, not declared"
+    assert declared - imported - INDIRECT == set(), "declared, not imported"
+
+
+BUILD = {"hatchling", "editables"}
+INDIRECT = {"httptools", "nvidia-ml-py"}
+"""Loaded by their names: uvicorn's parser, and the binding of NVML."""
 
 
 def test_no_package_is_empty() -> None:
@@ -190,8 +231,13 @@ def _commands() -> list[tuple[str, str]]:
     return list(TABLE.values())
 
 
+KUBERNETES_NAMES = {"pod_info"}
+"""Names of modules that Kubernetes' own type has (PodInfo)."""
+
+
 def test_modules_are_named_after_what_they_are() -> None:
-    assert not [name for name in _modules() if FORBIDDEN_WORDS.search(name.rpartition(".")[2])]
+    last = {name: name.rpartition(".")[2] for name in _modules()}
+    assert not [name for name, word in last.items() if FORBIDDEN_WORDS.search(word) and word not in KUBERNETES_NAMES]
 
 
 def test_every_module_opens_with_what_it_answers() -> None:

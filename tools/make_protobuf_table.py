@@ -1,7 +1,8 @@
 """Writes src/dragoman/apiserver/facts/protobuf.json.gz: messages and field numbers of Kubernetes' protobuf encoding.
 
-Source: the Go modules k8s.io/api and k8s.io/apimachinery v0.37.0 (Apache-2.0), read from Go's module cache: names,
-numbers and types from generated.proto, JSON names and whether a field is a pointer from the struct tags.
+Source: the Go modules k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator v0.37.2 (Apache-2.0), read
+from Go's module cache: names, numbers and types from generated.proto, JSON names and whether a field is a pointer from
+the struct tags.
 
 Run: python tools/make_protobuf_table.py (needs Go; downloads the modules to Go's cache, outside of this checkout)
 """
@@ -16,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-VERSION = "v0.37.0"
-MODULES = ("k8s.io/api", "k8s.io/apimachinery")
+VERSION = "v0.37.2"
+MODULES = ("k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator")
 TABLE = Path(__file__).parent.parent / "src" / "dragoman" / "apiserver" / "facts" / "protobuf.json.gz"
 META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 
@@ -123,7 +124,7 @@ def main() -> None:
                 messages[name] = rows(fields, tags.get(name.rpartition(".")[2], {}))
             register = folder / "register.go"
             found = GROUP.search(register.read_text(encoding="utf-8")) if register.exists() else None
-            if module == "k8s.io/api" and found:
+            if module != "k8s.io/apimachinery" and found:
                 group, version = found[1], folder.name
                 groups[f"{group}/{version}" if group else version] = package
     facts = {"messages": messages, "packages": groups, "meta": META}

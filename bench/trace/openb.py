@@ -1,19 +1,22 @@
 """What does the trace hold, and which tasks arrive in one experiment? Reads files, draws arrivals, decides nothing.
 
-The files are not in this repository: the experiment wants a folder with `openb_node_list_gpu_node.csv` and
-`openb_pod_list_NAME.csv` (published with "Beware of Fragmentation", USENIX ATC 2023, Apache-2.0).
+The files are not in this repository: the experiment wants a folder (DRAGOMAN_OPENB, or ./openb) with
+`openb_node_list_gpu_node.csv` and `openb_pod_list_NAME.csv` (published with "Beware of Fragmentation", USENIX ATC 2023,
+Apache-2.0).
 """
 
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 FILES = ("default", "gpuspec33", "gpushare100", "multigpu50")
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "openb"
+FOLDER = Path(os.environ.get("DRAGOMAN_OPENB", "openb"))
+"""Where the files are, unless --data says otherwise."""
 WHOLE = 1000
 OVERLOAD = 1.3
 """GPU demand of all arrivals over the cluster's GPUs."""

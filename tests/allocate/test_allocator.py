@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shortforms import (
+
+from dragoman.allocate.allocator import Allocation
+from dragoman.allocate.refusal import Refusals
+from dragoman.api.codec import decode
+from dragoman.api.core import Node
+from dragoman.api.resource import ResourceClaim
+from tests.allocate.shortforms import (
     DRIVER,
     asked,
     claim,
@@ -22,12 +28,6 @@ from shortforms import (
     run,
     wants,
 )
-
-from dragoman.allocate.allocator import Allocation
-from dragoman.allocate.refusal import Refusals
-from dragoman.api.codec import decode
-from dragoman.api.core import Node
-from dragoman.api.resource import ResourceClaim
 
 MATCH = [{"matchAttribute": f"{DRIVER}/a"}]
 DISTINCT = [{"distinctAttribute": f"{DRIVER}/a"}]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shortforms import DRIVER, claim, device, device_class, ids, node, options, resource_slice, wants
 
 from dragoman.allocate.allocator import AllocationCache, Survey, survey
 from dragoman.api.codec import decode
 from dragoman.api.core import Node
 from dragoman.snapshot.change import Put, Snapshot, apply
+from tests.allocate.shortforms import DRIVER, claim, device, device_class, ids, node, options, resource_slice, wants
 
 NODES = 6
 

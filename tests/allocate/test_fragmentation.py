@@ -5,19 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given as given_values
 from hypothesis import strategies as st
-from shortforms import (
-    claim,
-    counter_set,
-    device,
-    device_class,
-    draws,
-    given,
-    held,
-    node,
-    options,
-    resource_slice,
-    wants,
-)
 
 from dragoman.allocate.allocator import (
     Allocation,
@@ -35,6 +22,19 @@ from dragoman.allocate.refusal import Refusals
 from dragoman.allocate.task_history import FIRST, KINDS_MAX, WINDOW
 from dragoman.api.resource import ResourceClaim
 from dragoman.snapshot.change import Snapshot
+from tests.allocate.shortforms import (
+    claim,
+    counter_set,
+    device,
+    device_class,
+    draws,
+    given,
+    held,
+    node,
+    options,
+    resource_slice,
+    wants,
+)
 
 GPU = "gpu.example.com"
 

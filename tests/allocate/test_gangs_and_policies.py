@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from shortforms import (
+
+from dragoman.allocate import refusal
+from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, Policy, allocate, survey
+from dragoman.allocate.refusal import Refusals
+from dragoman.errors import Invalid
+from dragoman.snapshot.change import Snapshot
+from tests.allocate.shortforms import (
     DRIVER,
     claim,
     counter_set,
@@ -20,12 +26,6 @@ from shortforms import (
     run,
     wants,
 )
-
-from dragoman.allocate import refusal
-from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, Policy, allocate, survey
-from dragoman.allocate.refusal import Refusals
-from dragoman.errors import Invalid
-from dragoman.snapshot.change import Snapshot
 
 FABRIC = resource_slice([device("f0"), device("f1")], pool="fabric", name="fabric", allNodes=True)
 

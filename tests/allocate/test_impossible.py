@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
+from impossible import SHAPES, objects_of
 
 from dragoman.allocate.allocator import Ask, allocate
 from dragoman.allocate.refusal import Refusals
 from dragoman.snapshot.change import Snapshot
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-from impossible import SHAPES, objects_of
 
 STEPS_MAX = 2_000
 

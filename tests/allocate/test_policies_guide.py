@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shortforms import claim, device, device_class, given, held, ids, node, resource_slice, wants
-
 from dragoman.allocate.allocator import Allocation, AllocatorOptions, allocate, survey
 from dragoman.allocate.refusal import Refusals
 from dragoman.allocate.values import Ask
 from dragoman.snapshot.change import Snapshot
+from tests.allocate.shortforms import claim, device, device_class, given, held, ids, node, resource_slice, wants
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "policies.md"
 

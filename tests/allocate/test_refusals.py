@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from shortforms import (
+from dragoman.allocate import refusal
+from dragoman.allocate.allocator import AllocatorOptions, Ask, SearchLimits, diagnose
+from dragoman.allocate.refusal import Dropped, Refusals
+from dragoman.api.resource import ResourceClaim
+from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.usage import DeviceId, Holder
+from tests.allocate.shortforms import (
     DRIVER,
     asked,
     claim,
@@ -19,15 +25,8 @@ from shortforms import (
     run,
     wants,
 )
-from shortforms import counter_set as counters
-from shortforms import device_class as a_class
-
-from dragoman.allocate import refusal
-from dragoman.allocate.allocator import AllocatorOptions, Ask, SearchLimits, diagnose
-from dragoman.allocate.refusal import Dropped, Refusals
-from dragoman.api.resource import ResourceClaim
-from dragoman.snapshot.change import Snapshot
-from dragoman.snapshot.usage import DeviceId, Holder
+from tests.allocate.shortforms import counter_set as counters
+from tests.allocate.shortforms import device_class as a_class
 
 
 def reasons(objects: list[tuple[str, Any]], *claims: ResourceClaim, **gates: bool) -> tuple[refusal.Refusal, ...]:

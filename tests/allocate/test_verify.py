@@ -7,7 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from shortforms import (
+
+from dragoman.allocate.allocator import Allocation, Ask, allocate
+from dragoman.allocate.verify import verify
+from dragoman.api.resource import DeviceRequestAllocationResult
+from dragoman.snapshot.change import Snapshot
+from dragoman.values.quantity import Quantity
+from tests.allocate.shortforms import (
     DRIVER,
     claim,
     counter_set,
@@ -23,12 +29,6 @@ from shortforms import (
     run,
     wants,
 )
-
-from dragoman.allocate.allocator import Allocation, Ask, allocate
-from dragoman.allocate.verify import verify
-from dragoman.api.resource import DeviceRequestAllocationResult
-from dragoman.snapshot.change import Snapshot
-from dragoman.values.quantity import Quantity
 
 Result = DeviceRequestAllocationResult
 OBJECTS = [

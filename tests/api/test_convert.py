@@ -212,3 +212,19 @@ def test_slices_come_back_from_v1beta1(drawn: list[dict[str, Any]], placement: d
     beta = convert.from_stored("ResourceSlice", "v1beta1", stored)
     assert all(set(device) == {"name", "basic"} for device in beta["spec"]["devices"])
     assert convert.to_stored("ResourceSlice", "v1beta1", beta) == stored
+
+
+def test_an_autoscaler_of_v1_has_its_number_as_a_metric_of_v2_and_other_metrics_in_an_annotation():
+    from dragoman.api import convert
+
+    target = {"kind": "Deployment", "name": "d"}
+    old = {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": target, "targetCPUUtilizationPercentage": 55}}
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 55}}
+    new = convert.to_stored("HorizontalPodAutoscaler", "v1", old)
+    assert new["spec"] == {"scaleTargetRef": target, "metrics": [{"type": "Resource", "resource": cpu}]}
+    assert convert.from_stored("HorizontalPodAutoscaler", "v1", new) == old
+    pods = {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}}
+    more = {**new, "spec": {"scaleTargetRef": target, "metrics": [pods, *new["spec"]["metrics"]]}}
+    flat = convert.from_stored("HorizontalPodAutoscaler", "v1", more)
+    assert flat["spec"] == old["spec"]
+    assert convert.to_stored("HorizontalPodAutoscaler", "v1", flat) == more

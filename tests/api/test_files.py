@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,6 @@ from dragoman.api.core import Pod
 from dragoman.api.files import DocumentInvalid
 from dragoman.api.resource import ResourceClaim, ResourceSlice
 from dragoman.errors import Invalid
-
-REPORTS = Path(__file__).parents[3] / "shared" / "cases" / "reports"
 
 OLD_CLAIM = """\
 apiVersion: resource.k8s.io/v1beta1
@@ -189,11 +186,3 @@ def test_null_fields_are_absent() -> None:
     )[0]
     assert isinstance(document.value, Pod)
     assert document.value.spec.containers == ()
-
-
-@pytest.mark.skipif(not REPORTS.is_dir(), reason="../shared/cases/reports is absent")
-def test_every_report_is_read() -> None:
-    for path in sorted(REPORTS.glob("*.yaml")):
-        documents = files.read(path.read_text(), path.name)
-        assert documents
-        assert all(document.kind is not None for document in documents), path.name

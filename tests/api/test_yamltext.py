@@ -244,8 +244,34 @@ BROKEN: dict[str, tuple[str, int, int, str]] = {
     "infinity": ("kind: .inf\n", 1, 1, "no number of JSON"),
     "an alias to itself": ("kind: &a [*a]\n", 1, 1, "nested deeper"),
     "a null key": ("kind: a\n~: b\n", 1, 1, "a key must be text, got null"),
-    "deep JSON": ('{"a":' * 5000 + "1" + "}" * 5000, 1, 0, "nested too deeply"),
+    "deep JSON that is not closed": ('{"a":' * 6000 + "1" + "}" * 5000, 1, 0, "nested too deeply"),
+    "very many brackets": ("a: " + "[" * 100_000, 1, 1, "more than 5000 brackets are open"),
+    "very many brackets in a large text": ("a: " + "{a: " * 100_000, 1, 1, "more than 5000 brackets are open"),
+    "a mapping that is none": ("kind: a\nx: !!map [1, 2]\n", 1, 2, "expected a mapping"),
+    "a list of numbers": ("kind: List\nitems: [1, 2]\n", 1, 1, "items[0] must be an object, got a number"),
+    "aliases of aliases": (
+        "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n"
+        + "".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)),
+        1,
+        1,
+        "excessive aliasing",
+    ),
 }
+
+
+def test_deep_json_is_read() -> None:
+    (chunk,) = yamltext.chunks('{"kind": "a", "x": ' + "[" * 5000 + "]" * 5000 + "}", "f")
+    assert chunk.value["kind"] == "a"
+
+
+def test_half_characters_are_replaced_as_go_replaces_them() -> None:
+    (chunk,) = yamltext.chunks(r'{"kind": "\ud800", "a": "\ud83d\ude00", "b": "x\udc00y"}', "f")
+    assert chunk.value == {"kind": "\ufffd", "a": "\U0001f600", "b": "x\ufffdy"}
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, "-" + "7" * 400])
+def test_numbers_beyond_all_types_of_go_stay_text(number: str) -> None:
+    assert yamltext.parse_exact(f"a: {number}", "f") == {"a": number}
 
 
 @pytest.mark.parametrize(("text", "document", "line", "what"), BROKEN.values(), ids=BROKEN)

@@ -123,7 +123,7 @@ class Kubectl:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One server for all tests of a worker; each test uses a namespace of its own."""
     folder = tmp_path_factory.mktemp("server")
-    server = Running(ServerConfig(kubeconfig=folder / "kubeconfig"))
+    server = Running(ServerConfig(kubeconfig=folder / "kubeconfig", runtime_config={"api/all": True}))
     yield server
     server.stop()
 

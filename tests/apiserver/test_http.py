@@ -120,8 +120,8 @@ def pod(name: str, **spec: Any) -> Object:
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis", PODS, "/openapi/v3", "/metrics", "/nothing", "/"])
-@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", "a.b.c", "é"])
-def test_without_a_valid_token_there_is_401_and_nothing_else(api: Api, path: str, token: str | None) -> None:
+@pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", "a.b.c", "é"])
+def test_with_a_wrong_token_there_is_401_and_nothing_else(api: Api, path: str, token: str) -> None:
     answer = api("GET", path, token=token)
     assert answer.status == 401
     assert answer.json()["reason"] == "Unauthorized"
@@ -186,7 +186,27 @@ def test_openapi(api: Api) -> None:
     answer = api("GET", url)
     assert answer.headers["cache-control"] == ["public, immutable"]
     assert answer.json()["paths"]
-    assert api("GET", "/openapi/v2").status == 406
+    whole = api("GET", "/openapi/v2").json()
+    claim = whole["definitions"]["io.k8s.api.resource.v1.ResourceClaim"]
+    assert claim["properties"]["spec"]["$ref"] == "#/definitions/io.k8s.api.resource.v1.ResourceClaimSpec"
+    assert "patch" in whole["paths"]["/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"]
+    assert "#/components" not in api("GET", "/openapi/v2").body.decode()
+    packed = api("GET", "/openapi/v2", accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+    assert packed.status == 200
+    assert packed.body.startswith(b"\x0a\x032.0")
+    etag = packed.headers["etag"][0]
+    again = {"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "if_none_match": etag}
+    assert api("GET", "/openapi/v2", **again).status == 304
+    assert api("GET", "/openapi/v2", accept="text/html").status == 406
+
+
+def test_what_has_no_table_is_406_as_one(api: Api) -> None:
+    only = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    review: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    review["spec"] = {"nonResourceAttributes": {"path": "/", "verb": "get"}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert api("POST", path, review, accept=only).status == 406
+    assert api("POST", path, review, accept=f"{only},application/json").status == 201
 
 
 # ---- forms
@@ -361,6 +381,8 @@ def test_field_validation(api: Api) -> None:
     assert "warning" not in api("PUT", f"{MAPS}/a?fieldValidation=Ignore", body).headers
     twice = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"a":"1","a":"2"}}'
     assert 'duplicate field "data.a"' in api("POST", f"{MAPS}?fieldValidation=Strict", twice).json()["message"]
+    warned = api("POST", MAPS, twice)
+    assert warned.headers["warning"] == ['299 - "duplicate field \\"data.a\\""']
     assert api("POST", f"{MAPS}?fieldValidation=Maybe", body).status == 422
     typed = api("POST", PODS, pod("p", terminationGracePeriodSeconds="soon"))
     assert typed.status == 400
@@ -457,8 +479,6 @@ NOWHERE = {
     "a wrong method": ("POST", f"{PODS}/a", 405),
     "exec": ("POST", f"{PODS}/a/exec", 501),
     "port-forward": ("GET", f"{PODS}/a/portforward", 501),
-    "custom resources": ("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", 404),
-    "webhooks": ("GET", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", 404),
 }
 
 

@@ -8,6 +8,7 @@ import ssl
 import stat
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,14 @@ def test_certificates_are_made_once_and_for_the_names_asked(tmp_path: Path) -> N
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(file, key)
     certificates.ensure(tmp_path, "10.0.0.7", now)
     assert file.read_bytes() != first
+
+
+def test_a_certificate_from_the_future_is_made_anew(tmp_path: Path) -> None:
+    now = Clock().utc()
+    file, _, _ = certificates.ensure(tmp_path, "127.0.0.1", now + timedelta(hours=2))
+    ahead = file.read_bytes()
+    certificates.ensure(tmp_path, "127.0.0.1", now)
+    assert file.read_bytes() != ahead
 
 
 @pytest.mark.slow

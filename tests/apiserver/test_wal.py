@@ -14,7 +14,7 @@ import pytest
 from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.fields import fields_of
 from dragoman.apiserver.store import Selection, Store
-from dragoman.apiserver.wal import MAGIC, Wal, open_store
+from dragoman.apiserver.wal import MAGIC, Wal, _records, open_store
 from dragoman.errors import Denied, Invalid
 
 MAP = BY_NAME["ConfigMap"]
@@ -28,7 +28,7 @@ def put(store: Store, name: str, value: str = "") -> int:
     return store.put(MAP, config_map(name, value), store.get(MAP, "d", name)).version
 
 
-def opened(folder: Path, **more: int) -> tuple[Store, Wal]:
+def opened(folder: Path, **more: Any) -> tuple[Store, Wal]:
     return open_store(folder, fields_of, **more)
 
 
@@ -128,6 +128,78 @@ def test_damage_in_the_middle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="damaged in the middle"):
         opened(tmp_path)
     assert log.read_bytes() == bytes(data), "nothing was touched"
+
+
+def flip_a_length(data: bytearray, starts: list[int]) -> None:
+    data[starts[3]] ^= 0x40
+
+
+def break_two_records(data: bytearray, starts: list[int]) -> None:
+    for start in starts[3:5]:
+        data[start + 20] ^= 1
+
+
+def zero_a_block(data: bytearray, starts: list[int]) -> None:
+    data[starts[3] : starts[3] + 512] = bytes(512)
+
+
+def flip_before_the_end(data: bytearray, starts: list[int]) -> None:
+    data[starts[-2] + 2] ^= 1
+
+
+DAMAGE = {
+    "a bit of a length": (flip_a_length, 3, 16),
+    "two records in a row": (break_two_records, 3, 15),
+    "a block of zeros": (zero_a_block, 3, 13),
+    "the last but one": (flip_before_the_end, 18, 1),
+}
+
+
+@pytest.mark.parametrize(("damage", "readable", "lost"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_before_whole_records_is_refused_until_a_repair_is_asked_for(
+    tmp_path: Path, damage: Any, readable: int, lost: int
+) -> None:
+    store, wal = opened(tmp_path)
+    for at in range(20):
+        put(store, f"m{at:02}", "x" * 40)
+    wal.close()
+    log = log_of(tmp_path)
+    data = bytearray(log.read_bytes())
+    starts = [at for at, payload in _records(bytes(data)) if payload]
+    damage(data, starts)
+    log.write_bytes(data)
+    with pytest.raises(Invalid, match=f"up to version {readable} can be read, and {lost} later writes") as refused:
+        opened(tmp_path)
+    assert "--repair-data" in str(refused.value)
+    assert log.read_bytes() == bytes(data), "nothing was touched"
+    again, wal = opened(tmp_path, repair=True)
+    assert sorted(contents(again)) == [f"m{at:02}" for at in range(readable)]
+    assert put(again, "new") == readable + 1
+    wal.close()
+    assert log.with_suffix(".torn").read_bytes() == bytes(data[starts[readable] :])
+    last, wal = opened(tmp_path)
+    assert "new" in contents(last)
+    wal.close()
+
+
+def test_parts_cut_off_are_kept_under_names_of_their_own(tmp_path: Path) -> None:
+    for end in (b"first", b"second"):
+        store, wal = opened(tmp_path)
+        put(store, end.decode())
+        wal.close()
+        with log_of(tmp_path).open("ab") as out:
+            out.write(end)
+    opened(tmp_path)[1].close()
+    log = log_of(tmp_path)
+    assert log.with_suffix(".torn").read_bytes() == b"first"
+    assert log.with_suffix(".torn-2").read_bytes() == b"second"
+
+
+def test_a_log_of_a_newer_version_says_so(tmp_path: Path) -> None:
+    opened(tmp_path)[1].close()
+    log_of(tmp_path).write_bytes(MAGIC.replace(b"1", b"2") + b"something else")
+    with pytest.raises(Invalid, match="written by a newer version of Dragoman"):
+        opened(tmp_path)
 
 
 def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:

@@ -10,36 +10,38 @@ import pytest
 
 from dragoman.api.kinds import KINDS, Kind
 from dragoman.apiserver import openapi
+from dragoman.apiserver.served import Served
 
+DOCUMENTS = openapi.OpenApi(Served(everything=True))
 NOW = 1767225600.0
 
 
 def read(path: str) -> Any:
-    found = openapi.document(path)
+    found = DOCUMENTS.document(path)
     assert found is not None
     return msgspec.json.decode(found.body)
 
 
 def test_the_index_names_every_group_and_version_with_its_hash():
-    paths = openapi.index()["paths"]
+    paths = DOCUMENTS.index()["paths"]
     served = {f"apis/{k.group}/{v}" if k.group else f"api/{v}" for k in KINDS for v in k.versions}
     assert served <= set(paths)
     for path, entry in paths.items():
-        found = openapi.document(path)
+        found = DOCUMENTS.document(path)
         assert found is not None
         assert entry["serverRelativeURL"] == f"/openapi/v3/{path}?hash={found.hash}"
 
 
 def test_documents_are_found_by_group_and_version_too():
-    assert openapi.document("v1") == openapi.document("api/v1")
-    assert openapi.document("apps/v1") == openapi.document("apis/apps/v1")
-    assert openapi.document("apis/nope/v1") is None
-    assert openapi.document("") is None
+    assert DOCUMENTS.document("v1") == DOCUMENTS.document("api/v1")
+    assert DOCUMENTS.document("apps/v1") == DOCUMENTS.document("apis/apps/v1")
+    assert DOCUMENTS.document("apis/nope/v1") is None
+    assert DOCUMENTS.document("") is None
 
 
-@pytest.mark.parametrize("path", sorted(openapi.index()["paths"]))
+@pytest.mark.parametrize("path", sorted(DOCUMENTS.index()["paths"]))
 def test_every_reference_leads_somewhere(path):
-    found = openapi.document(path)
+    found = DOCUMENTS.document(path)
     assert found is not None
     text = found.body.decode()
     schemas = read(path)["components"]["schemas"]
@@ -84,7 +86,7 @@ def test_our_own_kinds_are_described():
 
 
 def test_a_document_with_its_hash_may_be_kept_for_ever():
-    found = openapi.document("api/v1")
+    found = DOCUMENTS.document("api/v1")
     assert found is not None
     kept = openapi.caching_headers(found, found.hash, NOW)
     assert kept["Cache-Control"] == "public, immutable"
@@ -96,11 +98,15 @@ def test_a_document_with_its_hash_may_be_kept_for_ever():
 
 def test_a_new_kind_is_a_line_in_the_table_and_changes_only_its_group():
     thing = Kind("Thing", "things", "example.com", ("v1",), True)
-    more = (*KINDS, thing, Kind("Gadget", "gadgets", "apps", ("v1",), True))
-    before, after = openapi.index()["paths"], openapi.index(more)["paths"]
+    served = Served(everything=True)
+    documents = openapi.OpenApi(served)
+    before = documents.index()["paths"]
+    served.put(thing, ("v1",))
+    served.put(Kind("Gadget", "gadgets", "apps", ("v1",), True), ("v1",))
+    after = documents.index()["paths"]
     assert set(after) - set(before) == {"apis/example.com/v1"}
     assert {path for path in before if before[path] != after[path]} == {"apis/apps/v1"}
-    found = openapi.document("apis/example.com/v1", more)
+    found = documents.document("apis/example.com/v1")
     assert found is not None
     assert "/apis/example.com/v1/namespaces/{namespace}/things/{name}" in msgspec.json.decode(found.body)["paths"]
 

@@ -1,17 +1,16 @@
 """Our selectors against Kubernetes' own, on random expressions: answer, cost, worst-case cost, place of refusals.
 
-Needs the peer of bench/upstream/selectors, named by DRAGOMAN_TEST_UPSTREAM_SELECTORS; skipped where it is not.
+Needs the peer of bench/upstream/selectors: DRAGOMAN_TEST_UPSTREAM_SELECTORS=PATH, or Go with the modules at hand (`make
+peers`); skipped where there is none. tests/vectors/test_selectors.py compares with recorded answers anywhere.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from typing import Any
 
 import msgspec
 import pytest
+from peer import ask_selectors, peer
 
 from dragoman.api.resource import Device, DeviceAttribute, DeviceCapacity
 from dragoman.api.selectors import (
@@ -29,17 +28,20 @@ from dragoman.values.quantity import Quantity
 
 from .expressions import ATTRIBUTES, CAPACITY, DRIVER, Maker
 
-PEER = os.environ.get("DRAGOMAN_TEST_UPSTREAM_SELECTORS", "")
 SEEDS = range(4)
 EXPRESSIONS = 750
 LENGTH_MAX = 1500
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not PEER, reason="no peer: build bench/upstream/selectors, set DRAGOMAN_TEST_UPSTREAM_SELECTORS"
-    ),
-]
+
+@pytest.fixture(scope="module", autouse=True)
+def _built() -> None:
+    if not peer("./selectors"):
+        pytest.skip(
+            "no peer: `make peers`, or DRAGOMAN_TEST_UPSTREAM_SELECTORS=PATH of a built bench/upstream/selectors"
+        )
+
+
+pytestmark = pytest.mark.slow
 
 VIEW = device_view(
     Device(
@@ -69,9 +71,7 @@ def test_agrees_with_kubernetes() -> None:
 
 def _ask(texts: list[str]) -> list[Any]:
     request = {"driver": DRIVER, "attributes": ATTRIBUTES, "capacity": CAPACITY, "allowMultipleAllocations": True}
-    lines = "".join(json.dumps({**request, "expression": text}) + "\n" for text in texts)
-    done = subprocess.run([PEER], input=lines, capture_output=True, text=True, check=True, timeout=120)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return ask_selectors({**request, "expression": text} for text in texts)
 
 
 def _difference(text: str, answer: dict[str, Any]) -> str | None:

@@ -24,6 +24,21 @@ def test_all_machines_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["gpus"] and row["summary"] for row in rows)
 
 
+def test_the_machine_of_the_example_driver_is_one_of_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["profiles", "example"]) == 0
+    assert "8 devices of gpu.example.com" in capsys.readouterr().out
+    own = tmp_path / "own.yaml"
+    own.write_text("name: small\nbase: example\nexampleDevices: 2\nnode: {cpu: 4}\n")
+    (small,) = machines((("n", "small"),), (own,))
+    assert small.facts.capacity["cpu"] == "4"
+    assert list(small.drivers) == ["gpu.example.com"]
+
+
+def test_a_profile_that_is_nearly_named_is_offered() -> None:
+    with pytest.raises(Invalid, match="did you mean dgx-h100"):
+        main(["profiles", "dgx-h10"])
+
+
 def test_one_machine_is_shown_with_its_topology(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["profiles", "dgx-h100"]) == 0
     text = capsys.readouterr().out

@@ -30,7 +30,8 @@ class TinyServer:
         self.version = 10
         self.oldest = 0
         self.objects: dict[tuple[str, str, str], Object] = {}
-        self.events: list[tuple[int, str, str, Object]] = []
+        self.events: list[tuple[int, int, str, str, Object]] = []
+        self.logged = 0
         self.requests: list[tuple[str, str, dict[str, str], Any, dict[str, str]]] = []
         self.answers: list[Callable[[web.Request], web.Response | None]] = []
         self.moved = asyncio.Event()
@@ -62,12 +63,22 @@ class TinyServer:
         self._log("BOOKMARK", plural, {"metadata": {"resourceVersion": str(self.version)}})
 
     def _log(self, type_: str, plural: str, obj: Object) -> None:
-        self.events.append((self.version, type_, plural, json.loads(json.dumps(obj))))
+        self.logged += 1
+        self.events.append((self.logged, self.version, type_, plural, json.loads(json.dumps(obj))))
         moved, self.moved = self.moved, asyncio.Event()
         moved.set()
 
     def forget_history(self) -> None:
         self.oldest = self.version
+
+    def backup(self) -> tuple[int, str]:
+        return self.version, json.dumps([[list(key), obj] for key, obj in self.objects.items()])
+
+    def restore(self, kept: tuple[int, str]) -> None:
+        """As an API server whose etcd was restored: older versions and objects, the old history."""
+        self.version, objects = kept[0], json.loads(kept[1])
+        self.objects = {tuple(key): obj for key, obj in objects}
+        self.events = [event for event in self.events if event[1] <= self.version]
 
     # ---- requests
 
@@ -155,15 +166,16 @@ class TinyServer:
             gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
             await response.write(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
             return response
+        sent = max((number for number, version, *_ in self.events if version <= since), default=0)
         while epoch == self.streams_epoch:
             moved = self.moved
-            for version, type_, plural, obj in list(self.events):
-                if version > since and plural == kind.plural:
+            for number, _version, type_, plural, obj in list(self.events):
+                if number > sent and plural == kind.plural:
                     line = json.dumps({"type": type_, "object": obj}).encode() + b"\n"
                     half = len(line) // 2  # lines arrive in pieces
                     await response.write(line[:half])
                     await response.write(line[half:])
-                since = max(since, version)
+                sent = max(sent, number)
             await moved.wait()
         return response
 

@@ -70,7 +70,7 @@ def test_a_pod_finds_its_service_account(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "no YAML": ("{", "must be YAML"),
+    "no YAML": ("{", "broken YAML"),
     "no object": ("[]", "must be a kubeconfig"),
     "no such context": ({**config(), "current-context": "x"}, "no context named 'x'; there are: one, two"),
     "no current context": ({**config(), "current-context": ""}, "choose one with --context"),

@@ -136,6 +136,77 @@ def test_unreadable_objects_do_not_hide_the_others(run: Any) -> None:
     run(body)
 
 
+def test_deep_parameters_of_one_claim_do_not_stop_the_others(run: Any) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        deep = claim("deep")
+        parameters: Any = []
+        for _ in range(400):
+            parameters = [parameters]
+        deep["spec"] = {"devices": {"config": [{"opaque": {"driver": "d", "parameters": parameters}}]}}
+        t.server.put("resourceclaims", deep)
+        t.server.put("resourceclaims", claim("other"))
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.of("ResourceClaim")
+            informers.start(tasks)
+            await informers.synced()
+            assert [name for _, name in informers.of("ResourceClaim").objects] == ["deep", "other"]
+            tasks.stop()
+
+    run(body)
+
+
+def test_what_an_unreadable_claim_holds_stays_held(run: Any) -> None:
+    async def body(t: Any) -> None:
+        metrics = Metrics()
+        informers = Informers(t.client, t.clock, t.entropy, metrics)
+        bad = claim("bad")
+        bad["spec"] = {"devices": 5}
+        bad["status"] = {"allocation": {"devices": {"results": [{"driver": "d", "pool": "p", "device": "gpu-7"}]}}}
+        t.server.put("resourceclaims", bad)
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.of("ResourceClaim")
+            informers.start(tasks)
+            await informers.synced()
+            (kept,) = informers.of("ResourceClaim").objects.values()
+            assert [result.device for result in kept.status.allocation.devices.results] == ["gpu-7"]
+            tasks.stop()
+
+    run(body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seen_by", ["a broken connection", "a bookmark"])
+def test_a_server_put_back_to_an_older_state_is_listed_again(run: Any, seen_by: str) -> None:
+    async def body(t: Any) -> None:
+        informers = Informers(t.client, t.clock, t.entropy)
+        t.server.put("pods", pod("old"))
+        t.server.put("pods", pod("changed", nodeName="a"))
+        kept = t.server.backup()
+        t.server.put("pods", pod("changed", nodeName="b"))
+        for at in range(5):
+            t.server.put("pods", pod(f"later-{at}"))
+        informers.of("Pod")
+        async with Tasks("test", t.clock, t.entropy) as tasks:
+            informers.start(tasks)
+            await informers.synced()
+            known = informers.of("Pod").objects
+            assert len(known) == 7
+            await t.until(lambda: t.server.streams == 1)
+            t.server.restore(kept)
+            if seen_by == "a bookmark":
+                t.server.bookmark("pods")
+            else:
+                t.server.drop_watches()
+            await t.until(lambda: len(informers.of("Pod").objects) == 2)
+            assert informers.of("Pod").objects["default", "changed"].spec.node_name == "a"
+            t.server.put("pods", pod("new"))
+            await t.until(lambda: ("default", "new") in informers.of("Pod").objects)
+            tasks.stop()
+
+    run(body)
+
+
 def test_the_cache_shows_assumed_effects_until_the_watch_does(run: Any) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)

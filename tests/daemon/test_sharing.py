@@ -1,4 +1,4 @@
-"""Faults of GPUs hit the pods that the way of sharing does not protect, as was predicted, and nobody else."""
+"""Faults of GPUs hit the pods that the way of sharing does not protect, and nobody else."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from dragoman.api.shape import Object
-from dragoman.daemon.machines import GpuSettings
+from dragoman.drivers.nvidia.factory import MachineSettings
 from tests.daemon.lab import Lab, claim, pod, request
 from tests.daemon.test_simulation import fault, played, state
 
 pytestmark = pytest.mark.slow
 
 GPU, MIG = "gpu.nvidia.com", "mig.nvidia.com"
-SHARING = GpuSettings({"TimeSlicingSettings": True, "MPSSupport": True})
+SHARING = {GPU: MachineSettings({"TimeSlicingSettings": True, "MPSSupport": True})}
 
 
 def sharing(strategy: str, **more: Any) -> list[Object]:
@@ -41,7 +41,7 @@ async def hit(world: Lab, cause: Object, expected: str, pods: str) -> None:
     before = await restarts(world, *pods)
     await world.apply(cause)
     _, message = await state(world, cause["metadata"]["name"])
-    _, _, reported = message.partition("hit, as predicted: ")
+    _, _, reported = message.partition("affected pods: ")
     assert [one.removeprefix("default/") for one in reported.split(", ")] == list(expected)
 
     async def ended() -> bool:
@@ -83,7 +83,7 @@ def test_time_slices_protect_from_errors_of_others_but_not_from_their_memory() -
         await hit(world, fault("one", fault="xid", node="n1", gpu=device, xid="31", pod="a"), "a", "abc")
         await hit(world, fault("two", fault="memory-overrun", node="n1", gpu=device, pod="default/b"), "ab", "abc")
 
-    played(scenario, ("n1", "dgx-h100"), gpus=SHARING, speed=20.0)
+    played(scenario, ("n1", "dgx-h100"), drivers=SHARING, speed=20.0)
 
 
 def test_mps_shares_errors_and_its_limits_protect_memory() -> None:
@@ -96,7 +96,7 @@ def test_mps_shares_errors_and_its_limits_protect_memory() -> None:
         await hit(world, fault("one", fault="memory-overrun", node="n1", gpu=device, pod="a"), "a", "ab")
         await hit(world, fault("two", fault="xid", node="n1", gpu=device, xid="31", pod="b"), "ab", "ab")
 
-    played(scenario, ("n1", "dgx-h100"), gpus=SHARING, speed=20.0)
+    played(scenario, ("n1", "dgx-h100"), drivers=SHARING, speed=20.0)
 
 
 def test_mig_protects_from_everything_but_the_loss_of_the_gpu() -> None:

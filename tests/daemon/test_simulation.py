@@ -10,14 +10,17 @@ import pytest
 
 from dragoman.api.meta import parse_time
 from dragoman.api.shape import Object
-from dragoman.daemon.machines import GpuSettings
+from dragoman.drivers.nvidia.classes import GPU
+from dragoman.drivers.nvidia.factory import MachineSettings
 from dragoman.drivers.nvidia.health import HealthOptions
 from tests.daemon.lab import CONFIG, NODE, Lab, claim, lab, pod, request
 
 pytestmark = pytest.mark.slow
 
-WATCHED = GpuSettings({"NVMLDeviceHealthCheck": True}, HealthOptions(clear_on_recovery=True))
-EVICTING = GpuSettings({"NVMLDeviceHealthCheck": True}, HealthOptions(xid_effect="NoExecute", clear_on_recovery=True))
+WATCHED = {GPU: MachineSettings({"NVMLDeviceHealthCheck": True})}
+EVICTING = {
+    GPU: MachineSettings({"NVMLDeviceHealthCheck": True}, HealthOptions(xid_effect="NoExecute", clear_on_recovery=True))
+}
 
 
 def fault(name: str, sort: str = "fault", **data: str) -> Object:
@@ -61,7 +64,7 @@ async def taints(world: Lab, driver: str, node: str) -> dict[str, list[str]]:
 def test_an_xid_taints_the_gpu_and_the_next_pod_goes_elsewhere() -> None:
     async def scenario(world: Lab) -> None:
         await world.apply(fault("x", fault="xid", node="n1", gpu="0", xid="79"))
-        assert await state(world, "x") == ("active", "XID 79 on gpu-0 of n1")
+        assert await state(world, "x") == ("active", "XID 79 on GPU gpu-0 of node n1")
 
         async def tainted() -> bool:
             return bool(await taints(world, "gpu.nvidia.com", "n1"))
@@ -78,7 +81,7 @@ def test_an_xid_taints_the_gpu_and_the_next_pod_goes_elsewhere() -> None:
 
         await world.until(clear)
 
-    played(scenario, ("n1", "dgx-h100"), gpus=WATCHED)
+    played(scenario, ("n1", "dgx-h100"), drivers=WATCHED)
 
 
 def test_an_xid_evicts_the_pod_where_that_is_wanted() -> None:
@@ -89,7 +92,7 @@ def test_an_xid_evicts_the_pod_where_that_is_wanted() -> None:
         await world.apply(fault("x", fault="xid", node="n1", gpu=result["device"], xid="79"))
         await world.gone("p")
 
-    played(scenario, ("n1", "dgx-h100"), gpus=EVICTING)
+    played(scenario, ("n1", "dgx-h100"), drivers=EVICTING)
 
 
 def test_a_lost_gpu_is_told_in_the_pods_status_and_comes_back() -> None:
@@ -97,7 +100,7 @@ def test_a_lost_gpu_is_told_in_the_pods_status_and_comes_back() -> None:
         await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), pod("p", "c"))
         await world.phase("p", "Running")
         await world.apply(fault("lost", fault="gpu-lost", node="n1", gpu="gpu-0"))
-        assert await state(world, "lost") == ("active", "gpu-0 of n1 is lost; hit, as predicted: default/p")
+        assert await state(world, "lost") == ("active", "GPU gpu-0 on node n1 is lost; affected pods: default/p")
 
         def health(wanted: str) -> Callable[[], Awaitable[bool]]:
             async def reported() -> bool:
@@ -113,7 +116,7 @@ def test_a_lost_gpu_is_told_in_the_pods_status_and_comes_back() -> None:
         await recover(world, "lost")
         await world.until(health("Healthy"))
 
-    played(scenario, ("n1", "dgx-h100"), gpus=WATCHED)
+    played(scenario, ("n1", "dgx-h100"), drivers=WATCHED)
 
 
 def test_a_driver_that_does_not_look_is_said() -> None:
@@ -121,7 +124,8 @@ def test_a_driver_that_does_not_look_is_said() -> None:
         await world.apply(fault("x", fault="xid", node="n1", gpu="0", xid="79"))
         assert await state(world, "x") == (
             "active",
-            "XID 79 on gpu-0 of n1; the driver does not look: its gate NVMLDeviceHealthCheck is off",
+            "XID 79 on GPU gpu-0 of node n1; the driver does not watch for this: start it with its feature gate "
+            "NVMLDeviceHealthCheck=true",
         )
 
     played(scenario, ("n1", "dgx-h100"))

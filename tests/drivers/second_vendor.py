@@ -24,4 +24,5 @@ def code() -> str:
 
 def manifests() -> dict[str, Any]:
     """The objects by kind."""
-    return {body["kind"]: body for body in map(yaml.safe_load, blocks("yaml"))}
+    bodies = [body for block in blocks("yaml") for body in yaml.safe_load_all(block)]
+    return {body["kind"]: body for body in bodies}

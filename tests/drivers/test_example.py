@@ -11,8 +11,9 @@ import pytest
 from dragoman.api import codec
 from dragoman.api.kinds import kind_of
 from dragoman.api.resource import ResourceClaim
-from dragoman.drivers import example
 from dragoman.drivers.example import driver as module
+from dragoman.drivers.example.entry import ENTRY
+from dragoman.node.classes import install_classes
 from dragoman.node.driver import ClaimRef, ClaimToPrepare
 from dragoman.runtime.clock import Clock
 from dragoman.testing.loop import run
@@ -46,7 +47,7 @@ def test_eight_devices_as_the_lab_has_them() -> None:
 
 def test_uuids_stay_and_differ_between_nodes() -> None:
     async def uuids(node: str) -> list[Any]:
-        pools = await example.ExampleDriver(node, 2).pools()
+        pools = await module.ExampleDriver(node, 2).pools()
         return [device.attributes["uuid"].string for device in pools[node].devices]
 
     first, again, other = (asyncio.run(uuids(node)) for node in ("a", "a", "b"))
@@ -111,7 +112,7 @@ def test_configuration(configs: list[dict[str, Any]], expected: list[str]) -> No
     assert claim.status.allocation
     allocated = claim.status.allocation.devices
     work = ClaimToPrepare(ClaimRef("d", "c", "u"), allocated.results, allocated.config, claim, lambda state: None)
-    setup = asyncio.run(example.ExampleDriver("n1").prepare(work))
+    setup = asyncio.run(module.ExampleDriver("n1").prepare(work))
     env = dict(pair.split("=", 1) for pair in setup.devices[0].edits.env)
     reported = [env["GPU_DEVICE_0_SHARING_STRATEGY"], env.get("GPU_DEVICE_0_TIMESLICE_INTERVAL")]
     assert [value for value in reported if value] == expected
@@ -120,8 +121,8 @@ def test_configuration(configs: list[dict[str, Any]], expected: list[str]) -> No
 def test_install_is_repeatable() -> None:
     async def main(clock: Clock) -> None:
         async with stage(clock) as world:
-            await example.install(world.client)
-            await example.install(world.client)
+            await install_classes(world.client, ENTRY.classes)
+            await install_classes(world.client, ENTRY.classes)
             found = await world.client.get(kind_of("DeviceClass"), "gpu.example.com")
             assert found["spec"]["selectors"] == [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]
 

@@ -10,7 +10,7 @@ import pytest
 from dragoman.api import codec
 from dragoman.api.kinds import kind_of
 from dragoman.api.resource import ResourceClaim
-from dragoman.drivers.nic import NicDriver
+from dragoman.drivers.nic.driver import NicDriver
 from dragoman.errors import DragomanError, Invalid
 from dragoman.node.driver import ClaimRef, ClaimToPrepare, Setup
 from dragoman.profiles import Catalog

@@ -42,7 +42,7 @@ def devices(cluster: Cluster, driver: str) -> list[dict[str, Any]]:
 
 def test_a_link_down_and_up(cluster: Cluster) -> None:
     said = dragoman(cluster, "fault", "nic-down", "--node", "n1", "--nic", "mlx5_3")
-    assert "the link of mlx5_3 of n1 is down" in said
+    assert "the link of mlx5_3 on node n1 is down" in said
     assert "hint: dragoman fault recover nic-down-n1-mlx5-3" in said
     cluster.until(lambda: [d for d in devices(cluster, "dra.net") if d.get("taints")], "a taint")
     assert "nic-down-n1-mlx5-3   active   the link of mlx5_3" in dragoman(cluster, "fault", "list")
@@ -85,7 +85,7 @@ BAD: dict[str, tuple[list[str], str]] = {
         "error: --xid: must be a whole",
     ),
     "a node that is not there": (["fault", "gpu-lost", "--node", "n7", "--gpu", "0"], "no simulated node 'n7' here"),
-    "no GPU there": (["fault", "gpu-lost", "--node", "n2", "--gpu", "0"], "node n2 has no simulated GPUs"),
+    "no GPU there": (["fault", "gpu-lost", "--node", "n2", "--gpu", "0"], "node n2 has no devices of gpu.nvidia.com"),
     "a fault that is not there": (["fault", "recover", "x"], "error: no fault x in namespace default; there are: none"),
     "neither name nor all": (["fault", "recover"], "error: fault recover: give names, or --all"),
     "no duration": (["clock", "advance", "soon"], "error: clock advance: must be a duration"),

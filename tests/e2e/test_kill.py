@@ -105,7 +105,7 @@ class Daemon:
 
 def test_the_node_agent_and_the_driver_are_killed_alone(tmp_path: Path) -> None:
     """Check 9, second part: three processes that share nothing but the API and sockets."""
-    cluster = Cluster(tmp_path, "--no-nodes")
+    cluster = Cluster(tmp_path, "--without", "nodes")
     cluster.start()
     with tempfile.TemporaryDirectory(prefix="dra-") as root:
         place = ("--node-name", "lonely", "--root-dir", root)

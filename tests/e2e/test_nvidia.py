@@ -234,7 +234,7 @@ def instances(root: str) -> list[str]:
 
 def test_the_driver_alone_is_killed_and_instances_and_pods_stay(tmp_path: Path) -> None:
     """Driver and agent as processes of their own; the driver dies by kill -9 between and during claims."""
-    cluster = Cluster(tmp_path, "--no-nodes")
+    cluster = Cluster(tmp_path, "--without", "nodes")
     cluster.start()
     with tempfile.TemporaryDirectory(prefix="dra-") as root:
         place = ("--node-name", "lonely", "--root-dir", root)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import typing
 from pathlib import Path
 
@@ -13,9 +12,7 @@ from dragoman.allocate import refusal as device
 from dragoman.explain import messages, state
 from dragoman.explain.candidates import KINDS
 from dragoman.schedule import refusal as pod
-
-sys.path.insert(0, str(Path(__file__).parent))
-from codes import CODES, row, situation
+from tests.explain.codes import CODES, row, situation
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "refusals.md"
 EVERY = {

@@ -29,7 +29,7 @@ from dragoman.testing.build import (
     template,
 )
 from dragoman.whatif.cluster import bring
-from dragoman.whatif.decide import Step, steps
+from dragoman.whatif.decide import DecidedUnit, steps
 from dragoman.whatif.settle import settled
 from dragoman.whatif.units import units_of
 
@@ -46,7 +46,7 @@ def context() -> SchedulingContext:
     return SchedulingContext(new_id=lambda: f"{next(numbers):08d}")
 
 
-def explained(snapshot: Snapshot, *names: str) -> list[tuple[Step, Explanation]]:
+def explained(snapshot: Snapshot, *names: str) -> list[tuple[DecidedUnit, Explanation]]:
     """The pods of the default namespace, decided in this order and explained without a limit of time."""
     world, asked = at_rest(snapshot), context()
     wanted = units_of(world, [("default", name) for name in names])
@@ -57,7 +57,7 @@ def explained(snapshot: Snapshot, *names: str) -> list[tuple[Step, Explanation]]
     ]
 
 
-def holds(step: Step, answer: Explanation) -> None:
+def holds(step: DecidedUnit, answer: Explanation) -> None:
     """Each hint, applied, lets the pod fit."""
     for hint in answer.hints.found:
         assert hint.kind in KINDS

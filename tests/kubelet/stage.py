@@ -15,12 +15,12 @@ from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.cluster.client import Client
-from dragoman.drivers.example import ExampleDriver
+from dragoman.drivers.example.driver import ExampleDriver
 from dragoman.errors import NotFound
 from dragoman.kubelet.agent import NodeAgent
 from dragoman.kubelet.node_object import NodeProperties
 from dragoman.node.driver import Driver
-from dragoman.node.plugin import Places, Plugin
+from dragoman.node.plugin import Places, Plugin, PluginOptions
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
@@ -66,7 +66,17 @@ class Stage:
         driver = driver or ExampleDriver(node)
         places = Places.under(self.folder / node, driver.name, self.folder / node / "cdi")
         options = {"boot_id": "boot-1", "durable": False, **options}
-        return Plugin(driver, self.client, self.clock, self.entropy, node_name=node, places=places, **options)
+        metrics = options.pop("metrics", None)
+        return Plugin(
+            driver,
+            self.client,
+            self.clock,
+            self.entropy,
+            node_name=node,
+            places=places,
+            options=PluginOptions(**options),
+            metrics=metrics,
+        )
 
     async def run_plugin(self, plugin: Plugin) -> Plugin:
         """Started, and its slices published."""

@@ -6,31 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.fault import OPTIONS, SUMMARIES
+from dragoman.drivers.nic.entry import NicDown
+from dragoman.drivers.nvidia.faults import GpuLostFault, MemoryOverrun, XidFault
+from dragoman.drivers.registry import fault_kinds
 from dragoman.errors import Invalid
 from dragoman.kubelet.faults import (
-    KINDS,
     Advance,
     DriverStopped,
     Fault,
-    GpuLost,
-    MemoryOverrun,
-    NicDown,
     NodeRebooted,
     SlowPrepare,
     Speed,
-    Xid,
     clock_request_of,
     fault_of,
 )
 
+KINDS = fault_kinds()
 READ: dict[str, tuple[dict[str, str], Fault]] = {
-    "an XID": ({"fault": "xid", "node": "n", "gpu": "3", "xid": "79"}, Xid("n", gpu="3", number=79)),
+    "an XID": ({"fault": "xid", "node": "n", "gpu": "3", "xid": "79"}, XidFault("n", gpu="3", number=79)),
     "an XID of an instance, for a while": (
         {"fault": "xid", "node": "n", "gpu": "3", "xid": "94", "instance": "7", "for": "90s"},
-        Xid("n", 90.0, gpu="3", number=94, instance=7),
+        XidFault("n", 90.0, gpu="3", number=94, instance=7),
     ),
-    "a lost GPU": ({"fault": "gpu-lost", "node": "n", "gpu": "gpu-3"}, GpuLost("n", gpu="gpu-3")),
+    "a lost GPU": ({"fault": "gpu-lost", "node": "n", "gpu": "gpu-3"}, GpuLostFault("n", gpu="gpu-3")),
     "memory": (
         {"fault": "memory-overrun", "node": "n", "gpu": "0", "pod": "train"},
         MemoryOverrun("n", gpu="0", pod="default/train"),
@@ -50,7 +48,7 @@ READ: dict[str, tuple[dict[str, str], Fault]] = {
 
 @pytest.mark.parametrize(("data", "expected"), READ.values(), ids=READ)
 def test_reading(data: dict[str, str], expected: Fault) -> None:
-    assert fault_of(data) == expected
+    assert fault_of(data, KINDS) == expected
 
 
 WRONG: dict[str, tuple[dict[str, str], str]] = {
@@ -74,7 +72,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize(("data", "said"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_named(data: dict[str, str], said: str) -> None:
     with pytest.raises(Invalid) as caught:
-        fault_of(data)
+        fault_of(data, KINDS)
     assert str(caught.value).startswith(said)
 
 
@@ -96,6 +94,7 @@ def test_the_reference_knows_every_fault() -> None:
 def test_the_command_has_every_fault_and_its_entries_are_taken(kind: str) -> None:
     given = {"gpu": "0", "xid": "79", "instance": "1", "nic": "x", "driver": "d", "downtime": "1s", "delay": "1s"}
     given |= {"for": "5m", "pod": "p"}
-    data = {"fault": kind, "node": "n", **{option: given[option] for option in OPTIONS[kind]}}
-    assert fault_of(data).node == "n"
-    assert SUMMARIES[kind]
+    data = {"fault": kind, "node": "n", **{field.name: given[field.name] for field in KINDS[kind].fields}}
+    assert fault_of(data, KINDS).node == "n"
+    assert KINDS[kind].summary
+    assert all(field.help and field.placeholder for field in KINDS[kind].fields)

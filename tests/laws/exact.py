@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from oracle import Dev, Oracle, scalar_or_list
 from ortools.sat.python import cp_model
+
+from tests.laws.oracle import Dev, Oracle, scalar_or_list
 
 NANO = 10**9
 BLOCKING = ("NoSchedule", "NoExecute")

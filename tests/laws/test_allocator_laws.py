@@ -7,8 +7,6 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Fatal, Oracle, TooLong
-from worlds import SHARE, snapshot_of, world
 
 from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
 from dragoman.allocate.refusal import (
@@ -21,6 +19,8 @@ from dragoman.allocate.refusal import (
 )
 from dragoman.allocate.verify import verify
 from dragoman.api.gates import gates_with
+from tests.laws.oracle import Fatal, Oracle, TooLong
+from tests.laws.worlds import SHARE, snapshot_of, world
 
 GATES = gates_with({"DRAListTypeAttributes": True})[0]
 OPTIONS = AllocatorOptions(gates=GATES)

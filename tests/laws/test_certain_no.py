@@ -6,16 +6,16 @@ import itertools
 import os
 
 import pytest
-from hard import hard
-from oracle import Fatal, Oracle
-from worlds import MIDDLE, SHARE, snapshot_of, world
 
 from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
 from dragoman.allocate.refusal import AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid, Refusals, SelectorError
 from dragoman.api.gates import gates_with
+from tests.laws.hard import hard
+from tests.laws.oracle import Fatal, Oracle
+from tests.laws.worlds import MIDDLE, SHARE, snapshot_of, world
 
 pytest.importorskip("ortools", reason="the exact solver ortools is not installed")
-from exact import Model
+from tests.laws.exact import Model
 
 OPTIONS = AllocatorOptions(gates=gates_with({"DRAListTypeAttributes": True})[0])
 ERRORS = (SelectorError, AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid)

@@ -7,7 +7,6 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import snapshot_of, world
 
 from dragoman.allocate.candidates import DeviceFilter
 from dragoman.allocate.device_state import device_states_of
@@ -20,6 +19,7 @@ from dragoman.allocate.search import Found, Halted, OutOfSteps, Search, SearchRe
 from dragoman.allocate.slots import ClaimPlan, plan_claim, rules_of
 from dragoman.api.gates import gates_with
 from dragoman.snapshot.pools import pools_for
+from tests.laws.worlds import snapshot_of, world
 
 RULES = rules_of(gates_with({"DRAListTypeAttributes": True})[0])
 BOOKS = ("taken", "used", "left", "present", "states")

@@ -8,7 +8,6 @@ from random import Random
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import SHARE, cluster, snapshot_of
 
 from dragoman.allocate.allocator import Allocation, AllocationCache, AllocatorOptions, Ask, Survey, allocate, survey
 from dragoman.allocate.refusal import Refusals
@@ -17,6 +16,7 @@ from dragoman.api.core import Node
 from dragoman.api.gates import gates_with
 from dragoman.api.resource import DeviceTaintRule, ResourceClaim
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply
+from tests.laws.worlds import SHARE, cluster, snapshot_of
 
 OPTIONS = AllocatorOptions(gates=gates_with({"DRAListTypeAttributes": True})[0])
 

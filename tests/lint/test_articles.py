@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.api import files
+from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import Finding
 from dragoman.lint.fix import fixed
 from dragoman.lint.linter import LintTarget, lint
@@ -103,7 +104,7 @@ FAULTS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     ),
     "an attribute that is called otherwise, and a profile of another card": (
         tier("mig", f"{A100} && device.attributes['gpu.nvidia.com'].migProfile == '3g.20gb'"),
-        [("UnknownAttribute", "write profile"), ("WrongMigProfile", "write 3g.40gb")],
+        [("UnknownAttribute", "write profile"), ("WrongPartitionProfile", "write 3g.40gb")],
         "device.attributes['gpu.nvidia.com'].profile == '3g.40gb'",
     ),
     "devices asked for in the pod itself": (
@@ -149,7 +150,7 @@ FAULTS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
 
 
 def run(text: str) -> list[Finding]:
-    return lint(files.scan([("f.yaml", text)]), LintTarget())
+    return lint(files.scan([("f.yaml", text)]), LintTarget(known=known_drivers()))
 
 
 @pytest.mark.parametrize("name", FAULTS)

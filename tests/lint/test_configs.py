@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from dragoman.api import files
 from dragoman.drivers.nvidia.config import decode, validate
 from dragoman.drivers.nvidia.gates import DriverGates
+from dragoman.drivers.registry import known_drivers
 from dragoman.errors import Invalid
 from dragoman.lint.finding import Finding
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import lint
+from dragoman.lint.linter import LintTarget, lint
+
+TARGET = LintTarget(known=known_drivers())
 
 NV = "resource.nvidia.com/v1beta1"
 ALL_ON = DriverGates(frozenset({"TimeSlicingSettings", "MPSSupport", "PassthroughSupport"}))
@@ -40,7 +43,7 @@ def text_of(
 
 
 def findings(parameters: Any, **more: str) -> list[Finding]:
-    return lint(files.scan([("f.json", text_of(parameters, **more))]))
+    return lint(files.scan([("f.json", text_of(parameters, **more))]), TARGET)
 
 
 def gpu(**sharing: Any) -> dict[str, Any]:
@@ -155,7 +158,7 @@ def test_a_channel_needs_its_domain() -> None:
 
 def test_near_words_are_put_right() -> None:
     text = text_of(gpu(strategy="Timeslicing", timeSlicingConfig={"intervall": "Short"}))
-    after, _ = fixed(text, lint(files.scan([("f.json", text)])))
+    after, _ = fixed(text, lint(files.scan([("f.json", text)]), TARGET))
     sharing = json.loads(after)["spec"]["devices"]["config"][0]["opaque"]["parameters"]["sharing"]
     assert sharing == {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Short"}}
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from dragoman.api import files
+from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import CODES
 from dragoman.lint.fix import fixed
-from dragoman.lint.linter import lint
+from dragoman.lint.linter import LintTarget, lint
+
+TARGET = LintTarget(known=known_drivers())
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "lint.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -37,14 +40,14 @@ def test_every_code_is_there_once_with_its_severity() -> None:
 @pytest.mark.parametrize("code", CODES)
 def test_its_first_example_is_found_and_its_second_is_clean(code: str) -> None:
     wrong, *right = BLOCK.findall(SECTIONS[code])
-    assert {finding.code for finding in lint(scan(wrong))} - ALSO.get(code, set()) == {code}
+    assert {finding.code for finding in lint(scan(wrong), TARGET)} - ALSO.get(code, set()) == {code}
     for example in right:
-        assert lint(scan(example)) == []
+        assert lint(scan(example), TARGET) == []
 
 
 @pytest.mark.parametrize("code", [code for code, section in SECTIONS.items() if "`--fix`" in section])
 def test_what_fix_is_said_to_write_it_writes(code: str) -> None:
     wrong = BLOCK.findall(SECTIONS[code])[0]
-    text, done = fixed(wrong, [finding for finding in lint(scan(wrong)) if finding.file == "f.yaml"])
+    text, done = fixed(wrong, [finding for finding in lint(scan(wrong), TARGET) if finding.file == "f.yaml"])
     assert done
-    assert lint(scan(text)) == []
+    assert lint(scan(text), TARGET) == []

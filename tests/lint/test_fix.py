@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.api import convert, files
+from dragoman.drivers.registry import known_drivers
 from dragoman.lint.fix import fixed
 from dragoman.lint.linter import LintTarget, lint
 
 
 def run(text: str) -> tuple[str, list[str]]:
-    after, done = fixed(text, lint(files.scan([("f.yaml", text)])))
+    after, done = fixed(text, lint(files.scan([("f.yaml", text)]), LintTarget(known=known_drivers())))
     return after, [finding.code for finding in done]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.api import files
 from dragoman.api.gates import gates_with
+from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import CODES, Finding, as_json
 from dragoman.lint.linter import LintTarget, lint
 
@@ -412,7 +413,7 @@ CASES |= {
         "leaves out NVIDIA H100 80GB HBM3, NVIDIA H100 PCIe by little: gpu.nvidia.com/memory is up to 79.64Gi",
     ),
     "a profile that the card cannot have": (
-        "WrongMigProfile",
+        "WrongPartitionProfile",
         selecting(
             f"{GPU_VIEW}.productName == 'NVIDIA A100 80GB PCIe' && {GPU_VIEW[36:]}.profile == '3g.20gb'"
         ).removeprefix(DEVICES),
@@ -438,7 +439,7 @@ CASES |= {
 
 
 def run(text: str, **target: Any) -> list[Finding]:
-    return lint(files.scan([("f.yaml", text)]), LintTarget(**target))
+    return lint(files.scan([("f.yaml", text)]), LintTarget(known=known_drivers(), **target))
 
 
 @pytest.mark.parametrize(("code", "text", "line", "field", "message"), CASES.values(), ids=CASES)

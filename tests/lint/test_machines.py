@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman.api import files
+from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import Finding
-from dragoman.lint.linter import lint
+from dragoman.lint.linter import LintTarget, lint
 from dragoman.profiles.load import Catalog
 
 CATALOG = Catalog.packaged()
@@ -63,7 +64,7 @@ def claim(gpus: int, nics: int, attribute: str) -> dict[str, Any]:
 
 def run(*objects: dict[str, Any]) -> list[Finding]:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    return lint(files.scan([("f.json", text)]))
+    return lint(files.scan([("f.json", text)]), LintTarget(known=known_drivers()))
 
 
 # What can be had together, by machine: (GPUs, adapters, attribute) and whether it can.

@@ -28,7 +28,7 @@ from dragoman.node.driver import (
     Setup,
     device,
 )
-from dragoman.node.plugin import Places, Plugin, registration_socket
+from dragoman.node.plugin import Places, Plugin, PluginOptions, registration_socket
 from dragoman.runtime.clock import Clock
 from dragoman.testing.loop import run
 from tests.kubelet.fakes import Lamps
@@ -81,7 +81,15 @@ def test_socket_names_give_way_to_hashes_when_they_are_too_long() -> None:
 def test_a_folder_too_deep_for_sockets_is_refused_before_anything_is_served() -> None:
     async def scenario(world: Stage) -> None:
         places = Places.under(world.folder / ("d" * 100), "lamp.example.com", world.folder / "cdi")
-        plugin = Plugin(Lamps(), world.client, world.clock, world.entropy, node_name="n1", places=places, boot_id="b")
+        plugin = Plugin(
+            Lamps(),
+            world.client,
+            world.clock,
+            world.entropy,
+            node_name="n1",
+            places=places,
+            options=PluginOptions(boot_id="b"),
+        )
         with pytest.raises(Invalid, match="use a shorter folder"):
             await plugin.run()
         assert not plugin.is_running
@@ -294,8 +302,8 @@ def test_a_driver_in_the_docs_is_short_and_works() -> None:
     async def main() -> None:
         async with stage() as world:
             agent = await world.agent()
-            await world.driver(driver=names["Lamps"]())
-            await world.claim("one", "lamp-1", driver="lamp.example.com", pool="lamps")
+            await world.driver(driver=names["Lamps"]("n1"))
+            await world.claim("one", "lamp-1", driver="lamp.example.com", pool="n1")
             await world.pod("p", claims={"lamp": "one"})
             await world.phase("p", "Running")
             assert "LAMP=lamp-1" in agent.logs("default", "p")

@@ -78,6 +78,19 @@ def test_in_the_foreground_the_owner_goes_last(cluster: Any) -> None:
     assert order == ["p", "rs", "d"]
 
 
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_circle_of_owners_does_not_keep_itself(cluster: Any, size: int) -> None:
+    made = [cluster.add("ConfigMap", f"m{number}") for number in range(size)]
+    for at, obj in enumerate(made):
+        owner = made[at - 1]["metadata"]
+        ref = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["name"], "uid": owner["uid"]}
+        patch = {"metadata": {"ownerReferences": [{**ref, "controller": True, "blockOwnerDeletion": True}]}}
+        cluster.edit("ConfigMap", obj["metadata"]["name"], patch)
+    cluster.delete("ConfigMap", "m0", propagation="Foreground")
+    collect(cluster)
+    assert left(cluster) == []
+
+
 def test_a_dependent_that_does_not_block_is_not_waited_for(cluster: Any) -> None:
     deployment = cluster.add("Deployment", "d")
     owned(cluster, "Pod", "p", deployment, block=False, finalizers=["x"])
@@ -186,6 +199,21 @@ def test_a_namespace_gets_its_account_and_the_ca(cluster: Any) -> None:
     assert namespaces.keys(Gone("ServiceAccount", "team", "default"), before, cluster.world) == ["team"]
     cluster.settle(sync())
     assert cluster.has("ServiceAccount", "default", "team")
+
+
+def deleted_kinds(cluster: Any) -> set[str]:
+    return {e.ref.kind for e in namespaces.sync(cluster.world, "team").effects if isinstance(e, Delete)}
+
+
+def test_a_namespace_ends_its_pods_before_what_they_use(cluster: Any) -> None:
+    cluster.add("Namespace", "team", metadata={"deletionTimestamp": "2027-01-01T00:00:00Z"})
+    cluster.add("ConfigMap", "used", "team")
+    cluster.add("Pod", "a", "team", metadata={"finalizers": ["example.com/x"]})
+    assert deleted_kinds(cluster) == {"Pod"}
+    cluster.delete("Pod", "a", "team")
+    assert deleted_kinds(cluster) == set(), "the pod is still ending"
+    cluster.edit("Pod", "a", {"metadata": {"finalizers": None}}, "team")
+    assert deleted_kinds(cluster) == {"ConfigMap"}
 
 
 def test_a_deleted_namespace_empties_itself_then_loses_its_finalizer(cluster: Any) -> None:

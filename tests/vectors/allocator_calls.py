@@ -1,11 +1,12 @@
 """One call of the allocator, as JSON: how it is run here, and what of two answers has to be equal.
 
-The keys are those of the shared allocator cases: features, node, claims, classes, slices, allocatedDevices,
-allocatedShares, consumedCapacity.
+Keys: features (FEATURES of upstream_cases.py, upstream's names of gates), node, claims, classes, slices,
+allocatedDevices, allocatedShares, consumedCapacity.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from typing import Any
@@ -97,6 +98,11 @@ def held_claims(case: Case) -> list[dict[str, Any]]:
         }
         for i, result in enumerate(results)
     ]
+
+
+def digest(case: Case) -> str:
+    """Says whether a recorded answer is one to this very call."""
+    return hashlib.sha256(json.dumps(case, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def gate_changes(case: Case) -> dict[str, bool]:

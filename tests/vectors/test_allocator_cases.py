@@ -1,42 +1,48 @@
-"""Upstream's allocator cases under first-fit: the same devices, selectors and configuration, or the same cause.
+"""First-fit against recorded answers of Kubernetes' own allocator: the same devices, selectors, configuration, or cause.
 
-Each file holds one call on one node; where the folder is absent the test is skipped by name. Differences that
-docs/reference/allocation.md lists are asserted the other way round in test_allocator.py.
+`make vectors` asked for them (needs Go); the tests read what is recorded. Scenarios have one behaviour each, random calls
+mix them. What docs/reference/allocation.md lists as answered otherwise is in upstream_differs.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragoman.allocate.allocator import Allocation
-from dragoman.allocate.refusal import Refusals
-from dragoman.api.codec import to_json
+from .allocator_calls import Case, digest
+from .allocator_differences import difference, their_outcome
+from .allocator_scenarios import SCENARIOS
+from .upstream_cases import random_case
 
-from .allocator_calls import code_of, plain, run
-
-FOLDER = Path(__file__).parents[3] / "shared" / "cases" / "allocator"
-CASES = sorted(FOLDER.glob("*.json"))
+CALLS = json.loads((Path(__file__).parent / "recorded" / "allocator.json").read_text(encoding="utf-8"))["calls"]
 
 
-@pytest.mark.skipif(not CASES, reason="the folder ../shared/cases/allocator is not there")
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_case(path: Path) -> None:
-    case = json.loads(path.read_text())
-    answer = run(case)
-    if case["error"]:
-        assert isinstance(answer, Refusals)
-        assert code_of(case["error"]) in [reason.code for reason in answer.reasons]
-        return
-    if not case["results"]:
-        if case["claims"]:
-            assert isinstance(answer, Refusals), answer
-            assert not answer.undecided
-        else:
-            assert answer == Allocation(results=((),), steps=answer.steps)
-        return
-    assert isinstance(answer, Allocation), answer
-    got = [plain(to_json(result)) for result in answer.results[0]]
-    assert got == [plain(result) for result in case["results"]]
+def recorded(group: str, case: Case) -> dict[str, Any]:
+    answer: dict[str, Any] = CALLS[group][case["name"]]
+    assert answer["case"] == digest(case), "another call was recorded under this name: run `make vectors`"
+    return answer
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name: str) -> None:
+    case = SCENARIOS[name]
+    counts: Counter[str] = Counter()
+    assert difference(case, recorded("scenarios", case), counts) == ""
+    assert list(counts) == their_outcome(case, recorded("scenarios", case)).split()[:1]  # by no listed difference
+
+
+def test_every_scenario_is_recorded_and_no_other() -> None:
+    assert set(CALLS["scenarios"]) == set(SCENARIOS)
+
+
+def test_random_calls() -> None:
+    counts: Counter[str] = Counter()
+    cases = [random_case(int(name.removeprefix("random-"))) for name in CALLS["random"]]
+    different = [difference(case, recorded("random", case), counts) for case in cases]
+    assert [line for line in different if line] == []
+    assert counts["fits"] > len(cases) // 8  # the comparison is about something
+    assert counts["no"] > len(cases) // 8

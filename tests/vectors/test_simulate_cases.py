@@ -1,6 +1,7 @@
-"""The allocator's cases through `dragoman simulate`: each becomes a file with one pod that uses the case's claims.
+"""The allocator's scenarios through `dragoman simulate`: each becomes a file with one pod that uses the case's claims.
 
 What is held becomes allocated claims, features become --feature-gates. Same expectations as test_allocator_cases.py.
+A manifest that an API server would not take is refused as such, before anything is allocated.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import pytest
 from dragoman.cli.main import main
 
 from .allocator_calls import Case, code_of, gate_changes, held_claims, plain
+from .allocator_scenarios import SCENARIOS
+from .test_allocator_cases import recorded
 
-FOLDER = Path(__file__).parents[3] / "shared" / "cases" / "allocator"
-CASES = sorted(FOLDER.glob("*.json"))
 OWN = sorted((Path(__file__).parent / "upstream_differs").glob("*.json"))
 
 
@@ -61,18 +62,18 @@ def codes(pod: dict[str, Any]) -> list[str]:
     return [reason["code"] for group in groups for reason in group["reasons"]]
 
 
-@pytest.mark.skipif(not CASES, reason="the folder ../shared/cases/allocator is not there")
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_case(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    case = json.loads(path.read_text())
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = SCENARIOS[name]
+    (answer,) = recorded("scenarios", case)["nodes"]
     status, pod = simulated(case, tmp_path, capsys)
-    if case["error"] or (case["claims"] and not case["results"]):
+    if answer["results"] is None:
         assert (status, pod["node"]) == (1, None)
-        if case["error"]:
-            assert code_of(case["error"]) in codes(pod)
+        if answer["error"]:
+            assert code_of(answer["error"]) in codes(pod)
         return
     assert (status, pod["node"]) == (0, case["node"]["metadata"]["name"])
-    assert [plain(claim["allocation"]) for claim in pod["claims"]] == [plain(result) for result in case["results"]]
+    assert [plain(claim["allocation"]) for claim in pod["claims"]] == [plain(result) for result in answer["results"]]
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)

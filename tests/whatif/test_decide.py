@@ -10,15 +10,15 @@ from dragoman.schedule.cycle import SchedulingContext
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import claim, device_class, gpus, manifest, node, pod, snapshot_of, template
 from dragoman.whatif.changes import RemoveNode, apply, node_like
-from dragoman.whatif.cluster import Cluster, bring
-from dragoman.whatif.decide import Verdict, run
+from dragoman.whatif.cluster import ClusterState, bring
+from dragoman.whatif.decide import PodPrediction, run
 from dragoman.whatif.settle import settled
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = device_class()
 
 
-def at_rest(snapshot: Snapshot) -> Cluster:
+def at_rest(snapshot: Snapshot) -> ClusterState:
     return settled(bring(snapshot, NOW))
 
 
@@ -27,12 +27,12 @@ def context() -> SchedulingContext:
     return SchedulingContext(new_id=lambda: f"{next(numbers):08d}")
 
 
-def reported(snapshot: Snapshot, *order: tuple[str, str]) -> list[Verdict]:
+def reported(snapshot: Snapshot, *order: tuple[str, str]) -> list[PodPrediction]:
     steps = run(at_rest(snapshot), [(kind, "default", name) for kind, name in order], context())
     return [verdict for step in steps for verdict in step.verdicts]
 
 
-def places(verdicts: list[Verdict]) -> list[tuple[str, str | None]]:
+def places(verdicts: list[PodPrediction]) -> list[tuple[str, str | None]]:
     return [(verdict.pod[1], verdict.node) for verdict in verdicts]
 
 

@@ -3,18 +3,26 @@
 // It reads one JSON request a line from standard input: expression, driver, attributes, capacity,
 // allowMultipleAllocations, new (the environment for expressions that are written, with the two gates), repeat. It
 // writes one JSON answer a line: compile (why the expression is refused) or match, error, cost, maxCost; with repeat
-// the seconds that so many evaluations took.
+// the seconds that so many evaluations took. With language the expression is any, over no device, and the answer
+// carries type and value: [kind, content], content as text where JSON has no exact form.
 package main
 
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
+	"strconv"
 	"time"
 
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/ext"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -31,6 +39,7 @@ type request struct {
 	ListAttributes           bool                                                    `json:"listAttributes"`
 	ConsumableCapacity       bool                                                    `json:"consumableCapacity"`
 	Repeat                   int                                                     `json:"repeat"`
+	Language                 bool                                                    `json:"language"`
 }
 
 type answer struct {
@@ -40,9 +49,92 @@ type answer struct {
 	Cost    uint64  `json:"cost"`
 	MaxCost string  `json:"maxCost,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
+	Type    string  `json:"type,omitempty"`
+	Value   []any   `json:"value,omitempty"`
+}
+
+// language is the environment of device selectors without the device.
+var language = func() *celgo.Env {
+	set := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	env, err := set.StoredExpressionsEnv().Extend(ext.Bindings(ext.BindingsVersion(0)))
+	if err != nil {
+		panic(err)
+	}
+	return env
+}()
+
+func evaluate(text string) (found answer) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			found = answer{Error: fmt.Sprintf("panic: %v", problem)}
+		}
+	}()
+	ast, issues := language.Compile(text)
+	if issues.Err() != nil {
+		return answer{Compile: issues.Err().Error()}
+	}
+	program, err := language.Program(ast)
+	if err != nil {
+		return answer{Compile: "program instantiation failed: " + err.Error()}
+	}
+	found.Type = ast.OutputType().String()
+	value, _, err := program.Eval(map[string]any{})
+	if err != nil {
+		found.Error = err.Error()
+		return found
+	}
+	found.Value = plain(value)
+	return found
+}
+
+func plain(value ref.Val) []any {
+	switch v := value.(type) {
+	case types.Int:
+		return []any{"int", strconv.FormatInt(int64(v), 10)}
+	case types.Uint:
+		return []any{"uint", strconv.FormatUint(uint64(v), 10)}
+	case types.Double:
+		return []any{"double", strconv.FormatFloat(float64(v), 'g', -1, 64)}
+	case types.Bool:
+		return []any{"bool", bool(v)}
+	case types.String:
+		return []any{"string", string(v)}
+	case types.Bytes:
+		return []any{"bytes", base64.StdEncoding.EncodeToString([]byte(v))}
+	case types.Null:
+		return []any{"null"}
+	case types.Duration:
+		return []any{"duration", strconv.FormatInt(v.Duration.Nanoseconds(), 10)}
+	case types.Timestamp:
+		return []any{"timestamp", strconv.FormatInt(v.Time.Unix(), 10), v.Time.Nanosecond()}
+	case *types.Optional:
+		if !v.HasValue() {
+			return []any{"optional"}
+		}
+		return []any{"optional", plain(v.GetValue())}
+	case *types.Type:
+		return []any{"type", v.TypeName()}
+	case traits.Mapper:
+		entries := []any{}
+		for keys := v.Iterator(); keys.HasNext() == types.True; {
+			key := keys.Next()
+			entries = append(entries, []any{plain(key), plain(v.Get(key))})
+		}
+		return []any{"map", entries}
+	case traits.Lister:
+		elements := []any{}
+		for all := v.Iterator(); all.HasNext() == types.True; {
+			elements = append(elements, plain(all.Next()))
+		}
+		return []any{"list", elements}
+	}
+	return []any{"other", value.Type().TypeName()}
 }
 
 func answerTo(r request) answer {
+	if r.Language {
+		return evaluate(r.Expression)
+	}
 	kind := environment.StoredExpressions
 	if r.New {
 		kind = environment.NewExpressions

@@ -401,8 +401,8 @@ def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) 
     """All facts about why an ask is refused on its node: every request, every device that matches or nearly does.
 
     Slower than `allocate`, for when somebody asks. The decisive reasons come first, then for every request how many
-    devices each step drops (InsufficientDevices, also where there are enough) and why each device is dropped. Empty reasons: the
-    ask is not refused.
+    devices each step drops (InsufficientDevices, also where there are enough) and why each device is dropped. Empty
+    reasons: the ask is not refused.
     """
     judge = _judge(options, Matcher())
     unit = unit_of(snapshot, [ask], judge.rules)

@@ -18,7 +18,7 @@ TOLERATION_S = 300
 LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
-Cause = tuple[str, str, str]
+_Cause = tuple[str, str, str]
 """Reason, text, field path."""
 
 
@@ -35,7 +35,7 @@ def forbidden_text(kind: Kind, name: str, why: str) -> str:
     return f'{qualified(kind)} "{name}" is forbidden: {why}'
 
 
-def invalid_text(kind: Kind, name: str, causes: Iterable[Cause]) -> str:
+def invalid_text(kind: Kind, name: str, causes: Iterable[_Cause]) -> str:
     """The message of a 422."""
     texts = [f"{field}: {text}" if field else text for _, text, field in causes]
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"

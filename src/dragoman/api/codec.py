@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from dragoman.api import core, resource
+from dragoman.api import core, deepjson, resource, shape
 from dragoman.api.interned import interned
-from dragoman.api.meta import Value
+from dragoman.api.meta import ObjectMeta, Value
 from dragoman.errors import Invalid
 from dragoman.values.quantity import Quantity
 
@@ -58,20 +58,54 @@ def decode(kind: type[T], source: Any) -> T:
             return value
         made = msgspec.convert(source, kind, dec_hook=_dec_hook)
         return cast(T, interned(made)) if isinstance(made, resource.ResourceSlice) else made
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, RecursionError):
         pass
     except msgspec.DecodeError as error:
         raise Invalid("", f"must be JSON: {error}") from error
-    raw = without_nulls(msgspec.json.decode(source) if is_text else source)
     try:
+        raw = without_nulls(deepjson.loads(source) if is_text else source)
         return msgspec.convert(raw, kind, dec_hook=_dec_hook)
     except msgspec.ValidationError as error:
         raise _invalid(kind, raw, error) from error
+    except RecursionError:
+        raise Invalid("", f"nested deeper than {deepjson.DEPTH_MAX} levels") from None
+
+
+def salvaged(kind: type[Value], obj: Any) -> Value | None:
+    """What still counts of an object that `decode` refuses: of a claim the devices that it holds.
+
+    Its request is none that the allocator knows, so that nothing is ever given to it; None where nothing can be read.
+    """
+    if kind is not resource.ResourceClaim:
+        return None
+    metadata = _lenient(ObjectMeta, shape.dig(obj, "metadata"))
+    if metadata is None or not metadata.name:
+        return None
+    status = shape.dig(obj, "status")
+    results = shape.objects(shape.dig(status, "allocation", "devices"), "results")
+    held = [found for result in results if (found := _lenient(resource.DeviceRequestAllocationResult, result))]
+    users = [user_ for user in shape.objects(status, "reservedFor") if (user_ := _lenient(_Consumer, user))]
+    asked = resource.ResourceClaimSpec(resource.DeviceClaim((resource.DeviceRequest(UNREADABLE),)))
+    allocation = resource.AllocationResult(resource.DeviceAllocationResult(tuple(held))) if held else None
+    return resource.ResourceClaim(metadata, asked, resource.ResourceClaimStatus(allocation, tuple(users)))
+
+
+UNREADABLE = "unreadable"
+"""The request's name in a claim of which only its devices could be read."""
+
+_Consumer = resource.ConsumerReference
+
+
+def _lenient(kind: type[T], raw: Any) -> T | None:
+    try:
+        return decode(kind, raw)
+    except Invalid:
+        return None
 
 
 def to_json(value: Any) -> Any:
     """The JSON shape (dict, list, str, ...) of a value: camelCase, defaults left out, quantities as text."""
-    return msgspec.json.decode(to_bytes(value))
+    return deepjson.loads(to_bytes(value))
 
 
 def to_bytes(value: Any) -> bytes:

@@ -3,13 +3,16 @@
 Works on JSON-shaped dicts, shares unchanged parts with its input and never changes it. Fields it does not know
 survive; values of a wrong type pass through for validation to judge. The stored version is the preferred one of
 `api.kinds`: v1 for resource.k8s.io. Only v1beta1 differs in shape (KEP-4381): its requests are flat, its devices
-have everything under `basic`, and its slices write "" and false for "not set".
+have everything under `basic`, and its slices write "" and false for "not set". Of the other kinds only
+HorizontalPodAutoscaler has two shapes: v1 knows one metric, the use of CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
@@ -139,8 +142,79 @@ def _unset_empty(spec: Any) -> Any:
     return {field: value for field, value in spec.items() if field not in empty or value != empty[field]}
 
 
+_CPU, _CPU_NOW = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
+_METRICS, _METRICS_NOW = "autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha.kubernetes.io/current-metrics"
+_SCALING = {"metrics": (_CPU, _METRICS, "target"), "currentMetrics": (_CPU_NOW, _METRICS_NOW, "current")}
+
+
+def _cpu(percent: int, holder: str) -> Object:
+    wanted = {"type": "Utilization"} if holder == "target" else {}
+    return {
+        "type": "Resource",
+        "resource": {"name": "cpu", holder: {**wanted, "averageUtilization": percent}},
+    }
+
+
+def _is_cpu(metric: Any, holder: str) -> bool:
+    resource = metric.get("resource") if isinstance(metric, dict) else None
+    inner = resource.get(holder) if isinstance(resource, dict) and resource.get("name") == "cpu" else None
+    return isinstance(inner, dict) and inner.get("averageUtilization") is not None
+
+
+def _scaler_to_v2(obj: Object) -> Object:
+    """autoscaling/v1 to v2: one number becomes a metric; others travel in an annotation, as kube-apiserver has it."""
+    annotations = {**((obj.get("metadata") or {}).get("annotations") or {})}
+    parts: Object = {}
+    for part, listed in (("spec", "metrics"), ("status", "currentMetrics")):
+        if not isinstance(obj.get(part), dict):
+            continue
+        field, annotation, holder = _SCALING[listed]
+        inner = {name: value for name, value in obj[part].items() if name != field}
+        others = _decoded(annotations.pop(annotation, ""))
+        cpu = [_cpu(obj[part][field], holder)] if obj[part].get(field) is not None else []
+        if metrics := [*others, *cpu]:
+            inner[listed] = metrics
+        parts[part] = inner
+    return {**obj, **_annotated(obj, annotations), **parts}
+
+
+def _scaler_to_v1(obj: Object) -> Object:
+    annotations = {**((obj.get("metadata") or {}).get("annotations") or {})}
+    parts: Object = {}
+    for part, listed in (("spec", "metrics"), ("status", "currentMetrics")):
+        if not isinstance(obj.get(part), dict):
+            continue
+        field, annotation, holder = _SCALING[listed]
+        metrics = obj[part].get(listed) or []
+        inner = {name: value for name, value in obj[part].items() if name != listed}
+        cpu = next((metric for metric in metrics if _is_cpu(metric, holder)), None)
+        if cpu is not None:
+            inner[field] = cpu["resource"][holder]["averageUtilization"]
+        if others := [metric for metric in metrics if metric is not cpu]:
+            annotations[annotation] = msgspec.json.encode(others).decode()
+        parts[part] = inner
+    return {**obj, **_annotated(obj, annotations), **parts}
+
+
+def _annotated(obj: Object, annotations: Object) -> Object:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or (metadata.get("annotations") or {}) == annotations:
+        return {}
+    rest = {name: value for name, value in metadata.items() if name != "annotations"}
+    return {"metadata": {**rest, "annotations": annotations} if annotations else rest}
+
+
+def _decoded(text: Any) -> list[Any]:
+    try:
+        metrics = msgspec.json.decode(text) if isinstance(text, str) and text else []
+    except msgspec.DecodeError:
+        return []
+    return metrics if isinstance(metrics, list) else []
+
+
 _REQUESTS = ("devices", "requests")
 _TO_STORED: dict[tuple[str, str], ConversionStep] = {
+    ("HorizontalPodAutoscaler", "v1"): _scaler_to_v2,
     ("ResourceClaim", "v1beta1"): lambda obj: _at(obj, ("spec", *_REQUESTS), _each(_nest_request)),
     ("ResourceClaimTemplate", "v1beta1"): lambda obj: _at(obj, ("spec", "spec", *_REQUESTS), _each(_nest_request)),
     ("ResourceSlice", "v1beta1"): lambda obj: _at(
@@ -148,6 +222,7 @@ _TO_STORED: dict[tuple[str, str], ConversionStep] = {
     ),
 }
 _FROM_STORED: dict[tuple[str, str], ConversionStep] = {
+    ("HorizontalPodAutoscaler", "v1"): _scaler_to_v1,
     ("ResourceClaim", "v1beta1"): lambda obj: _at(obj, ("spec", *_REQUESTS), _each(_flatten_request)),
     ("ResourceClaimTemplate", "v1beta1"): lambda obj: _at(obj, ("spec", "spec", *_REQUESTS), _each(_flatten_request)),
     ("ResourceSlice", "v1beta1"): lambda obj: _at(

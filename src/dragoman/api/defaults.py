@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
+from dragoman.api import deepjson
 from dragoman.api.meta import format_time
 from dragoman.api.pod_defaults import canonical, canonical_each, container_quantities, default_pod, default_pod_spec
 from dragoman.api.shape import Object, dig, objects, sub
@@ -24,7 +23,7 @@ _MAX_INT32 = 2**31 - 1
 
 def apply(kind: str, version: str, obj: Object, now: datetime) -> Object:
     """A copy with defaults filled in. `version` is without the group; `now` stamps new device taints."""
-    copied: Object = msgspec.json.decode(msgspec.json.encode(obj))
+    copied: Object = deepjson.copied(obj)
     if (fill_in := _BY_KIND.get(kind)) is not None:
         fill_in(copied, version, now)
     return copied

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api import deepjson
 from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, objects, sub
 
@@ -40,7 +41,7 @@ def gates_drop(kind: str, obj: Object, old: Object | None, gates: Gates) -> Obje
         if old is not None and any(_used(feature, old) for feature in features):
             continue
         if any(_used(feature, obj) for feature in features):
-            obj = msgspec.json.decode(msgspec.json.encode(obj))
+            obj = deepjson.copied(obj)
             for feature in features:
                 _drop(feature, obj)
     return obj

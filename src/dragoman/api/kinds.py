@@ -9,7 +9,10 @@ import msgspec
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of object. `versions` lists served versions, preferred (and stored) one first."""
+    """A kind of object. `versions` lists known versions, preferred (and stored) one first.
+
+    gate: the feature gate without which no server has the kind. Which versions a server offers is its own affair.
+    """
 
     kind: str
     plural: str
@@ -19,6 +22,12 @@ class Kind(msgspec.Struct, frozen=True):
     short: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    gate: str = ""
+
+    @property
+    def singular(self) -> str:
+        """The singular name of the resource."""
+        return self.kind.lower()
 
     @property
     def api_version(self) -> str:
@@ -49,6 +58,11 @@ def _table() -> tuple[Kind, ...]:
     dra_versions = ("v1", "v1beta2", "v1beta1")
     status = ("status",)
     scale = ("status", "scale")
+    all_ = ("all",)
+    grouping = ("v1beta1", "v1alpha3")
+    extensions = ("api-extensions",)
+    admission, rbac, storage = "admissionregistration.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io"
+    certificates, flow, network = "certificates.k8s.io", "flowcontrol.apiserver.k8s.io", "networking.k8s.io"
     return (
         Kind("Namespace", "namespaces", "", v1, False, ("ns",), ("status", "finalize")),
         Kind("Node", "nodes", "", v1, False, ("no",), status),
@@ -84,24 +98,116 @@ def _table() -> tuple[Kind, ...]:
         Kind("Lease", "leases", "coordination.k8s.io", v1, True),
         Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy", v1, True, ("pdb",), status),
         Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io", v1, False, ("pc",)),
-        Kind("PodGroup", "podgroups", "scheduling.k8s.io", ("v1beta1", "v1alpha3"), True, (), status),
-        Kind("Workload", "workloads", "scheduling.k8s.io", ("v1beta1", "v1alpha3"), True),
+        Kind("PodGroup", "podgroups", "scheduling.k8s.io", grouping, True, (), status, gate="GenericWorkload"),
+        Kind("Workload", "workloads", "scheduling.k8s.io", grouping, True, gate="GenericWorkload"),
         Kind("ResourceClaim", "resourceclaims", dra, dra_versions, True, (), status),
         Kind("ResourceClaimTemplate", "resourceclaimtemplates", dra, dra_versions, True),
         Kind("ResourceSlice", "resourceslices", dra, dra_versions, False),
         Kind("DeviceClass", "deviceclasses", dra, dra_versions, False),
         Kind("DeviceTaintRule", "devicetaintrules", dra, ("v1", "v1beta2", "v1alpha3"), False, (), status),
         Kind("ResourcePoolStatusRequest", "resourcepoolstatusrequests", dra, ("v1alpha3",), False, (), status),
-        Kind("Role", "roles", "rbac.authorization.k8s.io", v1, True),
-        Kind("RoleBinding", "rolebindings", "rbac.authorization.k8s.io", v1, True),
-        Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io", v1, False),
-        Kind("ClusterRoleBinding", "clusterrolebindings", "rbac.authorization.k8s.io", v1, False),
-        Kind("StorageClass", "storageclasses", "storage.k8s.io", v1, False, ("sc",)),
-        Kind("CSINode", "csinodes", "storage.k8s.io", v1, False),
+        Kind("Role", "roles", rbac, v1, True),
+        Kind("RoleBinding", "rolebindings", rbac, v1, True),
+        Kind("ClusterRole", "clusterroles", rbac, v1, False),
+        Kind("ClusterRoleBinding", "clusterrolebindings", rbac, v1, False),
+        Kind("StorageClass", "storageclasses", storage, v1, False, ("sc",)),
+        Kind("CSINode", "csinodes", storage, v1, False, (), status),
+        Kind("CSIDriver", "csidrivers", storage, v1, False),
+        Kind("CSIStorageCapacity", "csistoragecapacities", storage, v1, True),
+        Kind("VolumeAttachment", "volumeattachments", storage, v1, False, (), status),
+        Kind("VolumeAttributesClass", "volumeattributesclasses", storage, v1, False, ("vac",)),
         Kind("RuntimeClass", "runtimeclasses", "node.k8s.io", v1, False),
         Kind("EndpointSlice", "endpointslices", "discovery.k8s.io", v1, True),
-        Kind("NetworkPolicy", "networkpolicies", "networking.k8s.io", v1, True, ("netpol",)),
-        Kind("Ingress", "ingresses", "networking.k8s.io", v1, True, ("ing",), status),
+        Kind("NetworkPolicy", "networkpolicies", network, v1, True, ("netpol",)),
+        Kind("Ingress", "ingresses", network, v1, True, ("ing",), status),
+        Kind("IngressClass", "ingressclasses", network, v1, False),
+        Kind("IPAddress", "ipaddresses", network, v1, False, ("ip",)),
+        Kind("ServiceCIDR", "servicecidrs", network, v1, False, (), status),
+        Kind(
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+            "autoscaling",
+            ("v2", "v1"),
+            True,
+            ("hpa",),
+            status,
+            all_,
+        ),
+        Kind(
+            "CertificateSigningRequest",
+            "certificatesigningrequests",
+            certificates,
+            v1,
+            False,
+            ("csr",),
+            ("status", "approval"),
+        ),
+        Kind("ClusterTrustBundle", "clustertrustbundles", certificates, ("v1", "v1beta1"), False),
+        Kind("PodCertificateRequest", "podcertificaterequests", certificates, ("v1", "v1beta1"), True, (), status),
+        Kind("FlowSchema", "flowschemas", flow, v1, False, (), status),
+        Kind("PriorityLevelConfiguration", "prioritylevelconfigurations", flow, v1, False, (), status),
+        Kind(
+            "StorageVersionMigration",
+            "storageversionmigrations",
+            "storagemigration.k8s.io",
+            ("v1", "v1beta1"),
+            False,
+            (),
+            status,
+        ),
+        Kind("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", admission, v1, False, (), (), extensions),
+        Kind(
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            admission,
+            v1,
+            False,
+            (),
+            (),
+            extensions,
+        ),
+        Kind("ValidatingAdmissionPolicy", "validatingadmissionpolicies", admission, v1, False, (), status, extensions),
+        Kind(
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+            admission,
+            v1,
+            False,
+            (),
+            (),
+            extensions,
+        ),
+        Kind(
+            "MutatingAdmissionPolicy",
+            "mutatingadmissionpolicies",
+            admission,
+            ("v1", "v1beta1", "v1alpha1"),
+            False,
+            (),
+            (),
+            extensions,
+        ),
+        Kind(
+            "MutatingAdmissionPolicyBinding",
+            "mutatingadmissionpolicybindings",
+            admission,
+            ("v1", "v1beta1", "v1alpha1"),
+            False,
+            (),
+            (),
+            extensions,
+        ),
+        Kind("APIService", "apiservices", "apiregistration.k8s.io", v1, False, (), status, extensions),
+        Kind(
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            "apiextensions.k8s.io",
+            v1,
+            False,
+            ("crd", "crds"),
+            status,
+            extensions,
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api import deepjson
 from dragoman.api.core import NodeSelector
 from dragoman.api.meta import Condition, ObjectMeta, Value
 from dragoman.values.quantity import Quantity
@@ -59,10 +60,14 @@ class DeviceSelector(Value, frozen=True):
 
 
 class OpaqueDeviceConfiguration(Value, frozen=True):
-    """Parameters for one driver, a JSON object."""
+    """Parameters for one driver, a JSON object; `msgspec.Raw` where they nest deeper than can be followed."""
 
     driver: str = ""
     parameters: Any = None
+
+    def __post_init__(self) -> None:
+        """Everybody may walk, copy and encode what stays plain values."""
+        deepjson.bound(self, "parameters")
 
 
 # ---- ResourceSlice
@@ -365,6 +370,10 @@ class AllocatedDeviceStatus(Value, frozen=True):
     conditions: tuple[Condition, ...] = ()
     data: Any = None
     network_data: NetworkDeviceData | None = None
+
+    def __post_init__(self) -> None:
+        """As for opaque parameters."""
+        deepjson.bound(self, "data")
 
 
 class ResourceClaimStatus(Value, frozen=True):

@@ -19,6 +19,7 @@ import re2
 import ryaml
 import yaml
 
+from dragoman.api import deepjson
 from dragoman.errors import Invalid
 
 FAST_FROM = 16 * 1024
@@ -28,6 +29,8 @@ NODES_MAX = 20_000_000
 """Values in one text, aliases counted each time: a ceiling for texts that multiply themselves."""
 
 _DEPTH_MAX = 200
+_OPEN_MAX = 5_000
+"""Brackets open at once: libyaml refuses 1,000, but needs the square of their number to see it."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -73,7 +76,7 @@ def chunks(text: str, name: str, broken: list[Broken] | None = None) -> Iterator
             if isinstance(part, str):
                 yield from _of_yaml(part, name, number, line)
             else:
-                yield from _items_of(part, number, line, text)
+                yield from _items_of(part, name, number, line, text)
         except Broken as error:
             if broken is None:
                 raise
@@ -89,27 +92,52 @@ _NOT_BLANK = re.compile(r"\S")
 def _json_documents(text: str, name: str) -> list[tuple[int, Any]] | None:
     """Values of one or several JSON texts; None if it is YAML in flow style, or broken in a way YAML explains."""
     try:
-        return [(1, _checked(msgspec.json.decode(text.encode("utf-8", "surrogatepass")), name, 1))]
-    except (msgspec.DecodeError, RecursionError):
+        return [(1, _checked(_scalars(deepjson.loads(text), text), name, 1))]
+    except msgspec.DecodeError:
         pass
+    except ValueError:
+        raise Broken(name, 1, 0, "broken JSON: a number has too many digits") from None
     decoder, at = json.JSONDecoder(), 0
     found: list[tuple[int, Any]] = []
     while (started := _NOT_BLANK.search(text, at)) is not None:
         at = started.start()
         try:
             value, end = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as error:
+            value = _scalars(value, text)
+        except (ValueError, RecursionError) as error:
             if _is_yaml(text):
                 return None
             line = getattr(error, "lineno", 0)
-            what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            what = "a number has too many digits"
+            if isinstance(error, json.JSONDecodeError):
+                what = error.msg
+            elif isinstance(error, RecursionError):
+                what = "nested too deeply"
             raise Broken(name, len(found) + 1, line, f"broken JSON: {what}") from error
         found.append((text.count("\n", 0, at) + 1, _checked(value, name, len(found) + 1)))
         at = end
     return found
 
 
+_SURROGATE = re.compile(r"\\u[dD][89abAB]")
+
+
+def _scalars(value: Any, text: str) -> Any:
+    """The value with U+FFFD for half characters, as Go reads them; nothing else can write such text again."""
+    return _whole(value) if _SURROGATE.search(text) else value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_whole(key): _whole(inner) for key, inner in value.items()}
+    return [_whole(inner) for inner in value] if isinstance(value, list) else value
+
+
 def _is_yaml(text: str) -> bool:
+    if _opened_at_once(text) > _OPEN_MAX:
+        return False
     try:
         for _event in yaml.parse(text, Loader=yaml.CSafeLoader):
             pass
@@ -156,18 +184,19 @@ def _of_yaml(part: str, name: str, number: int, line: int) -> Iterator[Chunk]:
             return
     value = parse(part, name, document=number, line=line)
     if value is not None:
-        yield from _items_of(_checked(value, name, number), number, line, part)
+        yield from _items_of(_checked(value, name, number), name, number, line, part)
 
 
-def _items_of(value: Any, number: int, line: int, text: str) -> Iterator[Chunk]:
+def _items_of(value: Any, name: str, number: int, line: int, text: str) -> Iterator[Chunk]:
     if value is None:
         return
     if not is_list(value):
         yield Chunk(number, None, line, text, value)
         return
     for index, item in enumerate(value["items"]):
-        if isinstance(item, dict):
-            yield Chunk(number, index, line, text, _named(item, value), ("items", index))
+        if not isinstance(item, dict):
+            raise Broken(name, number, line, f"items[{index}] must be an object, got {_kind_of(item)}")
+        yield Chunk(number, index, line, text, _named(item, value), ("items", index))
 
 
 def is_list(value: dict[str, Any]) -> bool:
@@ -223,8 +252,9 @@ def _of_cut(cut: _Cut, name: str, number: int, line: int) -> Iterator[Chunk]:
         value = parse(text, name, document=number, line=line + start)
         if not isinstance(value, list) or len(value) != 1:
             raise _NotAlone
-        if isinstance(value[0], dict):
-            yield Chunk(number, index, line + start, text, _named(value[0], header), (0,))
+        if not isinstance(value[0], dict):
+            raise _NotAlone
+        yield Chunk(number, index, line + start, text, _named(value[0], header), (0,))
 
 
 # ---- one YAML document
@@ -245,6 +275,7 @@ _DIFFERS = re2.compile(
 
 def parse(text: str, name: str, *, document: int = 1, line: int = 1) -> Any:
     """The JSON-shaped value of one YAML document that starts at `line` of its file. Raises Broken."""
+    _check_brackets(text, name, document, line)
     if len(text) >= FAST_FROM or text.startswith("- "):
         fast = parse_fast(text)
         if fast is not None:
@@ -264,6 +295,7 @@ def parse_fast(text: str) -> Any:
 
 def parse_exact(text: str, name: str, *, document: int = 1, line: int = 1) -> Any:
     """The value by kubectl's rules. Raises Broken."""
+    _check_brackets(text, name, document, line)
     try:
         value = yaml.load(text, Loader=_KubectlLoader)  # noqa: S506 - a safe loader with other scalars
         return _JsonShape().of(value, 0)
@@ -277,22 +309,51 @@ def parse_exact(text: str, name: str, *, document: int = 1, line: int = 1) -> An
         raise Broken(name, document, line, f"broken YAML: {what}") from error
 
 
+# Values of a document up to which 99 % of them may come from aliases, and from which on 10 % may.
+_ALIASES_FREE = 400_000
+_ALIASES_STRICT = 4_000_000
+_BRACKET = re.compile(r"[\[\]{}]")
+
+
+def _opened_at_once(text: str) -> int:
+    """The most brackets that are open at a place, those inside of strings too."""
+    if text.count("[") + text.count("{") <= _OPEN_MAX:
+        return 0
+    most = depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += 1 if found[0] in "[{" else -1
+        most = max(most, depth)
+    return most
+
+
+def _check_brackets(text: str, name: str, document: int, line: int) -> None:
+    if _opened_at_once(text) > _OPEN_MAX:
+        raise Broken(name, document, line, f"broken YAML: more than {_OPEN_MAX} brackets are open at once")
+
+
 class _JsonShape:
     """Turns what PyYAML made into JSON: text keys, whole floats as integers, no infinities, bounded size."""
 
     def __init__(self) -> None:
         self.nodes = 0
+        self.of_aliases = 0
+        self._seen: set[int] = set()
 
-    def of(self, value: Any, depth: int) -> Any:
+    def of(self, value: Any, depth: int, *, alias: bool = False) -> Any:
         self.nodes += 1
+        self.of_aliases += alias
         if depth > _DEPTH_MAX:
             raise ValueError(f"nested deeper than {_DEPTH_MAX} levels")
         if self.nodes > NODES_MAX:
             raise ValueError(f"more than {NODES_MAX} values")
+        if isinstance(value, dict | list):
+            self._check_aliases()
+            alias = alias or id(value) in self._seen
+            self._seen.add(id(value))
         if isinstance(value, dict):
-            return {key: self.of(inner, depth + 1) for key, inner in value.items()}
+            return {key: self.of(inner, depth + 1, alias=alias) for key, inner in value.items()}
         if isinstance(value, list):
-            return [self.of(inner, depth + 1) for inner in value]
+            return [self.of(inner, depth + 1, alias=alias) for inner in value]
         if isinstance(value, float):
             if not math.isfinite(value):
                 raise ValueError(f"{value} is no number of JSON")
@@ -302,6 +363,14 @@ class _JsonShape:
         if isinstance(value, bytes):
             return value.decode("latin-1")
         raise ValueError(f"{_kind_of(value)} has no form in JSON")
+
+    def _check_aliases(self) -> None:
+        """A text may not multiply itself by its aliases: the rule of go-yaml, which kubectl reads with."""
+        if self.of_aliases <= 100 or self.nodes <= 1000:
+            return
+        beyond = min(max(self.nodes - _ALIASES_FREE, 0) / (_ALIASES_STRICT - _ALIASES_FREE), 1.0)
+        if self.of_aliases / self.nodes > 0.99 - 0.89 * beyond:
+            raise ValueError("document contains excessive aliasing")
 
 
 def _key(key: Any) -> str:
@@ -326,6 +395,8 @@ class _KubectlLoader(yaml.CSafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """Keys become text before they meet: for Python 1 and True are one key."""
+        if not isinstance(node, yaml.MappingNode):
+            raise yaml.constructor.ConstructorError(None, None, f"expected a mapping, got a {node.id}", node.start_mark)
         self.flatten_mapping(node)
         return {
             _key(self.construct_object(key, deep=True)): self.construct_object(value, deep=deep)
@@ -353,11 +424,18 @@ def _construct_bool(loader: Any, node: Any) -> bool:
 _TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
 
 
-def _construct_int(loader: Any, node: Any) -> int | float:
-    text = str(loader.construct_scalar(node)).replace("_", "").lower()
+_DIGITS_MAX = 255
+"""Longer numbers have no value in Go, and stay text."""
+
+
+def _construct_int(loader: Any, node: Any) -> int | float | str:
+    written = str(loader.construct_scalar(node))
+    text = written.replace("_", "").lower()
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
         digits = f"0o{digits}"
+    if len(digits) > _DIGITS_MAX:
+        return written
     value = sign * int(digits, 0)
     # Beyond 64 bits Go has no integers.
     return value if -(2**63) <= value < 2**63 else float(value)

@@ -1,6 +1,7 @@
 """How does an HTTP request become a reply? The ASGI app and who may pass.
 
-Without a valid bearer token every path but health and version is answered 401. What breaks inside becomes a 500
+A wrong bearer token is answered 401; a request without one is anonymous and may see health and version, as roles say.
+What breaks inside becomes a 500
 Status and one log line, never a dropped connection. Sockets and TLS are the work of `server`.
 """
 
@@ -14,7 +15,10 @@ from typing import Any
 
 import msgspec
 
-from dragoman.apiserver import subresources
+from dragoman.apiserver.access.attributes import attributes_of
+from dragoman.apiserver.access.authorizer import UNAUTHENTICATED
+from dragoman.apiserver.access.impersonation import ANONYMOUS, impersonated
+from dragoman.apiserver.access.tokens import AUDIENCES, BadToken, Identified
 from dragoman.apiserver.gauges import REQUESTS, StoreGauges
 from dragoman.apiserver.handlers import Handlers
 from dragoman.apiserver.http import HttpRequest, Reply, Stream, parse
@@ -29,7 +33,8 @@ from dragoman.runtime.metrics import CONTENT_TYPE, Metrics
 AsgiScope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-OPEN_PATHS = {"/version", "/healthz", "/livez", "/readyz"}
+HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
+NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
 BODY_BYTES = 3 * 1024 * 1024
 _log = log.get("apiserver")
 
@@ -48,11 +53,23 @@ class App:
         )
         self.metrics.collector(StoreGauges(registry.store, self.handlers.streams.__len__))
 
-    def whose(self, token: str) -> User | None:
-        """The user of a bearer token."""
+    def whose(self, token: str, audiences: tuple[str, ...] = AUDIENCES) -> Identified:
+        """Who holds a bearer token. Raises BadToken."""
         if hmac.compare_digest(token.encode(), self.token.encode()):
-            return ADMIN
-        return subresources.user_of_token(self.registry, token)
+            return Identified(ADMIN, tuple(audience for audience in audiences if audience in AUDIENCES))
+        return self.registry.tokens.identify(token, audiences)
+
+    def _authenticated(self, request: HttpRequest) -> User:
+        """Who sends a request; whoever says nothing of himself is anonymous. Raises 401."""
+        if "authorization" not in request.headers:
+            return NOBODY
+        scheme, _, token = request.headers["authorization"].partition(" ")
+        try:
+            if scheme.lower() == "bearer" and token.strip():
+                return self.whose(token.strip()).user
+        except BadToken as bad:
+            _log.debug("token refused", why=str(bad))
+        raise StatusError(401, "Unauthorized", "Unauthorized")
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """ASGI: one request."""
@@ -81,13 +98,15 @@ class App:
             await _send(reply, send, head=request.method == "HEAD")
 
     async def _reply(self, request: HttpRequest, receive: Receive) -> Reply | Stream:
-        if request.path in OPEN_PATHS or request.path.startswith(("/livez/", "/readyz/", "/healthz/")):
+        request.user = self._authenticated(request)
+        asked = attributes_of(request)
+        authorizer = self.registry.authorizer
+        if any(key.startswith("impersonate-") for key in request.headers):
+            request.user = impersonated(authorizer, asked, request.headers)
+            asked = msgspec.structs.replace(asked, user=request.user)
+        authorizer.check(asked)
+        if request.path.startswith(HEALTH_PATHS) or request.path == "/version":
             return await self._open(request)
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        user = self.whose(token.strip()) if scheme.lower() == "bearer" else None
-        if user is None:
-            raise StatusError(401, "Unauthorized", "Unauthorized")
-        request.user = _impersonated(request, user)
         if request.method not in ("GET", "HEAD"):
             request.body = await _body(request, receive)
         if request.path == "/metrics" and request.method == "GET":
@@ -104,16 +123,6 @@ class App:
         if request.path.startswith("/readyz") and not self.ready:
             return Reply(503, b"not ready", b"text/plain")
         return Reply(200, b"ok", b"text/plain; charset=utf-8")
-
-
-def _impersonated(request: HttpRequest, user: User) -> User:
-    """Who the client asks to be taken for (kubectl --as); every user here may do so, since all may do everything."""
-    name = request.headers.get("impersonate-user")
-    if not name:
-        return user
-    groups = request.headers.get("impersonate-group", "")
-    listed = [group.strip() for group in groups.split(",") if group.strip()]
-    return User(name, (*listed, "system:authenticated"), request.headers.get("impersonate-uid", ""))
 
 
 async def _body(request: HttpRequest, receive: Receive) -> bytes:

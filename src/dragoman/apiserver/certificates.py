@@ -1,7 +1,7 @@
 """Who vouches for the server? A certificate authority of our own and a certificate for loopback.
 
 Kept in a folder (the data folder, or one that lasts as long as the process), readable by its owner only, and made
-again when close to its end or when the names differ.
+again when close to its end, not valid yet (made while the clock was ahead), or when the names differ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def _is_good(file: Path, host: str, now: datetime) -> bool:
     except (OSError, ValueError, x509.ExtensionNotFound):
         return False
     listed = [str(n) for n in names.get_values_for_type(x509.IPAddress)] + names.get_values_for_type(x509.DNSName)
-    return host in listed and known.not_valid_after_utc > now + timedelta(days=30)
+    begun, far_from_end = known.not_valid_before_utc <= now, known.not_valid_after_utc > now + timedelta(days=30)
+    return host in listed and begun and far_from_end
 
 
 def _make(folder: Path, host: str, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""What does this server serve? Legacy and aggregated discovery, made from the table of kinds.
+"""What does this server serve? Legacy and aggregated discovery, made from what is served.
 
 `kubectl drain` and older clients read the legacy documents, current ones the aggregated list
 (apidiscovery.k8s.io/v2). Bodies are made once and carry an ETag, the hash of the body.
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dragoman.api.kinds import KINDS, Kind
+from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
 from dragoman.apiserver.reviews import REVIEWS
+from dragoman.apiserver.served import Served
 
-EVENTS_GROUP = "events.k8s.io"
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 # subresource -> (group, version, kind of the body; empty: the parent's own, verbs)
 _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
@@ -27,9 +27,9 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "ephemeralcontainers": ("", "", "", ("get", "patch", "update")),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
     "finalize": ("", "", "", ("update",)),
+    "approval": ("", "", "", ("get", "patch", "update")),
 }
-# Order of groups decides what a bare name means: core events before events.k8s.io.
-_FIRST = ("", "apps", "batch", "resource.k8s.io")
+_NO_COLLECTION_DELETE = ("namespaces",)
 
 
 class DiscoveryDocument(msgspec.Struct, frozen=True):
@@ -45,61 +45,35 @@ def document(obj: Object) -> DiscoveryDocument:
     return DiscoveryDocument(body, '"' + hashlib.sha256(body).hexdigest().upper() + '"')
 
 
-def groups() -> dict[str, tuple[str, ...]]:
-    """Every group with its versions, preferred first; the core group is ""."""
-    found: dict[str, list[str]] = {}
-    for kind in KINDS:
-        versions = found.setdefault(kind.group, [])
-        versions.extend(version for version in kind.versions if version not in versions)
-    for group, _ in REVIEWS:
-        found.setdefault(group, ["v1"])
-    found.setdefault("autoscaling", ["v1"])
-    found[EVENTS_GROUP] = ["v1"]
-    rank = {group: index for index, group in enumerate(_FIRST)}
-    return {g: tuple(sorted(found[g], key=_priority)) for g in sorted(found, key=lambda g: (rank.get(g, 99), g))}
+def _verbs(kind: Kind) -> list[str]:
+    return [verb for verb in VERBS if verb != "deletecollection" or kind.plural not in _NO_COLLECTION_DELETE]
 
 
-def _priority(version: str) -> tuple[int, str]:
-    stage = 0 if "beta" not in version and "alpha" not in version else 1 if "beta" in version else 2
-    return stage, "".join(chr(255 - ord(c)) for c in version)
-
-
-def kinds_of(group: str, version: str) -> list[Kind]:
-    """The kinds of a group's version."""
-    if group == EVENTS_GROUP:
-        return [kind for kind in KINDS if kind.kind == "Event"]
-    return [kind for kind in KINDS if kind.group == group and version in kind.versions]
-
-
-def _singular(kind: Kind) -> str:
-    return kind.kind.lower()
-
-
-def legacy_resources(group: str, version: str) -> Object:
+def legacy_resources(served: Served, group: str, version: str) -> Object:
     """APIResourceList of a group's version."""
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": f"{group}/{version}" if group else version,
-        "resources": list(_legacy(group, version)),
+        "resources": list(_legacy(served, group, version)),
     }
 
 
-def _legacy(group: str, version: str) -> Iterator[Object]:
-    for kind in kinds_of(group, version):
+def _legacy(served: Served, group: str, version: str) -> Iterator[Object]:
+    for kind in served.kinds_of(group, version):
         resource: Object = {
             "name": kind.plural,
-            "singularName": _singular(kind),
+            "singularName": kind.singular,
             "namespaced": kind.namespaced,
             "kind": kind.kind,
-            "verbs": list(VERBS),
+            "verbs": _verbs(kind),
         }
         if kind.short:
             resource["shortNames"] = list(kind.short)
         if kind.categories:
             resource["categories"] = list(kind.categories)
         yield resource
-        for name in kind.subresources if group != EVENTS_GROUP else ():
+        for name in served.subresources(kind, version):
             sub_group, sub_version, sub_kind, verbs = _SUBRESOURCES[name]
             resource = {
                 "name": f"{kind.plural}/{name}",
@@ -122,22 +96,22 @@ def _legacy(group: str, version: str) -> Iterator[Object]:
             }
 
 
-def _aggregated_resources(group: str, version: str) -> list[Object]:
+def _aggregated_resources(served: Served, group: str, version: str) -> list[Object]:
     out: list[Object] = []
-    for kind in kinds_of(group, version):
+    for kind in served.kinds_of(group, version):
         resource: Object = {
             "resource": kind.plural,
             "responseKind": {"group": group, "version": version, "kind": kind.kind},
             "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "singularResource": _singular(kind),
-            "verbs": list(VERBS),
+            "singularResource": kind.singular,
+            "verbs": _verbs(kind),
         }
         if kind.short:
             resource["shortNames"] = list(kind.short)
         if kind.categories:
             resource["categories"] = list(kind.categories)
         subresources: list[Object] = []
-        for name in kind.subresources if group != EVENTS_GROUP else ():
+        for name in served.subresources(kind, version):
             sub_group, sub_version, sub_kind, verbs = _SUBRESOURCES[name]
             response = (
                 {"group": sub_group, "version": sub_version, "kind": sub_kind}
@@ -162,14 +136,14 @@ def _aggregated_resources(group: str, version: str) -> list[Object]:
     return out
 
 
-def aggregated(*, core: bool, api: str = "v2") -> Object:
+def aggregated(served: Served, *, core: bool, api: str = "v2") -> Object:
     """APIGroupDiscoveryList: of the core group (/api) or of the others (/apis)."""
     items: list[Object] = []
-    for group, versions in groups().items():
+    for group, versions in served.groups().items():
         if (group == "") is not core:
             continue
         listed: list[Object] = [
-            {"version": version, "freshness": "Current", "resources": _aggregated_resources(group, version)}
+            {"version": version, "freshness": "Current", "resources": _aggregated_resources(served, group, version)}
             for version in versions
         ]
         metadata: Object = {"name": group} if group else {}
@@ -182,16 +156,16 @@ def legacy_versions() -> Object:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
-def legacy_group(group: str) -> Object:
+def legacy_group(served: Served, group: str) -> Object:
     """APIGroup of /apis/GROUP."""
-    versions = groups()[group]
+    versions = served.groups()[group]
     listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
     return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
-def legacy_groups() -> Object:
+def legacy_groups(served: Served) -> Object:
     """APIGroupList of /apis."""
-    named = [legacy_group(group) for group in groups() if group]
+    named = [legacy_group(served, group) for group in served.groups() if group]
     for entry in named:
         entry.pop("kind")
         entry.pop("apiVersion")

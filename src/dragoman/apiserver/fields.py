@@ -54,6 +54,9 @@ _TABLE: dict[str, _Fields] = {
     "services": _same("spec.clusterIP", "spec.type"),
     "replicasets.apps": _REPLICAS,
     "replicationcontrollers": _REPLICAS,
+    "certificatesigningrequests.certificates.k8s.io": _same("spec.signerName"),
+    "clustertrustbundles.certificates.k8s.io": _same("spec.signerName"),
+    "podcertificaterequests.certificates.k8s.io": _same("spec.signerName", "spec.podName", "spec.nodeName"),
     "resourceslices.resource.k8s.io": _same("spec.nodeName", "spec.driver", "spec.pool.name"),
 }
 _NONE: _Fields = {}

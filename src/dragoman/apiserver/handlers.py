@@ -6,11 +6,10 @@ Authentication is done before (app.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from dragoman.api.shape import Object
-from dragoman.apiserver import discovery, openapi, reviews, subresources
+from dragoman.apiserver import discovery, openapi, openapi2, reviews, subresources
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, HttpRequest, Reply, Stream, json_reply
 from dragoman.apiserver.logs import LogOptions
@@ -26,13 +25,15 @@ from dragoman.apiserver.options import (
 )
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
-from dragoman.apiserver.request import RequestOutcome, User, Write
+from dragoman.apiserver.request import RequestOutcome, Write
+from dragoman.apiserver.served import Served
 from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.apiserver.store import Selection
 from dragoman.apiserver.target import RequestInfo, target_of
 from dragoman.apiserver.watch import Frames, Streams, WatchOptions
 
 WATCH_MIN_S = 1800.0
+_PLAIN_MEDIA = ("*/*", "application/*", "application/json")
 PATCHES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -57,12 +58,14 @@ _NOT_HERE = {
 class Handlers:
     """The API of one registry. `whose` authenticates bearer tokens (TokenReview)."""
 
-    def __init__(self, registry: Registry, *, minor: int, whose: Callable[[str], User | None]) -> None:
+    def __init__(self, registry: Registry, *, minor: int, whose: reviews.Whose) -> None:
         self.registry = registry
         self.streams = Streams()
         self.whose = whose
         self._version = discovery.document(discovery.version_text(minor))
+        self._openapi = openapi.OpenApi(registry.served)
         self._documents: dict[str, discovery.DiscoveryDocument] = {}
+        self._generation = -1
 
     async def respond(self, request: HttpRequest) -> Reply | Stream:
         """The answer to an authenticated request. Raises Refused."""
@@ -84,18 +87,35 @@ class Handlers:
         if path == "/version":
             return Reply(200, self._version.body)
         if path == "/openapi/v3":
-            return json_reply(openapi.index())
+            return json_reply(self._openapi.index())
         if path.startswith("/openapi/v3/"):
-            return self._openapi(request, path.removeprefix("/openapi/v3/"))
+            return self._openapi_v3(request, path.removeprefix("/openapi/v3/"))
         if path == "/openapi/v2":
-            raise StatusError(406, "NotAcceptable", "OpenAPI v2 is not served; use /openapi/v3")
+            return self._openapi_v2(request)
+        if path == "/openid/v1/jwks":
+            return json_reply(self.registry.tokens.key_set())
+        if path == "/.well-known/openid-configuration":
+            host = request.headers.get("host", "")
+            return json_reply(self.registry.tokens.configuration(f"https://{host}"))
         if path == "/":
-            paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+            paths = [
+                "/.well-known/openid-configuration",
+                "/api",
+                "/api/v1",
+                "/apis",
+                "/healthz",
+                "/livez",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/openid/v1/jwks",
+                "/readyz",
+                "/version",
+            ]
             return json_reply({"paths": paths})
         return self._discovery(request)
 
-    def _openapi(self, request: HttpRequest, group_version: str) -> Reply:
-        found = openapi.document(group_version)
+    def _openapi_v3(self, request: HttpRequest, group_version: str) -> Reply:
+        found = self._openapi.document(group_version)
         if found is None:
             raise _no_path()
         headers = openapi.caching_headers(found, request.query.get("hash", ""), self.registry.clock.now())
@@ -104,14 +124,35 @@ class Handlers:
             return Reply(304, b"", None, encoded)
         return Reply(200, found.body, headers=encoded)
 
+    def _openapi_v2(self, request: HttpRequest) -> Reply:
+        accept = request.headers.get("accept", "")
+        media = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+        chosen = next((m for m in media if m in openapi2.PROTOBUF_TYPES or m in ("", *_PLAIN_MEDIA)), None)
+        if chosen is None:
+            raise StatusError(406, "NotAcceptable", f"OpenAPI v2 is served as JSON and {openapi2.PROTOBUF_TYPES[0]}")
+        protobuf = chosen in openapi2.PROTOBUF_TYPES
+        found = self._openapi.v2(protobuf=protobuf)
+        headers: Headers = [(b"etag", f'"{found.hash}"'.encode()), (b"vary", b"Accept")]
+        if request.headers.get("if-none-match", "") == f'"{found.hash}"':
+            return Reply(304, b"", None, headers)
+        content_type = openapi2.PROTOBUF_SENT if protobuf else b"application/json"
+        return Reply(200, found.body, content_type, headers)
+
     def _discovery(self, request: HttpRequest) -> Reply:
         form = form_of(request.headers.get("accept", ""))
         path = request.path
         aggregated = form.kind == "APIGroupDiscoveryList" and path in ("/api", "/apis")
         key = f"{path} {form.version}" if aggregated else path
+        served = self.registry.served
+        if self._generation != served.generation:
+            self._generation = served.generation
+            self._documents.clear()
         document = self._documents.get(key)
         if document is None:
-            made = discovery.aggregated(core=path == "/api", api=form.version) if aggregated else _legacy(path)
+            if aggregated:
+                made = discovery.aggregated(served, core=path == "/api", api=form.version)
+            else:
+                made = _legacy(served, path)
             document = self._documents[key] = discovery.document(made)
         headers: Headers = [(b"etag", document.etag.encode()), (b"vary", b"Accept"), (b"cache-control", b"public")]
         if request.headers.get("if-none-match", "") == document.etag:
@@ -121,12 +162,14 @@ class Handlers:
     # ---- resources
 
     async def _resource(self, request: HttpRequest, group: str, version: str, parts: list[str]) -> Reply | Stream:
-        target, plural = target_of(group, version, parts)
+        target, plural = target_of(self.registry.served, group, version, parts)
         if target is None:
             if (group, plural) in reviews.REVIEWS and version == "v1" and request.method == "POST":
+                form_of(request.headers.get("accept", ""), tables=False)
                 body = decode_object(request.body, request.headers.get("content-type", ""))
                 body = check_types((group, version, reviews.REVIEWS[group, plural][0]), body)
-                reply = reviews.answer(self.registry, group, plural, body, request.user, self.whose)
+                namespace = parts[1] if parts[0] == "namespaces" else ""
+                reply = reviews.answer(self.registry, plural, body, request.user, self.whose, namespace)
                 return json_reply(reply, 201)
             raise _no_path()
         if target.subresource:
@@ -321,7 +364,7 @@ class Handlers:
             return json_reply(await subresources.evict(registry, target.name, target.namespace, options, write), 201)
         assert name == "token", "the table of kinds names no other subresource"
         account = registry.get(target.kind, target.name, target.namespace)
-        return json_reply(subresources.issue_token(registry, account, body), 201)
+        return json_reply(registry.tokens.issue(account, body, dry_run=write.dry_run), 201)
 
     async def _part(self, request: HttpRequest, target: RequestInfo) -> Reply:
         registry = self.registry
@@ -343,6 +386,7 @@ class Handlers:
     async def _scale(self, request: HttpRequest, target: RequestInfo) -> Reply:
         record = self.registry.get(target.kind, target.name, target.namespace)
         scale = subresources.scale_of(record)
+        form_of(request.headers.get("accept", ""), tables=False)
         match request.method:
             case "GET" | "HEAD":
                 return json_reply(scale)
@@ -410,20 +454,20 @@ def _container(pod: Object, name: str, asked: str) -> str:
     return str(first[0])
 
 
-def _legacy(path: str) -> Object:
+def _legacy(served: Served, path: str) -> Object:
     parts = path.split("/")[1:]
     if parts == ["api"]:
         return discovery.legacy_versions()
     if parts == ["apis"]:
-        return discovery.legacy_groups()
-    known = discovery.groups()
+        return discovery.legacy_groups(served)
+    known = served.groups()
     if parts == ["api", "v1"]:
-        return discovery.legacy_resources("", "v1")
+        return discovery.legacy_resources(served, "", "v1")
     if len(parts) in (2, 3) and parts[0] == "apis" and parts[1] in known:
         if len(parts) == 2:
-            return discovery.legacy_group(parts[1])
+            return discovery.legacy_group(served, parts[1])
         if parts[2] in known[parts[1]]:
-            return discovery.legacy_resources(parts[1], parts[2])
+            return discovery.legacy_resources(served, parts[1], parts[2])
     raise _no_path()
 
 

@@ -12,6 +12,8 @@ from dragoman.apiserver.request import ADMIN, User
 from dragoman.apiserver.status import bad_request
 
 Headers = list[tuple[bytes, bytes]]
+HEADER_SEPARATOR = "\n"
+"""Between the values of an Impersonate-* header that was sent several times: a name may hold a comma."""
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _FALSE = {"0", "f", "F", "FALSE", "false", "False", ""}
 
@@ -56,7 +58,9 @@ def parse(method: str, raw_path: bytes, raw_query: bytes, raw_headers: list[tupl
     headers: dict[str, str] = {}
     for raw_name, raw_value in raw_headers:
         key, text = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        if key in headers:
+            text = f"{headers[key]}{HEADER_SEPARATOR if key.startswith('impersonate-') else ', '}{text}"
+        headers[key] = text
     return HttpRequest(method, path, query, headers)
 
 

@@ -104,7 +104,7 @@ class InProcessClient:
                     options = subresources.eviction_options(obj)
                     reply = await subresources.evict(registry, name, namespace, options, self._write)
                 case "token":
-                    reply = subresources.issue_token(registry, registry.get(kind, name, namespace), obj)
+                    reply = registry.tokens.issue(registry.get(kind, name, namespace), obj)
                 case _:
                     raise StatusError(404, "NotFound", f"{kind.plural} has no {subresource} to create")
         await self._durable()
@@ -138,7 +138,7 @@ class InProcessClient:
         force: bool = False,
     ) -> Object:
         """Patch; type is merge, json, strategic or apply, which gets apiVersion and kind if it has none."""
-        write = msgspec.structs.replace(self._write, manager=manager, force=force)
+        write = msgspec.structs.replace(self._write, manager=manager, force=force, verb="patch")
         if type == "apply":
             patch = {"apiVersion": kind.api_version, "kind": kind.kind, **patch}
             write = msgspec.structs.replace(write, version=_version_of(kind, patch))

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from dragoman.api.gates import Gates
 from dragoman.api.kinds import Kind
+from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.store import EVERYTHING, Selection, StoredObject
 
 
@@ -19,6 +20,11 @@ class Lookup(Protocol):
     @property
     def gates(self) -> Gates:
         """Feature gates of this server."""
+        ...
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """Who may do what."""
         ...
 
     def find(self, kind: Kind, name: str, namespace: str = "") -> StoredObject | None:
@@ -35,4 +41,8 @@ class Lookup(Protocol):
 
     def free_cluster_ip(self) -> str:
         """An address for services that none has."""
+        ...
+
+    def suffix(self) -> str:
+        """Random characters for a generated name."""
         ...

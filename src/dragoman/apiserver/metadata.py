@@ -10,7 +10,6 @@ from typing import Any
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
 from dragoman.apiserver.status import bad_request, conflict
-from dragoman.apiserver.strategies.base import STATUS_KEEPS
 from dragoman.runtime.entropy import Entropy
 
 NAME_MAX = 63
@@ -84,8 +83,8 @@ def check_identity(kind: Kind, meta: Object, name: str, namespace: str) -> None:
         )
 
 
-def carry_over(kind: Kind, new: Object, old: Object, *, status: bool) -> None:
-    """Put back what no update changes; a status write keeps labels and the like as well. Raises 409 on another uid."""
+def carry_over(kind: Kind, new: Object, old: Object, kept: tuple[str, ...]) -> None:
+    """Put back what no update changes, and the fields in `kept`. Raises 409 on another uid."""
     uid = new.get("uid")
     if uid and uid != old.get("uid"):
         raise conflict(
@@ -93,8 +92,7 @@ def carry_over(kind: Kind, new: Object, old: Object, *, status: bool) -> None:
             old["name"],
             f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.get('uid', '')}",
         )
-    kept: tuple[str, ...] = (*_SERVER_SETS, "name", "namespace", "generateName")
-    for field in kept + STATUS_KEEPS if status else kept:
+    for field in (*_SERVER_SETS, "name", "namespace", "generateName", *kept):
         if field in old:
             new[field] = old[field]
         else:

@@ -6,8 +6,6 @@ discovery. Protobuf is read but never written.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -43,8 +41,11 @@ PLAIN = Form()
 
 
 @lru_cache(512)
-def form_of(accept: str) -> Form:
-    """The first form of an Accept header that this server can answer with. Raises 406."""
+def form_of(accept: str, tables: bool = True) -> Form:
+    """The first form of an Accept header that this server can answer with. Raises 406.
+
+    tables: whether there is a Table of the answer, and metadata of its own; reviews and Scales have neither.
+    """
     for part in accept.split(",") if accept else ["*/*"]:
         words = [word.strip() for word in part.split(";")]
         media = words[0].lower()
@@ -57,7 +58,7 @@ def form_of(accept: str) -> Form:
         if not kind:
             return PLAIN if media == JSON else Form(YAML, content_type=b"application/yaml")
         group, version = params.get("g", ""), params.get("v", "")
-        if (kind, group, version) in _FORMS:
+        if (kind, group, version) in _FORMS and tables:
             content_type = f"{JSON};g={group};v={version};as={kind}".encode()
             return Form(JSON, kind, version, content_type)
     raise StatusError(
@@ -110,40 +111,3 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
     if not isinstance(obj, dict):
         raise bad_request("the body must be an object")
     return obj
-
-
-class _Repeats(dict[str, Any]):
-    """An object of JSON and the names that it holds twice."""
-
-    repeats: tuple[str, ...] = ()
-
-
-def duplicate_fields(body: bytes) -> list[str]:
-    """Paths of fields that stand twice in a JSON body, in order; empty for what is no JSON."""
-    found = False
-
-    def pairs(members: list[tuple[str, Any]]) -> _Repeats:
-        nonlocal found
-        obj = _Repeats(members)
-        if len(obj) != len(members):
-            names = [name for name, _ in members]
-            obj.repeats = tuple(dict.fromkeys(name for at, name in enumerate(names) if name in names[:at]))
-            found = True
-        return obj
-
-    try:
-        whole = json.loads(body, object_pairs_hook=pairs)
-    except ValueError:
-        return []
-    return list(_repeats(whole, "")) if found else []
-
-
-def _repeats(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, _Repeats):
-        for name in value.repeats:
-            yield f"{path}.{name}" if path else name
-        for name, inner in value.items():
-            yield from _repeats(inner, f"{path}.{name}" if path else name)
-    elif isinstance(value, list):
-        for at, inner in enumerate(value):
-            yield from _repeats(inner, f"{path}[{at}]")

@@ -2,8 +2,8 @@
 
 Made from the table of kinds and the schema facts, on first request and kept as bytes. kubectl decides from the PATCH
 operations' fieldValidation parameter that the server checks fields, maps resources to kinds by
-x-kubernetes-group-version-kind of the paths (`explain`) and finds merge keys in the schemas (`apply`). Never serves
-OpenAPI v2.
+x-kubernetes-group-version-kind of the paths (`explain`) and finds merge keys in the schemas (`apply`). OpenAPI v2
+is made from the same documents.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from email.utils import formatdate
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from dragoman import __version__
-from dragoman.api.kinds import KINDS, Kind
+from dragoman.api.kinds import Kind
+from dragoman.apiserver import openapi2
 from dragoman.apiserver.openapi_texts import describe, digest
+from dragoman.apiserver.reviews import REVIEWS
+from dragoman.apiserver.served import Served
 from dragoman.apiserver.shape import definition_names, definitions
 
 _SCHEMAS = "#/components/schemas/"
@@ -33,6 +36,7 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, ...], tuple[str, str, str] | None]] = 
     "status": (("get", "put", "patch"), None),
     "scale": (("get", "put", "patch"), ("autoscaling", "v1", "Scale")),
     "finalize": (("put",), None),
+    "approval": (("get", "put", "patch"), None),
     "ephemeralcontainers": (("get", "put", "patch"), None),
     "resize": (("get", "put", "patch"), None),
     "binding": (("post",), ("", "v1", "Binding")),
@@ -40,15 +44,6 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, ...], tuple[str, str, str] | None]] = 
     "token": (("post",), ("authentication.k8s.io", "v1", "TokenRequest")),
     "log": (("get",), None),
 }
-# Kinds that are asked for, not stored: group, version, kind, resource, namespaced.
-REVIEWS = (
-    ("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", False),
-    ("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False),
-    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False),
-    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", False),
-    ("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", False),
-    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", True),
-)
 
 
 class OpenApiDocument(msgspec.Struct, frozen=True):
@@ -58,24 +53,87 @@ class OpenApiDocument(msgspec.Struct, frozen=True):
     hash: str
 
 
-def index(kinds: tuple[Kind, ...] = KINDS) -> dict[str, Any]:
-    """GET /openapi/v3: where the document of each group and version is."""
-    return {
-        "paths": {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={_hash_of(path, kinds)}"} for path in _paths(kinds)
+class OpenApi:
+    """The documents of one server, made on first request and again when what it serves has changed."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._generation = -1
+        self._documents: dict[str, OpenApiDocument] = {}
+        self._known: dict[str, tuple[str, str]] = {}
+        self._hashes: dict[str, str] = {}
+
+    def index(self) -> dict[str, Any]:
+        """GET /openapi/v3: where the document of each group and version is."""
+        return {
+            "paths": {
+                path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={self._hash_of(path)}"} for path in self._paths()
+            }
         }
-    }
 
+    def document(self, group_version: str) -> OpenApiDocument | None:
+        """GET /openapi/v3/PATH, or None if nothing is served there.
 
-def document(group_version: str, kinds: tuple[Kind, ...] = KINDS) -> OpenApiDocument | None:
-    """GET /openapi/v3/PATH, or None if nothing is served there.
+        group_version: `api/v1` or `apis/apps/v1` as in the index; `v1` and `apps/v1` are taken too.
+        """
+        path = group_version.strip("/")
+        if not path.startswith(("api/", "apis/")):
+            path = f"apis/{path}" if "/" in path else f"api/{path}"
+        if path not in self._paths():
+            return None
+        if path not in self._documents:
+            self._documents[path] = OpenApiDocument(msgspec.json.encode(self._body(path)), self._hash_of(path))
+        return self._documents[path]
 
-    group_version: `api/v1` or `apis/apps/v1` as in the index; `v1` and `apps/v1` are taken too.
-    """
-    path = group_version.strip("/")
-    if not path.startswith(("api/", "apis/")):
-        path = f"apis/{path}" if "/" in path else f"api/{path}"
-    return _document(path, kinds) if path in _paths(kinds) else None
+    def v2(self, *, protobuf: bool) -> OpenApiDocument:
+        """GET /openapi/v2: everything in one document."""
+        key = "v2 protobuf" if protobuf else "v2"
+        known = self._paths()
+        if key not in self._documents:
+            body = openapi2.document((self._body(path) for path in known), f"v1.{self._served.minor}.0")
+            data = openapi2.encode(body) if protobuf else msgspec.json.encode(body)
+            self._documents[key] = OpenApiDocument(data, hashlib.sha256(data).hexdigest().upper())
+        return self._documents[key]
+
+    def _paths(self) -> dict[str, tuple[str, str]]:
+        """Path in the index -> (group, version), sorted."""
+        if self._generation != self._served.generation:
+            self._generation = self._served.generation
+            found = sorted((group, v) for group, versions in self._served.groups().items() for v in versions)
+            self._known = {f"apis/{group}/{v}" if group else f"api/{v}": (group, v) for group, v in found}
+            fresh = {path: self._hash(*where) for path, where in self._known.items()}
+            self._documents = {p: d for p, d in self._documents.items() if fresh.get(p) == d.hash}
+            self._hashes = fresh
+        return self._known
+
+    def _hash_of(self, path: str) -> str:
+        self._paths()
+        return self._hashes[path]
+
+    def _hash(self, group: str, version: str) -> str:
+        """Known without making the document: it depends on facts, texts, kinds and this release only."""
+        ours = self._served.kinds_of(group, version)
+        text = msgspec.json.encode((__version__, group, version, ours))
+        return hashlib.sha256(_facts_hash() + text).hexdigest().upper()
+
+    def _body(self, path: str) -> dict[str, Any]:
+        group, version = self._known[path]
+        paths: dict[str, Any] = {}
+        wanted = {_DELETE_OPTIONS, _STATUS, f"{_META}WatchEvent"}
+        for kind in self._served.kinds_of(group, version):
+            paths |= _kind_paths(kind, group, version, wanted)
+        for (review_group, resource), (name, namespaced) in REVIEWS.items():
+            if (review_group, version) == (group, "v1"):
+                gvk = (review_group, version, name)
+                wanted |= _names([gvk])
+                where = f"/{path}/namespaces/{{namespace}}/{resource}" if namespaced else f"/{path}/{resource}"
+                paths[where] = {"post": _operation("post", "create", gvk, gvk), **_parameters(namespaced, name=False)}
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": f"v1.{self._served.minor}.0"},
+            "paths": paths,
+            "components": {"schemas": _components(wanted)},
+        }
 
 
 def caching_headers(found: OpenApiDocument, asked_hash: str, now: float) -> dict[str, str]:
@@ -91,62 +149,20 @@ def caching_headers(found: OpenApiDocument, asked_hash: str, now: float) -> dict
     return headers
 
 
-@lru_cache(8)
-def _paths(kinds: tuple[Kind, ...]) -> dict[str, tuple[str, str]]:
-    """Path in the index -> (group, version), sorted."""
-    found = {(kind.group, version) for kind in kinds for version in kind.versions}
-    found |= {(group, version) for group, version, *_ in REVIEWS}
-    return {
-        f"apis/{group}/{version}" if group else f"api/{version}": (group, version) for group, version in sorted(found)
-    }
-
-
 @cache
 def _facts_hash() -> bytes:
     packed = files("dragoman.apiserver.facts").joinpath("schemas.json.gz").read_bytes()
     return hashlib.sha256(packed + digest()).digest()
 
 
-@lru_cache(256)
-def _hash_of(path: str, kinds: tuple[Kind, ...]) -> str:
-    """Known without making the document: it depends on facts, texts, kinds and this release only."""
-    group, version = _paths(kinds)[path]
-    ours = [kind for kind in kinds if kind.group == group and version in kind.versions]
-    text = msgspec.json.encode((__version__, group, version, ours))
-    return hashlib.sha256(_facts_hash() + text).hexdigest().upper()
-
-
-@lru_cache(64)
-def _document(path: str, kinds: tuple[Kind, ...]) -> OpenApiDocument:
-    group, version = _paths(kinds)[path]
-    paths: dict[str, Any] = {}
-    wanted = {_DELETE_OPTIONS, _STATUS, f"{_META}WatchEvent"}
-    for kind in kinds:
-        if kind.group == group and version in kind.versions:
-            paths |= _kind_paths(kind, version, wanted)
-    for review_group, review_version, name, resource, namespaced in REVIEWS:
-        if (review_group, review_version) == (group, version):
-            gvk = (review_group, review_version, name)
-            wanted |= _names([gvk])
-            where = f"/{path}/namespaces/{{namespace}}/{resource}" if namespaced else f"/{path}/{resource}"
-            paths[where] = {"post": _operation("post", "create", gvk, gvk), **_parameters(namespaced, name=False)}
-    body = {
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.37.0"},
-        "paths": paths,
-        "components": {"schemas": _components(wanted)},
-    }
-    return OpenApiDocument(msgspec.json.encode(body), _hash_of(path, kinds))
-
-
 # ---- paths
 
 
-def _kind_paths(kind: Kind, version: str, wanted: set[str]) -> dict[str, Any]:
-    gvk = (kind.group, version, kind.kind)
-    wanted |= _names([gvk, (kind.group, version, f"{kind.kind}List")])
-    base = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
-    listing = _operation("get", "list", gvk, (kind.group, version, f"{kind.kind}List"))
+def _kind_paths(kind: Kind, group: str, version: str, wanted: set[str]) -> dict[str, Any]:
+    gvk = (group, version, kind.kind)
+    wanted |= _names([gvk, (group, version, f"{kind.kind}List")])
+    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    listing = _operation("get", "list", gvk, (group, version, f"{kind.kind}List"))
     collection = {
         "get": listing,
         "post": _operation("post", "post", gvk, gvk),
@@ -164,7 +180,7 @@ def _kind_paths(kind: Kind, version: str, wanted: set[str]) -> dict[str, Any]:
     paths: dict[str, Any] = {scope: collection, f"{scope}/{{name}}": one}
     if kind.namespaced:
         paths[f"{base}/{kind.plural}"] = {"get": listing}
-    for subresource in kind.subresources:
+    for subresource in kind.subresources if group == kind.group else ():
         methods, body = _SUBRESOURCES.get(subresource, (("get",), None))
         body_gvk = body or gvk
         wanted |= _names([body_gvk])

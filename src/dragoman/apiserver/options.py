@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dragoman.api.shape import Object
-from dragoman.apiserver import schema
+from dragoman.apiserver import schema, strict
 from dragoman.apiserver.http import HttpRequest
-from dragoman.apiserver.negotiate import decode, duplicate_fields
+from dragoman.apiserver.negotiate import decode
 from dragoman.apiserver.request import DeleteOptions, Validation, Write
-from dragoman.apiserver.shape import GVK
+from dragoman.apiserver.shape import GVK, shape_of
 from dragoman.apiserver.status import StatusError, bad_request, expired
 from dragoman.apiserver.store import Store
 from dragoman.apiserver.target import RequestInfo
@@ -39,6 +39,7 @@ def write_of(request: HttpRequest, target: RequestInfo) -> Write:
         dry_run=_dry_run(request.query.get("dryRun")),
         validation=validation,
         user=request.user,
+        verb="patch" if request.method == "PATCH" else "update",
     )
 
 
@@ -63,16 +64,17 @@ def check_types(gvk: GVK, body: Object) -> Object:
 def unknown_fields(target: RequestInfo, body: Object, write: Write, raw: bytes = b"") -> list[str]:
     """Unknown fields: refused under Strict, returned as warnings under Warn. Wrong types are always refused.
 
-    raw: the JSON that was sent, searched for duplicate fields under Strict.
+    raw: the JSON that was sent, which alone tells of repeated fields and of their order.
     """
+    gvk = target.kind.group, target.version, target.kind.kind
     try:
-        unknown = schema.strict_errors((target.kind.group, target.version, target.kind.kind), body)
+        unknown = schema.strict_errors(gvk, body)
     except Invalid as wrong:
         raise bad_request(
             f'{target.kind.kind} in version "{target.version}" cannot be handled as a {target.kind.kind}: {wrong}'
         ) from wrong
-    if raw and write.validation == "Strict":
-        unknown = [*(f'duplicate field "{path}"' for path in duplicate_fields(raw)), *unknown]
+    if raw and write.validation != "Ignore":
+        unknown = strict.errors(raw, shape_of(gvk)) or unknown
     if unknown and write.validation == "Strict":
         raise bad_request(
             f'{target.kind.kind} in version "{target.version}" cannot be handled as a {target.kind.kind}: '

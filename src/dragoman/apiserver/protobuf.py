@@ -8,6 +8,7 @@ the wire even when zero; they are dropped where the JSON form would omit them.
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -230,14 +231,22 @@ def _string(wire: int, value: Any, depth: int) -> str:
         raise NotProtobuf(f"a text is not UTF-8: {error.reason}") from None
 
 
+def _double(wire: int, value: Any, depth: int) -> float | int:
+    if wire != _FIXED64:
+        raise NotProtobuf("a field has another wire type than its message says")
+    number: float = struct.unpack("<d", value)[0]
+    return int(number) if number.is_integer() else number
+
+
 _SCALARS: dict[str, _Reader] = {
     "string": _string,
     "bytes": lambda wire, value, depth: base64.b64encode(_bytes(wire, value)).decode(),
     "int32": lambda wire, value, depth: _number(wire, value),
     "int64": lambda wire, value, depth: _number(wire, value),
     "bool": lambda wire, value, depth: _number(wire, value) != 0,
+    "double": _double,
 }
-_SCALAR_ZERO: dict[str, Any] = {"string": "", "bytes": "", "int32": 0, "int64": 0, "bool": False}
+_SCALAR_ZERO: dict[str, Any] = {"string": "", "bytes": "", "int32": 0, "int64": 0, "bool": False, "double": 0}
 
 
 # ---- messages with a JSON form of their own
@@ -309,6 +318,17 @@ def _decimal(number: int, unit: int) -> str:
     return f"{whole}.{str(rest).zfill(len(str(unit)) - 1).rstrip('0')}" if rest else str(whole)
 
 
+def _one_of(plain: str, wrapped: str, empty: Any) -> _Reader:
+    """A message whose JSON form is one of its fields: the first of `plain` that is set."""
+
+    def read(wire: int, value: Any, depth: int) -> Any:
+        parts = _message(f"{_EXTENSIONS}{wrapped}", _bytes(wire, value), depth)
+        return next((parts[field] for field in plain.split() if parts.get(field)), empty)
+
+    return read
+
+
+_EXTENSIONS = "k8s.io.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _RUNTIME_RESOURCE = "k8s.io.apimachinery.pkg.api.resource."
 _SPECIAL: dict[str, _Reader] = {
     f"{_META}Time": _time(0),
@@ -318,4 +338,8 @@ _SPECIAL: dict[str, _Reader] = {
     f"{_RUNTIME}RawExtension": _raw("raw", f"{_RUNTIME}RawExtension"),
     f"{_RUNTIME_RESOURCE}Quantity": _quantity,
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    f"{_EXTENSIONS}JSON": _raw("raw", f"{_EXTENSIONS}JSON"),
+    f"{_EXTENSIONS}JSONSchemaPropsOrArray": _one_of("schema jSONSchemas", "JSONSchemaPropsOrArray", []),
+    f"{_EXTENSIONS}JSONSchemaPropsOrBool": _one_of("schema allows", "JSONSchemaPropsOrBool", False),
+    f"{_EXTENSIONS}JSONSchemaPropsOrStringArray": _one_of("schema property", "JSONSchemaPropsOrStringArray", []),
 }

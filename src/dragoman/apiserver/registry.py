@@ -23,6 +23,8 @@ from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time, parse_time
 from dragoman.api.shape import Object
 from dragoman.apiserver import admission, deletion, fields, metadata, tracking
+from dragoman.apiserver.access.authorizer import Authorizer, Mode
+from dragoman.apiserver.access.tokens import PrivateKey, Tokens, new_key
 from dragoman.apiserver.admission import Attributes, External
 from dragoman.apiserver.logs import Logs
 from dragoman.apiserver.paging import Pages
@@ -30,6 +32,8 @@ from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strateg
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.request import INTERNAL, DeleteOptions, Page, RequestOutcome, Write
 from dragoman.apiserver.selectors import parse_fields, parse_labels
+from dragoman.apiserver.served import Served
+from dragoman.apiserver.shape import complete, skeleton
 from dragoman.apiserver.status import (
     StatusError,
     already_exists,
@@ -42,7 +46,7 @@ from dragoman.apiserver.status import (
 )
 from dragoman.apiserver.store import EVERYTHING, Selection, Store, StoredObject, Watcher
 from dragoman.apiserver.strategies import strategy_of
-from dragoman.apiserver.strategies.base import Strategy
+from dragoman.apiserver.strategies.base import STATUS_KEEPS, Strategy
 from dragoman.apiserver.validation import validate_create, validate_update
 from dragoman.apiserver.versions import config_to_stored, from_stored, to_stored, type_text
 from dragoman.errors import Bug
@@ -60,7 +64,19 @@ T = TypeVar("T")
 class Registry:
     """All kinds of one embedded cluster over one store."""
 
-    def __init__(self, store: Store, clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        entropy: Entropy,
+        gates: Gates = DEFAULTS,
+        served: Served | None = None,
+        *,
+        mode: Mode = "rbac",
+        key: PrivateKey | None = None,
+    ) -> None:
+        """served: what transports offer; everything unless given. mode: of authorization. key: signs tokens."""
+        self.served = served or Served(everything=True)
         self.store = store
         self.clock = clock
         self.entropy = entropy
@@ -69,7 +85,9 @@ class Registry:
         self.logs = Logs()
         self.external: External | None = None
         self.when_created: dict[Kind, Callable[[StoredObject], None]] = {}
-        self.tokens_secret = entropy.token(32)
+        self.when_changed: dict[Kind, Callable[[], None]] = {}
+        self.authorizer = Authorizer(store, mode)
+        self.tokens = Tokens(store, clock, entropy, key or new_key())
         self.ca_text = ""
         self._next_ip = 1
         self._second = 0, ""
@@ -80,6 +98,10 @@ class Registry:
         if second != self._second[0]:
             self._second = second, format_time(self.clock.utc())
         return self._second[1]
+
+    def suffix(self) -> str:
+        """Random characters for a generated name."""
+        return self.entropy.suffix()
 
     def free_cluster_ip(self) -> str:
         """An address of 10.96.0.0/16 that no service has."""
@@ -191,6 +213,7 @@ class Registry:
         meta = obj["metadata"]
         metadata.stamp(meta, uid=self.entropy.uuid4(), now=self.now_text(), generation=strategy.keeps_generation)
         attributes.warnings += strategy.prepare_create(self, obj, write)
+        complete(obj, skeleton((kind.group, kind.versions[0], kind.kind)))
         self._check(kind, meta["name"], validate_create(kind, obj, self.gates))
         await self._admit_outcome(attributes, outside)
         obj = tracking.track(kind, None, obj, write, subresource="", now=self.now_text())
@@ -198,7 +221,7 @@ class Registry:
             raise already_exists(kind, meta["name"])
         if write.dry_run:
             return RequestOutcome(kind, msgspec.json.encode(obj), True, attributes.warnings)
-        record = self.store.put(kind, obj, None)
+        record = self._put(kind, obj, None)
         if (created := self.when_created.get(kind)) is not None:
             created(record)
         return RequestOutcome(kind, record.body, True, attributes.warnings)
@@ -450,12 +473,13 @@ class Registry:
         sent = new["metadata"].get("resourceVersion")
         if sent and sent != str(record.version):
             raise stale(kind, record.name)
-        metadata.carry_over(kind, new["metadata"], old["metadata"], status=self._keeps_metadata(strategy, subresource))
+        metadata.carry_over(kind, new["metadata"], old["metadata"], self._kept(strategy, subresource))
         new = gates_drop(kind.kind, self._isolated(kind, new, old, subresource), old, self.gates)
         attributes = Attributes(kind, "UPDATE", record.namespace, record.name, new, old, write, subresource)
         outside = await self._admit_change(attributes, external=external)
         new = attributes.obj or new
         attributes.warnings += strategy.prepare_update(self, new, old, subresource, write)
+        complete(new, skeleton((kind.group, kind.versions[0], kind.kind)))
         if strategy.keeps_generation and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         self._check(kind, record.name, validate_update(kind, new, old, subresource, self.gates))
@@ -470,7 +494,7 @@ class Registry:
             return RequestOutcome(kind, msgspec.json.encode(new), False, attributes.warnings)
         if deletion.is_due(strategy, new):
             return RequestOutcome(kind, self._removed(record, new).body, False, attributes.warnings)
-        return RequestOutcome(kind, self.store.put(kind, new, record).body, False, attributes.warnings)
+        return RequestOutcome(kind, self._put(kind, new, record).body, False, attributes.warnings)
 
     def _isolated(self, kind: Kind, new: Object, old: Object, subresource: str) -> Object:
         """What a write of an object leaves of its status, and a write of the status of everything else."""
@@ -486,19 +510,34 @@ class Registry:
                 new["status"] = old["status"]
         return new
 
+    def _put(self, kind: Kind, obj: Object, old: StoredObject | None) -> StoredObject:
+        record = self.store.put(kind, obj, old)
+        if (changed := self.when_changed.get(kind)) is not None:
+            changed()
+        return record
+
     def _removed(self, record: StoredObject, last: Object | None = None) -> StoredObject:
         gone = self.store.remove(record, last)
         self.logs.forget(record.uid)
+        if (changed := self.when_changed.get(record.kind)) is not None:
+            changed()
         return gone
 
-    def _keeps_metadata(self, strategy: Strategy, subresource: str) -> bool:
-        return subresource == "status" and not strategy.status_changes_metadata
+    def _kept(self, strategy: Strategy, subresource: str) -> tuple[str, ...]:
+        """Metadata that this write may not change."""
+        if subresource == "ephemeralcontainers":
+            return STATUS_KEEPS
+        return strategy.status_keeps if subresource == "status" else ()
 
     # ---- delete
 
     def delete(
-        self, kind: Kind, name: str, namespace: str = "", options: DeleteOptions = DeleteOptions()
-    ) -> RequestOutcome:  # noqa: B008
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        options: DeleteOptions = DeleteOptions(),  # noqa: B008
+    ) -> RequestOutcome:
         """Delete an object, for the server's own parts. Raises 404, 409."""
         return at_once(self.deleting(kind, name, namespace, options, external=False))
 
@@ -558,7 +597,7 @@ class Registry:
             return RequestOutcome(kind, None, status=success(details), warnings=attributes.warnings)
         if options.dry_run or metadata.same(marked, record.decode()):
             return RequestOutcome(kind, msgspec.json.encode(marked), warnings=attributes.warnings)
-        return RequestOutcome(kind, self.store.put(kind, marked, record).body, warnings=attributes.warnings)
+        return RequestOutcome(kind, self._put(kind, marked, record).body, warnings=attributes.warnings)
 
     def delete_collection(self, kind: Kind, selection: Selection, options: DeleteOptions = DeleteOptions()) -> Page:  # noqa: B008
         """Delete all of a selection, for the server's own parts; returns what was there."""

@@ -26,7 +26,7 @@ ADMIN = User("dragoman-admin", ("system:masters", "system:authenticated"))
 
 
 class Write(msgspec.Struct, frozen=True):
-    """The options of a write. `version` is that of the body (empty: the stored one)."""
+    """The options of a write. `version` is that of the body (empty: the stored one), `verb` that of the request."""
 
     version: str = ""
     manager: str = "unknown"
@@ -35,6 +35,7 @@ class Write(msgspec.Struct, frozen=True):
     validation: Validation = "Ignore"
     user: User = ADMIN
     operation: Literal["Update", "Apply"] = "Update"
+    verb: Literal["create", "update", "patch", "delete"] = "update"
 
 
 INTERNAL = Write(manager="dragoman")

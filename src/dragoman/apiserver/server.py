@@ -19,9 +19,12 @@ import uvicorn
 
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.apiserver import certificates, fields, kubeconfig
+from dragoman.apiserver.access.authorizer import Mode
+from dragoman.apiserver.access.tokens import signing_key
 from dragoman.apiserver.app import App
 from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.served import Served
 from dragoman.apiserver.store import Store
 from dragoman.apiserver.wal import open_store
 from dragoman.cluster.kubeconfig import Access
@@ -40,17 +43,22 @@ BACKLOG = 2048
 class ServerConfig(msgspec.Struct, frozen=True):
     """port 0: any free one (with data: the same as last time, if free). data None: memory only.
 
-    token "": made once and kept in the data folder. minor: the Kubernetes version to report, 1.minor.
+    token "": made once and kept in the data folder. minor: the Kubernetes version to play, 1.minor. runtime_config: API
+    versions that are on or off beside the defaults (`served.parse_runtime_config`). authorization: by roles, or
+    everything allowed to whoever is authenticated. repair_data: give up what stands behind damage in the log.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
     data: Path | None = None
+    repair_data: bool = False
     token: str = ""
     tls: bool = True
     minor: int = 37
     kubeconfig: Path | None = None
     gates: Gates = DEFAULTS
+    runtime_config: dict[str, bool] = {}
+    authorization: Mode = "rbac"
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -103,15 +111,17 @@ def _prepared(
     folder = config.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dragoman-")))
     store = _store(config, stack)
     token = config.token or _kept(folder / "token", entropy)
-    registry = Registry(store, clock, entropy, config.gates)
-    registry.tokens_secret = _kept(folder / "tokens.key", entropy)
+    served = Served(minor=config.minor, gates=config.gates, runtime_config=config.runtime_config)
+    signing = signing_key(folder / "sa.key")
+    registry = Registry(store, clock, entropy, config.gates, served, mode=config.authorization, key=signing)
     certificate = None
     if config.tls:
         file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
         certificate = (file, key)
-    bootstrap(registry)
+    sock = _listen(config, folder)
+    bootstrap(registry, (config.host, sock.getsockname()[1]))
     app = App(registry, token, minor=config.minor, metrics=metrics)
-    return app, _listen(config, folder), certificate
+    return app, sock, certificate
 
 
 @contextmanager
@@ -138,7 +148,7 @@ async def _together() -> AsyncIterator[asyncio.TaskGroup]:
 def _store(config: ServerConfig, stack: ExitStack) -> Store:
     if config.data is None:
         return Store(fields.fields_of)
-    store, wal = open_store(config.data / "store", fields.fields_of)
+    store, wal = open_store(config.data / "store", fields.fields_of, repair=config.repair_data)
     stack.callback(wal.close)
     return store
 

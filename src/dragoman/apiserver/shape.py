@@ -1,7 +1,7 @@
 """What form has a kind, as its schema says: fields, lists by key, sets, atomic parts?
 
-One `SchemaShape` a place in an object, built on first use from the facts and shared; patches, server-side apply and field
-checks read it. Never looks at objects. Terms are those of x-kubernetes-list-type and -map-type (KEP-2155).
+One `SchemaShape` a place in an object, built on first use from the facts and shared; patches, server-side apply and
+field checks read it. Never looks at objects. Terms are those of x-kubernetes-list-type and -map-type (KEP-2155).
 """
 
 from __future__ import annotations
@@ -101,6 +101,30 @@ def shape_of(gvk: GVK) -> SchemaShape | None:
     """The shape of a kind, None if there is no schema for it (custom resources)."""
     name = definition_names().get(gvk)
     return definition_shape(name) if name else None
+
+
+@cache
+def skeleton(gvk: GVK) -> dict[str, Any]:
+    """The objects that a stored object of a kind always has, empty or not: Go structs that are held by value.
+
+    `{"spec": {"devices": {}}, "status": {}}` for a ResourceClaim. Clients patch below them (`add /status/allocation`).
+    """
+    shape = shape_of(gvk)
+    return {} if shape is None else {n: v for n, v in _held(shape).items() if n != "metadata"}
+
+
+def _held(shape: SchemaShape) -> dict[str, Any]:
+    return {name: _held(shape.fields[name]) for name in sorted(shape.present) if shape.fields[name].type == OBJECT}
+
+
+def complete(obj: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Give an object the parts of a skeleton that it lacks, in place."""
+    for name, below in parts.items():
+        value = obj.get(name)
+        if value is None:
+            value = obj[name] = {}
+        if below and isinstance(value, dict):
+            complete(value, below)
 
 
 @cache

@@ -179,6 +179,7 @@ class Shelf:
         self.ring: deque[StoreEvent] = deque()
         self.ring_limit = RING_EVENTS_OF.get(kind.plural, RING_EVENTS)
         self.forgotten = 0  # the newest version that history no longer has
+        self.changed = 0  # the newest version of a write
         self.lanes: dict[str, dict[str, dict[Watcher, None]]] = {}  # told in the order they joined
         self._keys: list[NamespacedName] | None = None
 
@@ -203,6 +204,7 @@ class Shelf:
     def apply(self, event: StoreEvent) -> None:
         """Make a write visible and tell the watchers."""
         key = (event.new.namespace, event.new.name)
+        self.changed = event.version
         if event.gone:
             del self.records[key]
             self._keys = None
@@ -334,6 +336,7 @@ class Store:
                 shelf.apply(StoreEvent(version, record, shelf.records.get(key), gone, {}))
         else:
             shelf.records[key] = record
+            shelf.changed = max(shelf.changed, version)
             shelf._keys = None
 
     def restored(self, version: int) -> None:
@@ -354,7 +357,7 @@ class Store:
             oldest = max(shelf.forgotten, self.history_start)
             if since < oldest:
                 raise expired(f"too old resource version: {since} ({oldest})")
-            watcher.queue.extend(_since(shelf.ring, since))
+            watcher.queue.extend(events_since(shelf.ring, since))
         shelf.join(watcher)
         return watcher
 
@@ -365,7 +368,8 @@ class Store:
         self.history_start = self.version
 
 
-def _since(ring: deque[StoreEvent], since: int) -> list[StoreEvent]:
+def events_since(ring: deque[StoreEvent], since: int) -> list[StoreEvent]:
+    """The events of a ring after a version, oldest first."""
     out: list[StoreEvent] = []
     for event in reversed(ring):
         if event.version <= since:

@@ -1,24 +1,17 @@
-"""What do the verbs below an object do? scale, binding, eviction, token, ephemeral containers.
+"""What do the verbs below an object do? scale, binding, eviction, ephemeral containers.
 
 Each reads or changes the object it belongs to through the registry, so that all rules of writing hold.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import math
-from datetime import timedelta
 from typing import Any
 
-import msgspec
-
 from dragoman.api.kinds import BY_NAME
-from dragoman.api.meta import format_time
 from dragoman.api.shape import Object
 from dragoman.apiserver.registry import Registry, patched_by
-from dragoman.apiserver.request import DeleteOptions, User, Write
+from dragoman.apiserver.request import DeleteOptions, Write
 from dragoman.apiserver.selectors import accepts, of_object, to_text
 from dragoman.apiserver.status import bad_request, conflict, invalid, success, too_many
 from dragoman.apiserver.store import Selection, StoredObject
@@ -27,7 +20,6 @@ from dragoman.apiserver.strategies.pods import FINISHED
 
 POD = BY_NAME["Pod"]
 BUDGET = BY_NAME["PodDisruptionBudget"]
-TOKEN_S = 3600
 
 
 # ---- scale
@@ -195,63 +187,6 @@ def _share(value: Any, total: int) -> int:
         return math.ceil(int(str(value).rstrip("%")) * total / 100)
     except ValueError:
         return 0
-
-
-# ---- tokens of service accounts
-
-
-def issue_token(registry: Registry, account: StoredObject, request: Object) -> Object:
-    """authentication.k8s.io/v1 TokenRequest with its status: a token that this server accepts until it expires."""
-    spec = request.get("spec") or {}
-    seconds = spec.get("expirationSeconds") or TOKEN_S
-    expires = registry.clock.utc() + timedelta(seconds=seconds)
-    audiences = spec.get("audiences") or ["https://kubernetes.default.svc"]
-    payload = {
-        "sub": f"system:serviceaccount:{account.namespace}:{account.name}",
-        "uid": account.uid,
-        "aud": audiences,
-        "exp": int(expires.timestamp()),
-    }
-    return {
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": account.name, "namespace": account.namespace, "creationTimestamp": registry.now_text()},
-        "spec": {**spec, "audiences": audiences, "expirationSeconds": seconds},
-        "status": {"token": _sign(registry, payload), "expirationTimestamp": format_time(expires)},
-    }
-
-
-def _part(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _mac(registry: Registry, text: str) -> str:
-    return _part(hmac.new(registry.tokens_secret.encode(), text.encode(), hashlib.sha256).digest())
-
-
-def _sign(registry: Registry, payload: Object) -> str:
-    text = _part(b'{"alg":"HS256","typ":"JWT"}') + "." + _part(msgspec.json.encode(payload))
-    return f"{text}.{_mac(registry, text)}"
-
-
-def user_of_token(registry: Registry, token: str) -> User | None:
-    """Whose service account token this is; None for one that is not ours, expired, or of a deleted account."""
-    text, _, mac = token.rpartition(".")
-    if not text or not hmac.compare_digest(mac, _mac(registry, text)):
-        return None
-    try:
-        raw = text.split(".")[1]
-        payload = msgspec.json.decode(base64.urlsafe_b64decode(raw + "=" * (-len(raw) % 4)))
-    except (IndexError, ValueError):
-        return None
-    if payload["exp"] < registry.clock.now():
-        return None
-    _, _, namespace, name = payload["sub"].split(":")
-    account = registry.find(BY_NAME["ServiceAccount"], name, namespace)
-    if account is None or account.uid != payload["uid"]:
-        return None
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-    return User(payload["sub"], groups, account.uid)
 
 
 def patched_scale(type: str, scale: Object, patch: Any) -> Object:

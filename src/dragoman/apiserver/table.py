@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
-from dragoman.apiserver.printers import cluster, devices, pods, workloads
+from dragoman.apiserver.printers import cluster, devices, extensions, pods, workloads
 from dragoman.apiserver.printers.column import Cell, Printer, age, columns, name_of
 
 META_V1 = "meta.k8s.io/v1"
@@ -22,6 +22,7 @@ PRINTERS: dict[tuple[str, str], Printer] = {
     **devices.PRINTERS,
     **workloads.PRINTERS,
     **cluster.PRINTERS,
+    **extensions.PRINTERS,
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.api.kinds import BY_NAME, BY_PLURAL, Kind
-from dragoman.apiserver.discovery import EVENTS_GROUP
+from dragoman.api.kinds import Kind
+from dragoman.apiserver.served import EVENTS_GROUP, Served
 from dragoman.apiserver.subresources import POD
 
 
@@ -20,7 +20,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
     events_group: bool = False
 
 
-def target_of(group: str, version: str, parts: list[str]) -> tuple[RequestInfo | None, str]:
+def target_of(served: Served, group: str, version: str, parts: list[str]) -> tuple[RequestInfo | None, str]:
     """The target of a path below a group's version, None if nothing is served there, and the resource's name."""
     namespace = ""
     if group == "" and parts[0] == "namespaces" and (len(parts) < 3 or parts[2] in ("status", "finalize")):
@@ -31,8 +31,8 @@ def target_of(group: str, version: str, parts: list[str]) -> tuple[RequestInfo |
     if group == "" and plural == "bindings":
         return RequestInfo(POD, version, namespace, "", "binding"), plural
     events_group = group == EVENTS_GROUP and plural == "events"
-    kind = BY_NAME["Event"] if events_group else BY_PLURAL.get((group, plural))
-    if kind is None or version not in kind.versions or len(parts) > 3:
+    kind = served.find(group, version, plural)
+    if kind is None or len(parts) > 3:
         return None, plural
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""

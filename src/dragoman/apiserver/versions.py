@@ -19,7 +19,7 @@ from dragoman.apiserver.status import bad_request
 from dragoman.errors import Invalid
 
 _prefixes: dict[tuple[str, str, str], bytes] = {}
-_RESHAPED = {("resource.k8s.io", "v1beta1")}
+_RESHAPED = {("resource.k8s.io", "v1beta1"), ("autoscaling", "v1")}
 _OPAQUE = {("opaque", "parameters"), ("devices", "data")}
 """Parent and field of what is kept as it was sent (RawExtension): parameters of configuration, a device's status."""
 

@@ -3,7 +3,8 @@
 Every write is one checksummed record, handed to the operating system before anybody sees it (so kill -9 loses
 nothing) and synced to the disk before it is acknowledged (group commit, so neither does a power failure). On opening,
 the newest snapshot is loaded and the logs after it are replayed; an incomplete record at the very end is cut off and
-kept beside, damage anywhere else is refused by name. docs/decisions says why files and not a database.
+kept beside. Anything else is damage: whole records after it prove that it is no torn end, so it is refused with what
+would be lost, and cut off (and kept) only when asked for. docs/decisions says why files and not a database.
 
     lock                    held while the folder is in use
     snapshot-VERSION.bin    all objects at a version
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -31,7 +33,9 @@ from dragoman.runtime import log
 MAGIC = b"dragoman store 1\n"
 COMPACT_BYTES = 16 * 1024 * 1024
 _HEAD = struct.Struct(">II")
-_RECORD_BYTES = 64 * 1024 * 1024
+_MAGICS = re.compile(rb"dragoman store (\d+)\n")
+_ENTRY_BEGINS = b"\x95"
+"""How MessagePack writes a list of five, as every Entry is."""
 _log = log.get("apiserver.store")
 
 
@@ -59,14 +63,19 @@ def _framed(payload: bytes) -> bytes:
     return _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
 
 
-def open_store(folder: Path, fields_of: FieldsOf, *, compact_bytes: int = COMPACT_BYTES) -> tuple[Store, Wal]:
-    """The store kept in a folder, made if absent. Raises Denied if in use, Invalid if damaged beyond a torn tail."""
+def open_store(
+    folder: Path, fields_of: FieldsOf, *, compact_bytes: int = COMPACT_BYTES, repair: bool = False
+) -> tuple[Store, Wal]:
+    """The store kept in a folder, made if absent. Raises Denied if in use, Invalid if damaged beyond a torn tail.
+
+    repair: go on with what is readable before the damage; the rest is kept beside under names of its own.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = _lock(folder)
     try:
         store = Store(fields_of)
         snapshot = _load_snapshot(folder, store)
-        size = _replay(folder, store, snapshot)
+        size = _replay(folder, store, snapshot, repair=repair)
         wal = Wal(folder, store, lock, compact_bytes, size)
     except BaseException:
         os.close(lock)
@@ -139,7 +148,7 @@ def _restore(store: Store, entry: WalEntry, file: Path, *, replay: bool) -> None
     store.restore(kind, entry.version, entry.body, gone=entry.gone, replay=replay)
 
 
-def _replay(folder: Path, store: Store, snapshot: int) -> int:
+def _replay(folder: Path, store: Store, snapshot: int, *, repair: bool) -> int:
     """Replay the logs after a snapshot; returns the bytes of logs kept."""
     logs = _numbered(folder, "log")
     total = 0
@@ -150,11 +159,12 @@ def _replay(folder: Path, store: Store, snapshot: int) -> int:
             if last and len(data) < len(MAGIC):
                 file.unlink()  # killed while making it: nothing was written to it yet
                 continue
-            raise Invalid(str(file), "is no log of this program: move it away")
+            raise Invalid(str(file), _foreign(data))
         for at, payload in _records(data):
             if payload is None:
-                _cut(file, data, at, last=last)
-                break
+                later = [path for _, path in logs[index + 1 :]]
+                _end_at(file, data, at, store.version, later, repair=repair)
+                return total + file.stat().st_size
             entry = _decode(payload)
             if entry.version <= snapshot:
                 continue
@@ -167,18 +177,72 @@ def _replay(folder: Path, store: Store, snapshot: int) -> int:
     return total
 
 
-def _cut(file: Path, data: bytes, at: int, *, last: bool) -> None:
-    """Cut off a record that was being written when the process died; anything else is damage."""
-    length = _HEAD.unpack_from(data, at)[0] if at + _HEAD.size <= len(data) else 0
-    after = at + _HEAD.size + length
-    if not last or (length <= _RECORD_BYTES and after < len(data) and _record_at(data, after) is not None):
-        raise Invalid(f"{file}: byte {at}", "the log is damaged in the middle: restore the folder from a copy")
-    torn = file.with_suffix(".torn")
-    torn.write_bytes(data[at:])
+def _foreign(data: bytes) -> str:
+    if (other := _MAGICS.match(data)) is not None:
+        return f"was written by a newer version of Dragoman (store {other[1].decode()}; this version reads store 1)"
+    return "does not begin as a log of this program does: move it away"
+
+
+def _end_at(file: Path, data: bytes, at: int, version: int, later: list[Path], *, repair: bool) -> None:
+    """Go on without what follows byte `at` of a log: the record that was being written when the process died.
+
+    Whole records after it, or logs, prove that it is damage, which is cut off only for a repair.
+    """
+    lost = [entry.version for entry in _entries_after(data, at, version)]
+    for log_file in later:
+        lost += [_decode(payload).version for _, payload in _records(log_file.read_bytes()) if payload]
+    if (lost or later) and not repair:
+        raise Invalid(
+            f"{file}: byte {at}",
+            f"the log is damaged in the middle: everything up to version {version} can be read, and "
+            + (f"{len(lost)} later writes (up to version {max(lost)}) cannot be used without it" if lost else "no more")
+            + "; restore the folder from a copy, or go on without them: dragoman up --data DIR --repair-data",
+        )
+    kept = [_kept_beside(file, data[at:])]
     with file.open("r+b") as out:
         out.truncate(at)
         os.fsync(out.fileno())
-    _log.warning("cut off an incomplete write", file=str(file), bytes=len(data) - at, kept=str(torn))
+    for log_file in later:
+        kept.append(_kept_beside(log_file, log_file.read_bytes()))
+        log_file.unlink()
+    _sync_folder(file.parent)
+    what = "went back to before the damage" if lost or later else "cut off an incomplete write"
+    _log.warning(what, file=str(file), bytes=len(data) - at, lost=len(lost), kept=", ".join(map(str, kept)))
+
+
+def _entries_after(data: bytes, at: int, version: int) -> Iterator[WalEntry]:
+    """Whole writes after version `version` that stand somewhere behind byte `at`, in order."""
+    while (found := data.find(_ENTRY_BEGINS, at + _HEAD.size)) >= 0:
+        at = found - _HEAD.size
+        payload = _record_at(data, at)
+        entry = None
+        if payload is not None:
+            try:
+                entry = _decode(payload)
+            except msgspec.DecodeError:
+                entry = None
+        if payload is None or entry is None or entry.version <= version:
+            at = found + 1 - _HEAD.size
+            continue
+        yield entry
+        version = entry.version
+        at += len(payload)  # the next record's head lies before where the search goes on
+
+
+def _kept_beside(file: Path, data: bytes) -> Path:
+    """Write bytes to a file of their own beside a log; what was kept before stays."""
+    number = 1
+    while True:
+        torn = file.with_suffix(f".torn-{number}" if number > 1 else ".torn")
+        try:
+            with torn.open("xb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+        except FileExistsError:
+            number += 1
+        else:
+            return torn
 
 
 # ---- writing

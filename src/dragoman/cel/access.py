@@ -40,7 +40,9 @@ def select_optional(operand: CelValue, field: str) -> CelValue:
     if hasattr(operand, "cel_fields"):
         found = operand.cel_fields.get(field)
         return NONE if found is None else Optional(getattr(operand, found))
-    raise NoSuchOverload
+    if isinstance(operand, tuple):
+        raise NoSuchOverload
+    return NONE  # as cel-go: a value without fields has none of that name
 
 
 def present(operand: CelValue, field: str) -> bool:

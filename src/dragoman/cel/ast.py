@@ -92,14 +92,18 @@ class MapLit(Expr):
 
 
 class StructLit(Expr):
-    """Name{field: value}: parsed, and refused by the checker, since no type here can be made so."""
+    """Name{field: value, ?field: value}; the checker makes a MapLit of it where the environment has such objects."""
 
-    __slots__ = ("name", "values")
+    __slots__ = ("fields", "name", "optional", "values")
 
-    def __init__(self, offset: int, name: str, values: list[Expr]) -> None:
+    def __init__(
+        self, offset: int, name: str, fields: list[str], values: list[Expr], optional: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__(offset)
         self.name = name
+        self.fields = fields
         self.values = values
+        self.optional = optional
 
 
 class Comprehension(Expr):

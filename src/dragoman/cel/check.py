@@ -60,8 +60,7 @@ class _Checker:
             case Comprehension():
                 self.fold(node)
             case StructLit():
-                self.issue(node, f"undeclared reference to '{node.name}' (in container '{self.environment.container}')")
-                node.type = t.ERROR
+                node = self.object_literal(node)
         self.seen.append(node)
         return node
 
@@ -279,6 +278,39 @@ class _Checker:
         if key_type is None or value_type is None:
             key_type, value_type = self.variable(), self.variable()
         node.type = t.map_of(key_type, value_type)
+
+    def object_literal(self, node: StructLit) -> Expr:
+        """A map of the fields, with the type of the object."""
+        declared = self.environment.literal_fields(node.name)
+        if declared is None:
+            self.undeclared(node, node.name)
+            node.type = t.ERROR
+            return node
+        entries: list[tuple[Expr, Expr]] = []
+        for index, (field, value) in enumerate(zip(node.fields, node.values, strict=True)):
+            self.matches_place(f"{node.name}.{field}", value)
+            value = self.visit(value)
+            kind = self.element(value, optional=index in node.optional)
+            if field in declared:
+                if not self.bindings.assign(declared[field], kind):
+                    self.mismatch(value, declared[field], kind)
+            elif declared:
+                self.issue(node, f"undefined field '{field}'")
+            key = Const(node.offset, field)
+            key.type = t.STRING
+            entries.append((key, value))
+        made = MapLit(node.offset, entries, node.optional)
+        made.type = t.struct(node.name)
+        return made
+
+    def matches_place(self, place: str, value: Expr) -> None:
+        """An object of the open family is named after the field that it stands in."""
+        root = self.environment.open_literals
+        if not root or not place.startswith(root):
+            return
+        for part in value.elements if isinstance(value, ListLit) else [value]:
+            if isinstance(part, StructLit) and part.name != place and self.environment.literal_fields(part.name) == {}:
+                self.issue(part, f'type mismatch: unexpected type name "{part.name}", expected "{place}"')
 
     def fold(self, node: Comprehension) -> None:
         node.range = self.visit(node.range)

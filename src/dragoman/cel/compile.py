@@ -150,7 +150,7 @@ class _Compiler:
         if node.test_only:
             return self.presence(operand, field, offset)
         kind = node.operand.type
-        if kind.kind == "struct":
+        if kind.kind == "struct" and not self.environment.objects_are_maps:
             return attribute(operand, field)
         if kind.kind == "map":
             return entry(operand, field, offset)

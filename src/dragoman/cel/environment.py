@@ -36,6 +36,9 @@ class Environment(msgspec.Struct, frozen=True):
     """variables and functions by name; fields of object types by type name, then field.
 
     strict refuses what runs but is no good style: lists of mixed types, literals that cannot be converted.
+    objects_are_maps: values of object types are dicts with string keys, not Python objects with attributes.
+    literals: object types that expressions may make, with their fields; open_literals: the root of a family of names
+    (`Object`, `Object.spec`, ...) that may be made with any fields. Objects made so are dicts.
     """
 
     variables: Mapping[str, Type]
@@ -44,6 +47,15 @@ class Environment(msgspec.Struct, frozen=True):
     fields: Mapping[str, Mapping[str, Type]] = {}
     container: str = ""
     strict: bool = False
+    objects_are_maps: bool = False
+    literals: Mapping[str, Mapping[str, Type]] = {}
+    open_literals: str = ""
+
+    def literal_fields(self, name: str) -> Mapping[str, Type] | None:
+        """The fields of an object type that can be made; empty for one that takes any; None if there is no such."""
+        if self.open_literals and (name == self.open_literals or name.startswith(f"{self.open_literals}.")):
+            return {}
+        return self.literals.get(name)
 
     def candidates(self, name: str) -> list[str]:
         """The full names that a name may stand for, closest container first; a leading dot means the root."""

@@ -32,7 +32,7 @@ _QUOTED = re.compile(r"`([A-Za-z0-9_.\-/ ]+)`")
 _FLOAT = re.compile(r"(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)")
 _INT = re.compile(r"(?:0x[0-9a-fA-F]+|[0-9]+)([uU]?)")
 _SIGN = re.compile(r"==|!=|<=|>=|&&|\|\||[<>+\-*/%!?:.,()\[\]{}]")
-_STRING_START = re.compile(r"([rR]?[bB]?|[bB][rR])(\"\"\"|'''|\"|')")
+_STRING_START = re.compile(r"([bB]?[rR]?)(\"\"\"|'''|\"|')")
 _ESCAPE = re.compile(
     r"\\(?:([abfnrtv\"'\\?`])|[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2}))"
 )

@@ -220,23 +220,27 @@ class _Parser:
         self.at = at
         self.token = self.tokens[at]
         brace = self.advance()
+        fields: list[str] = []
         values: list[Expr] = []
+        optional: list[int] = []
         while self.token.kind != "}":
-            self.accept("?")
-            if not self.accept("quoted"):
-                self.expect("name")
+            if self.accept("?"):
+                optional.append(len(values))
+            field = self.accept("quoted") or self.expect("name")
+            fields.append(field.text.strip("`"))
             self.expect(":")
             values.append(self.expression())
             if not self.accept(","):
                 break
         self.expect("}")
-        return StructLit(brace.offset, name, values)
+        return StructLit(brace.offset, name, fields, values, frozenset(optional))
 
     def list_literal(self) -> Expr:
         bracket = self.advance()
         elements: list[Expr] = []
         optional: list[int] = []
-        while self.token.kind != "]":
+        bare = self.accept(",")  # a comma alone is an empty literal
+        while not bare and self.token.kind != "]":
             if self.accept("?"):
                 optional.append(len(elements))
             elements.append(self.expression())
@@ -249,7 +253,8 @@ class _Parser:
         brace = self.advance()
         entries: list[tuple[Expr, Expr]] = []
         optional: list[int] = []
-        while self.token.kind != "}":
+        bare = self.accept(",")  # a comma alone is an empty literal
+        while not bare and self.token.kind != "}":
             if self.accept("?"):
                 optional.append(len(entries))
             key = self.expression()

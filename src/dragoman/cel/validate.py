@@ -16,7 +16,7 @@ from dragoman.cel.stdlib.conversions import OVERLOADS, re2_compiled
 from dragoman.cel.stdlib.strformat import clauses
 from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
 from dragoman.cel.types import Type
-from dragoman.cel.values import CelValue
+from dragoman.cel.values import CelValue, Timestamp
 from dragoman.cel.walk import children, nodes
 
 _LITERALS: Final[dict[str, Callable[[str], object]]] = {
@@ -61,15 +61,18 @@ def validate(tree: Expr) -> list[Issue]:
 
 
 def _literal_argument(node: Call) -> Iterator[Issue]:
-    """duration("x"), timestamp("x"), s.matches("x")."""
+    """duration("x"), timestamp("x"), timestamp(seconds), s.matches("x")."""
     read = _LITERALS.get(node.function)
     if read is None or not node.args:
         return
     literal = node.args[0]
-    if not isinstance(literal, Const) or not isinstance(literal.value, str):
+    if not isinstance(literal, Const):
         return
     try:
-        read(literal.value)
+        if isinstance(literal.value, str):
+            read(literal.value)
+        elif node.function == "timestamp" and type(literal.value) is int:
+            Timestamp(literal.value * 10**9)
     except EvalError:
         yield Issue(literal.offset, f"invalid {node.function} argument")
 

@@ -22,17 +22,17 @@ from dragoman.errors import Invalid, NotFound
 from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.taints import applies
 from dragoman.whatif.changes import (
-    Change,
     Displaced,
-    Put,
-    Remove,
+    PutObject,
     RemoveNode,
-    Taint,
+    RemoveObject,
+    TaintDevices,
+    WhatIfChange,
     apply,
     free_name,
     node_like,
 )
-from dragoman.whatif.cluster import Cluster
+from dragoman.whatif.cluster import ClusterState
 from dragoman.whatif.units import Named
 
 SHAPE = "shape-of "
@@ -42,7 +42,7 @@ EFFECTS = ("NoSchedule", "NoExecute", "None")
 class ChangedSnapshot(msgspec.Struct, frozen=True):
     """The cluster after the changes. order: pods that their users create again, to be decided after the files'."""
 
-    cluster: Cluster
+    cluster: ClusterState
     order: tuple[Named, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class ChangedSnapshot(msgspec.Struct, frozen=True):
         return reported
 
 
-def changed(cluster: Cluster, args: argparse.Namespace) -> ChangedSnapshot:
+def changed(cluster: ClusterState, args: argparse.Namespace) -> ChangedSnapshot:
     """The cluster with what the flags say, controllers at rest. Raises Invalid, NotFound."""
     created: dict[Named, None] = {}
     added: list[str] = []
@@ -97,7 +97,7 @@ def changed(cluster: Cluster, args: argparse.Namespace) -> ChangedSnapshot:
     displaced: dict[NamespacedName, Displaced] = {}
     idle: list[str] = []
 
-    def made(steps: Sequence[Change]) -> None:
+    def made(steps: Sequence[WhatIfChange]) -> None:
         nonlocal cluster
         after = apply(cluster, steps)
         cluster = after.cluster
@@ -116,10 +116,10 @@ def changed(cluster: Cluster, args: argparse.Namespace) -> ChangedSnapshot:
         rules = _rules(text)
         if not any(_concerns(rule, cluster.snapshot) for rule in rules):
             idle.append(text)
-        made([Taint(rule) for rule in rules])
+        made([TaintDevices(rule) for rule in rules])
     for text in args.delete:
         key = _pod(cluster.snapshot, text)
-        made([Remove("Pod", *key)])
+        made([RemoveObject("Pod", *key)])
         deleted.append("/".join(key))
     listed = tuple(displaced[key] for key in sorted(displaced))
     return ChangedSnapshot(
@@ -136,7 +136,7 @@ def _concerns(rule: DeviceTaintRule, snapshot: Snapshot) -> bool:
     )
 
 
-def _more(cluster: Cluster, text: str) -> tuple[list[Change], list[str]]:
+def _more(cluster: ClusterState, text: str) -> tuple[list[WhatIfChange], list[str]]:
     snapshot = cluster.snapshot
     if text.startswith((SHAPE, "shape-of=")):
         shape = text[len(SHAPE) :].strip()
@@ -153,8 +153,10 @@ def _more(cluster: Cluster, text: str) -> tuple[list[Change], list[str]]:
             raise Invalid(f"--add-node {text}", f"node {name} exists already")
     for refused in world.refused:
         raise Invalid(f"--add-node {text}", refused.rejection.message)
-    changes: list[Change] = [Put("Node", world.snapshot.nodes[name]) for name in nodes]
-    changes += [Put("ResourceSlice", resource_slice) for _, resource_slice in sorted(world.snapshot.slices.items())]
+    changes: list[WhatIfChange] = [PutObject("Node", world.snapshot.nodes[name]) for name in nodes]
+    changes += [
+        PutObject("ResourceSlice", resource_slice) for _, resource_slice in sorted(world.snapshot.slices.items())
+    ]
     return changes, nodes
 
 

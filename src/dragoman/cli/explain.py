@@ -15,7 +15,7 @@ from dragoman.cli import connect, explain_watch, output, simulate, source
 
 if TYPE_CHECKING:
     from dragoman.allocate.allocator import AllocatorOptions
-    from dragoman.explain.answers import Scene
+    from dragoman.explain.answers import ExplainInput
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.well and not world.refused else 1
 
 
-def _scene(world: source.ToolInput, options: AllocatorOptions) -> Scene:
-    from dragoman.explain.answers import Scene
+def _scene(world: source.ToolInput, options: AllocatorOptions) -> ExplainInput:
+    from dragoman.explain.answers import ExplainInput
     from dragoman.explain.state import events_of
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy
@@ -63,4 +63,4 @@ def _scene(world: source.ToolInput, options: AllocatorOptions) -> Scene:
     clock = Clock()
     context = SchedulingContext(new_id=Entropy().uuid4, options=options)
     cluster = settled(bring(world.snapshot, clock.utc()))
-    return Scene(world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic)
+    return ExplainInput(world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic)

@@ -15,68 +15,33 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
 from dragoman.cli import connect, output
 from dragoman.cluster.client import Client
+from dragoman.drivers.registry import fault_kinds
 from dragoman.errors import Invalid, NotFound, Retry
-from dragoman.kubelet.faults import DONE, FAULT, INVALID, KINDS, LABEL, MESSAGE, STATE, fault_of
+from dragoman.kubelet.faults import DONE, FAULT, INVALID, LABEL, MESSAGE, STATE, fault_of
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
 CONFIG_MAP = kind_of("ConfigMap")
 ANSWER_S = 10.0
 POLL_S = 0.05
-EXAMPLES = """\
-examples:
-  dragoman fault xid --node gpu-0 --gpu 3 --xid 79 --for 5m
-  dragoman fault gpu-lost --node gpu-0 --gpu 3
-  dragoman fault memory-overrun --node gpu-0 --gpu 3 --pod default/train
-  dragoman fault nic-down --node gpu-0 --nic mlx5_0
-  dragoman fault driver-stopped --node gpu-0 --driver gpu.nvidia.com
-  dragoman fault node-rebooted --node gpu-0 --downtime 30s
-  dragoman fault slow-prepare --node gpu-0 --delay 20s
-  dragoman fault list
-  dragoman fault recover NAME
-"""
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "xid": ("gpu", "xid", "instance", "pod", "for"),
-    "gpu-lost": ("gpu", "for"),
-    "memory-overrun": ("gpu", "pod"),
-    "nic-down": ("nic", "for"),
-    "driver-stopped": ("driver", "for"),
-    "node-rebooted": ("downtime",),
-    "slow-prepare": ("delay", "driver", "for"),
-}
-HELP: dict[str, tuple[str, str]] = {
-    "gpu": ("GPU", "as 3, gpu-3, or a UUID"),
-    "xid": ("N", "the XID"),
-    "instance": ("GI", "a GPU instance of the GPU"),
-    "pod": ("POD", "whose work it is, as NAMESPACE/NAME; a name alone is of the namespace default"),
-    "nic": ("NIC", "RDMA device, interface, PCI address or device name"),
-    "driver": ("NAME", "default: all drivers of the node"),
-    "downtime": ("TIME", "default: 10s"),
-    "delay": ("TIME", "how much longer a prepare takes"),
-    "for": ("TIME", "recover by itself after that; default: until `fault recover`"),
-}
-SUMMARIES: dict[str, str] = {
-    "xid": "a critical XID on a GPU",
-    "gpu-lost": "a GPU falls off the bus",
-    "memory-overrun": "a pod takes all the memory that it gets on a GPU",
-    "nic-down": "a network adapter has no link",
-    "driver-stopped": "a driver's process does not run",
-    "node-rebooted": "a machine goes down and boots anew",
-    "slow-prepare": "preparing claims takes longer",
-}
+EXAMPLE_NODE = "gpu-0"
+
+
+def _examples() -> str:
+    made = [f"  dragoman fault {kind.name} --node {EXAMPLE_NODE} {kind.example}" for kind in fault_kinds().values()]
+    return "\n".join(["examples:", *made, "  dragoman fault list", "  dragoman fault recover NAME", ""])
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags: which fault, then its own."""
-    parser.epilog = EXAMPLES
+    parser.epilog = _examples()
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     sorts = parser.add_subparsers(dest="sort", required=True, metavar="FAULT", parser_class=type(parser))
-    for kind in KINDS:
-        one = sorts.add_parser(kind, help=SUMMARIES[kind])
+    for kind in fault_kinds().values():
+        one = sorts.add_parser(kind.name, help=kind.summary)
         one.add_argument("--node", required=True, metavar="NAME")
-        for option in OPTIONS[kind]:
-            placeholder, text = HELP[option]
-            one.add_argument(f"--{option}", metavar=placeholder, help=text)
+        for field in kind.fields:
+            one.add_argument(f"--{field.name}", metavar=field.placeholder, help=field.help)
         one.add_argument("--name", default="", help="of the ConfigMap; default: made of the fault and its place")
         one.add_argument("--print", action="store_true", help="print the ConfigMap instead of applying it")
         connect.arguments(one)
@@ -102,14 +67,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _object(args: argparse.Namespace) -> Object:
     """Raises Invalid for what cannot be."""
-    given = {option: getattr(args, option) for option in OPTIONS[args.sort] if getattr(args, option)}
+    fields = fault_kinds()[args.sort].fields
+    given = {field.name: value for field in fields if (value := getattr(args, field.name))}
     data = {"fault": args.sort, "node": args.node, **given}
     try:
-        fault_of(data)
+        fault_of(data, fault_kinds())
     except Invalid as error:
         raise Invalid(f"--{error.where.removeprefix('data.')}", error.what) from None
-    place = given.get("gpu") or given.get("nic") or given.get("driver") or ""
-    made = "-".join(part for part in (args.sort, args.node, place) if part)
+    places = [given[field.name] for field in fields if field.in_name and field.name in given]
+    made = "-".join([args.sort, args.node, *places])
     name = args.name or "".join(sign if sign.isalnum() or sign in "-." else "-" for sign in made.lower())
     return config_map(name, FAULT, data)
 
@@ -125,7 +91,7 @@ def config_map(name: str, sort: str, data: dict[str, str]) -> Object:
 
 
 async def _break(args: argparse.Namespace, body: Object) -> int:
-    fault, name, namespace = fault_of(body["data"]), body["metadata"]["name"], connect.namespace(args)
+    fault, name, namespace = fault_of(body["data"], fault_kinds()), body["metadata"]["name"], connect.namespace(args)
     patience_s = ANSWER_S + float(getattr(fault, "downtime_s", 0.0))
     async with connect.client(args) as client:
         await client.create(CONFIG_MAP, body, namespace)

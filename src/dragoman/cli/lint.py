@@ -11,8 +11,7 @@ from __future__ import annotations
 import argparse
 
 from dragoman.cli import source
-
-NEWEST = 37
+from dragoman.cli.versions import NEWEST
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,8 @@ from dragoman import __version__
 from dragoman.api import files
 from dragoman.api.files import Document
 from dragoman.cli import connect, manifests, output, record, source
-from dragoman.cli.lint import NEWEST
+from dragoman.cli.versions import NEWEST, minor_of
+from dragoman.drivers.registry import known_drivers
 from dragoman.errors import Denied, Invalid
 from dragoman.lint import report
 from dragoman.lint.finding import ERROR, Finding
@@ -31,8 +32,10 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("-f", "name the files to lint; - reads standard input")
     gates = source.gates(args)
     background, minor = _background(args)
-    target = LintTarget(minor=_minor(args.kubernetes) if args.kubernetes else minor, gates=gates)
-    texts = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.filename)]
+    target = LintTarget(
+        minor=minor_of(args.kubernetes, OLDEST) if args.kubernetes else minor, gates=gates, known=known_drivers()
+    )
+    texts = list(manifests.texts(args.filename))
     scan = files.scan(texts)
     findings = lint(scan, target, background)
     if args.fix:
@@ -45,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _background(args: argparse.Namespace) -> tuple[list[Document], int]:
     """The cluster's objects, and the minor version to judge for."""
-    against = [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(args.against)]
+    against = list(manifests.texts(args.against))
     documents, minor = files.scan(against).documents, NEWEST
     if args.live or args.kubeconfig or args.context:
         recorded, minor = asyncio.run(_live(args))
@@ -69,13 +72,6 @@ async def _live(args: argparse.Namespace) -> tuple[str, int]:
 def _piped(args: argparse.Namespace) -> bool:
     """With --fix from standard input the fixed text is what goes to stdout."""
     return args.fix and "-" in args.filename
-
-
-def _minor(text: str) -> int:
-    found = re.fullmatch(r"v?1\.(\d+)(\.\d+)?", text)
-    if found is None or not OLDEST <= int(found[1]) <= NEWEST:
-        raise Invalid("--kubernetes", f"must be 1.{OLDEST} to 1.{NEWEST}, got {text}")
-    return int(found[1])
 
 
 def _fix(texts: list[tuple[str, str]], findings: list[Finding]) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "scheduler": ("scheduler", "the scheduler as a daemon"),
     "controllers": ("controllers", "the controllers as a daemon"),
     "node-agent": ("node_agent", "the agent of one simulated node as a daemon"),
-    "driver": ("driver", "a driver as a daemon: example, nvidia, nic; bench examines any driver"),
+    "driver": ("driver", "a driver as a daemon, by name; bench examines any driver"),
     "fault": ("fault", "break simulated machines of an embedded cluster on purpose, and mend them"),
     "clock": ("clock", "the time of an embedded cluster: show, advance, speed"),
     "profiles": ("profiles", "machines that can be simulated: GPUs, adapters, where they sit"),

@@ -98,7 +98,7 @@ def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clo
     return answers
 
 
-def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.Refused]) -> None:
+def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:
     from dragoman.explain import report as say
 
     output.prose([*changed.lines(), *(entry.line for entry in refused)])

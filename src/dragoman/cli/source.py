@@ -28,7 +28,7 @@ FROZEN_MIN = 5_000
 """Objects that are so many that looking for garbage among them is felt."""
 
 
-class Refused(NamedTuple):
+class RejectedDocument(NamedTuple):
     """An object of a file that an API server would refuse."""
 
     document: Document
@@ -63,7 +63,7 @@ class ToolInput(NamedTuple):
     order: tuple[Named, ...]
     documents: tuple[Document, ...] = ()
     events: tuple[dict[str, Any], ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RejectedDocument, ...] = ()
 
 
 def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
@@ -154,7 +154,7 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
 def _texts(names: Sequence[str]) -> list[tuple[str, str]]:
     from dragoman.cli import manifests
 
-    return [(name, content.decode("utf-8", errors="replace")) for name, content in manifests.texts(list(names))]
+    return list(manifests.texts(list(names)))
 
 
 def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | None) -> ToolInput:
@@ -179,13 +179,13 @@ def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | 
         if d.kind_name == "Pod" or d.kind_name in WORKLOADS
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
-    return ToolInput(snapshot, order, tuple(documents), events, tuple(Refused(*pair) for pair in refused))
+    return ToolInput(snapshot, order, tuple(documents), events, tuple(RejectedDocument(*pair) for pair in refused))
 
 
 async def _live(args: argparse.Namespace) -> ToolInput:
     from dragoman.api import codec
     from dragoman.api.kinds import kind_of
-    from dragoman.errors import Denied, NotFound
+    from dragoman.errors import Denied, Invalid, NotFound
     from dragoman.snapshot.change import HELD, Snapshot
 
     objects: list[tuple[str, object]] = []
@@ -198,7 +198,17 @@ async def _live(args: argparse.Namespace) -> ToolInput:
             except NotFound:
                 return  # a server without that kind has no such objects
             type_ = codec.TYPES[name]
-            objects.extend((name, codec.decode(type_, item)) for item in listed.items)
+            for item in listed.items:
+                try:
+                    objects.append((name, codec.decode(type_, item)))
+                except Invalid as error:
+                    meta = item.get("metadata") or {}
+                    kept = codec.salvaged(type_, item)
+                    what = "only the devices that it holds count" if kept else "it is left out"
+                    where = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
+                    output.say(f"warning: {name} {where} cannot be read, {what}: {error}")
+                    if kept:
+                        objects.append((name, kept))
 
         async def read_events() -> None:
             try:

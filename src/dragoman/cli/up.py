@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, output
 from dragoman.cli.nodes import node_argument
+from dragoman.cli.versions import minor_of
+from dragoman.drivers.registry import DRIVERS
 from dragoman.errors import Denied, Invalid
 
 if TYPE_CHECKING:
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
 
     from dragoman.daemon.allinone import ClusterSettings
 
-OLDEST, NEWEST = 34, 37
-"""Versions that may be reported: resource.k8s.io/v1 is there from 1.34 on."""
+OLDEST = 34
+"""May be reported: resource.k8s.io/v1 is there from 1.34 on."""
 SLOWEST, FASTEST = 0.001, 10_000.0
 """Bounds of --speed."""
 
@@ -40,24 +42,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
     parser.add_argument(
-        "--gpu-feature-gates",
+        "--runtime-config",
         default="",
-        metavar="NAME=true,...",
-        help="of the NVIDIA driver on simulated machines, over the profile's",
+        metavar="GROUP/VERSION=true,...",
+        help="API versions that are on or off, as kube-apiserver takes them; api/all=true, api/beta=true",
     )
+    for entry in DRIVERS:
+        entry.up_flags(parser)
     parser.add_argument(
-        "--xid-effect",
-        choices=["NoSchedule", "NoExecute", "None"],
-        default="NoSchedule",
-        help="of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
+        "--without",
+        default="",
+        metavar="PART,...",
+        help="leave parts out, for others to run: scheduler, controllers, nodes",
     )
-    parser.add_argument("--no-nodes", action="store_true", help="no node at all; agents may join from outside")
     parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep state there over restarts; default: memory only")
+    parser.add_argument(
+        "--repair-data",
+        action="store_true",
+        help="where the log in --data is damaged: go on with what can be read before it, and keep the rest beside",
+    )
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", default=Path(connect.EMBEDDED), help=f"default: ./{connect.EMBEDDED}"
     )
     parser.add_argument("--kubernetes", metavar="1.NN", default="1.37", help="version to report; default: 1.37")
+    parser.add_argument(
+        "--authorization",
+        choices=["rbac", "allow"],
+        default="rbac",
+        help="rbac: by roles and bindings, as a real cluster; allow: every user may do everything; default: rbac",
+    )
     parser.add_argument(
         "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
     )
@@ -68,37 +82,42 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
     from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without all these
     from dragoman.api.gates import strict_gates
+    from dragoman.apiserver.served import parse_runtime_config
     from dragoman.cli import signals
     from dragoman.daemon.allinone import ClusterSettings
-    from dragoman.daemon.machines import GpuSettings
-    from dragoman.drivers.nvidia.gates import parse_gates
-    from dragoman.drivers.nvidia.health import HealthOptions
     from dragoman.runtime import log
 
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
-    groups = args.node or ([] if args.no_nodes else [(("node-0", "example"),)])
+    without = _parts(args.without)
+    if args.node and "nodes" in without:
+        raise Invalid("--node", "cannot be combined with --without nodes")
+    groups = args.node or ([] if "nodes" in without else [(("node-0", "example"),)])
     settings = ClusterSettings(
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
+        repair_data=args.repair_data,
         kubeconfig=_writable(args.kubeconfig),
-        minor=_minor(args.kubernetes),
+        minor=minor_of(args.kubernetes, OLDEST),
+        runtime_config=parse_runtime_config(args.runtime_config),
+        without=without,
         speed=_speed(args.speed),
+        authorization=args.authorization,
         options=AllocatorOptions(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
-        gpus=GpuSettings(
-            parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"),
-            HealthOptions(xid_effect=args.xid_effect, clear_on_recovery=True),
-        ),
+        drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )
     return signals.run(lambda stop: _up(settings, stop))
 
 
-def _minor(text: str) -> int:
-    major, _, minor = text.partition(".")
-    if major != "1" or not minor.isdecimal() or not OLDEST <= int(minor) <= NEWEST:
-        raise Invalid("--kubernetes", f"must be 1.{OLDEST} to 1.{NEWEST}, got {text!r}")
-    return int(minor)
+def _parts(text: str) -> frozenset[str]:
+    from dragoman.daemon.allinone import PARTS
+
+    named = [part.strip() for part in text.split(",") if part.strip()]
+    for part in named:
+        if part not in PARTS:
+            raise Invalid("--without", f"there is no part {part!r}, only {', '.join(PARTS)}")
+    return frozenset(named)
 
 
 def _speed(number: float) -> float:
@@ -125,7 +144,9 @@ async def _up(settings: ClusterSettings, stop: asyncio.Event) -> None:
         names = [machine.name for machine in cluster.machines]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         output.say(f"API server: {cluster.access.server}")
-        output.say(f"nodes: {shown}")
+        output.say(f"nodes: {shown or 'none'}")
+        if settings.without:
+            output.say(f"left out: {', '.join(sorted(settings.without))}")
         output.say(f"state: {settings.data or 'in memory only'}")
         output.say(f"use it: export KUBECONFIG={settings.kubeconfig}; kubectl get nodes")
         output.say("Ctrl-C ends it.")

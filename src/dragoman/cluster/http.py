@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from dragoman import __version__
-from dragoman.api import convert
+from dragoman.api import convert, deepjson
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Listed, WatchEvent
@@ -35,7 +35,6 @@ CONTENT_TYPES = {
     "apply": "application/apply-patch+yaml",
 }
 _encode = msgspec.json.encode
-_decode = msgspec.json.decode
 
 
 class HttpClient:
@@ -48,6 +47,8 @@ class HttpClient:
         self._credentials = Credentials(access, clock)
         self._open: aiohttp.ClientSession | None = None
         self._served: dict[str, str] = {}
+        self._watched: set[str] = set()
+        """Paths that were watched: by the next watch the server may have been restored from a backup."""
 
     # ---- requests
 
@@ -114,7 +115,7 @@ class HttpClient:
     async def _call(self, method: str, path: str, **more: Any) -> Any:
         response = await self._send(method, path, **more)
         try:
-            return _decode(await response.read())
+            return deepjson.loads(await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Retry(f"{self.access.server}: the answer broke off: {error or type(error).__name__}") from None
         except msgspec.DecodeError:
@@ -206,6 +207,9 @@ class HttpClient:
     ) -> AsyncIterator[WatchEvent]:
         """Changes after that version, until the server ends the watch."""
         path, version = await self._at(kind, namespace)
+        if path in self._watched:
+            await self._check_not_older(path, resource_version)
+        self._watched.add(path)
         seconds = int(self._entropy.jitter(WATCH_MIN_S, 1.0))
         response = await self._send(
             "GET",
@@ -222,7 +226,7 @@ class HttpClient:
         )
         try:
             async for line in _lines(response):
-                event = _decode(line, type=WatchEvent)
+                event = _event(line)
                 if event.type == "ERROR":
                     raise _of_status(event.object, f"watch of {kind.plural}")
                 if event.type != "BOOKMARK":
@@ -234,6 +238,13 @@ class HttpClient:
             raise Retry(f"watch of {kind.plural} sent something that is not an event: {error}") from None
         finally:
             response.close()
+
+    async def _check_not_older(self, path: str, resource_version: str) -> None:
+        """A server put back to an older state serves a watch from a later version, and keeps silent up to there."""
+        page = await self._call("GET", path, query={"limit": "1"})
+        current = str((page.get("metadata") or {}).get("resourceVersion") or "")
+        if current.isdecimal() and resource_version.isdecimal() and int(current) < int(resource_version):
+            raise Stale(f"{self.access.server} went back from version {resource_version} to {current}")
 
     async def create(
         self, kind: Kind, obj: Object, namespace: str = "", *, subresource: str = "", name: str = ""
@@ -330,6 +341,13 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         yield line
 
 
+def _event(line: bytes) -> WatchEvent:
+    try:
+        return msgspec.json.decode(line, type=WatchEvent)
+    except RecursionError:
+        return msgspec.convert(deepjson.loads(line), WatchEvent)
+
+
 def _reason(error: OSError) -> str:
     """Why there is no connection, in the system's words, which asyncio wraps in its own."""
     return os.strerror(error.errno).lower() if error.errno else str(error)
@@ -343,7 +361,7 @@ async def _failure(response: aiohttp.ClientResponse, request: str) -> DragomanEr
     finally:
         response.release()
     try:
-        status = _decode(raw)
+        status = deepjson.loads(raw)
     except msgspec.DecodeError:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
@@ -358,8 +376,9 @@ def _of_status(status: Object, request: str, *, after_s: float | None = None) ->
     """A Status as the error that says what a caller can do."""
     code = status.get("code") or 500
     message = str(status.get("message") or status.get("reason") or f"{request} failed with {code}")
-    if code in (409, 410):
-        return Stale(message)
+    causes: list[Object] = (status.get("details") or {}).get("causes") or []
+    if code in (409, 410) or any(cause.get("reason") == "ResourceVersionTooLarge" for cause in causes):
+        return Stale(message)  # the second: the server knows less than we do, maybe for good (a restored backup)
     if code == 404:
         return NotFound(message)
     if code == 401:
@@ -372,7 +391,6 @@ def _of_status(status: Object, request: str, *, after_s: float | None = None) ->
         details = status.get("details") or {}
         return Retry(message, after_s=after_s or details.get("retryAfterSeconds"))
     if code in (400, 405, 406, 413, 415, 422):
-        causes: list[Object] = (status.get("details") or {}).get("causes") or []
         if len(causes) == 1 and causes[0].get("field"):
             return Invalid(causes[0]["field"], causes[0].get("message") or message)
         return Invalid("", message)

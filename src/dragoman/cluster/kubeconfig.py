@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
+from dragoman.api import yamltext
 from dragoman.errors import Invalid, NotFound
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -107,9 +107,9 @@ class _Merged:
     def add(self, file: Path) -> None:
         self.files.append(file)
         try:
-            document = yaml.safe_load(file.read_text())
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise Invalid(str(file), f"must be YAML: {' '.join(str(error).split())}") from None
+            document = yamltext.parse_exact(file.read_text(encoding="utf-8"), str(file))
+        except UnicodeDecodeError:
+            raise Invalid(str(file), "must be YAML in UTF-8") from None
         except OSError as error:
             raise Invalid(str(file), f"cannot be read: {error.strerror}") from None
         if document is None:

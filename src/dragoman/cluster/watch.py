@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.api import codec
 from dragoman.api.kinds import Kind, kind_of
-from dragoman.api.meta import NamespacedName, ObjectMeta, Ref, Value
+from dragoman.api.meta import Bare, NamespacedName, ObjectMeta, Ref, Value
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Client, WatchEvent
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
@@ -32,12 +32,6 @@ ChangeHandler: TypeAlias = Callable[[Sequence[Change]], None]
 BACKOFF = Backoff(initial_s=0.1, max_s=30.0, jitter=0.5)
 ABSENT_S = 300.0
 """How long to wait before asking again for a kind that the server does not serve."""
-
-
-class Bare(Value, frozen=True):
-    """An object of a kind that no decision reads: its metadata only."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class Informer:
@@ -71,6 +65,7 @@ class Informer:
         self._type: type[Value] = type_ or codec.TYPES.get(kind.kind, Bare)
         self._consumers: list[ChangeHandler] = []
         self._synced = asyncio.Event()
+        self._observed: set[NamespacedName] | None = None  # own writes while a list is under way
         self._log = get("watch", kind=kind.kind)
         metrics = metrics or Metrics()
         self._relists = metrics.counter(
@@ -78,6 +73,9 @@ class Informer:
         ).labels(kind.kind)
         self._events = metrics.counter(
             "dragoman_informer_events_total", "Changes received by watches.", ["kind"]
+        ).labels(kind.kind)
+        self._unreadable = metrics.counter(
+            "dragoman_informer_unreadable_objects_total", "Objects received that could not be understood.", ["kind"]
         ).labels(kind.kind)
 
     # ---- consumers
@@ -132,9 +130,13 @@ class Informer:
                 await self._clock.sleep(wait_s)
 
     async def _list(self) -> None:
-        listed = await self._client.list(self.kind, self._namespace, **self._selectors)
-        self._relists.inc()
-        self._replace(listed.items, _number(listed.resource_version))
+        self._observed = set()
+        try:
+            listed = await self._client.list(self.kind, self._namespace, **self._selectors)
+            self._relists.inc()
+            self._replace(listed.items, _number(listed.resource_version))
+        finally:
+            self._observed = None
         self.resource_version = listed.resource_version
         self._synced.set()
 
@@ -145,9 +147,11 @@ class Informer:
             value = self._decode(item)
             if value is not None:
                 found[_key(value)] = value
-        for key, value in known.items():
-            # Our own writes may be newer than a list that was under way.
-            if version_of(value) > (version_of(found[key]) if key in found else list_version):
+        for key in self._observed or ():
+            # Our own writes may be newer than a list that was under way. All else that is newer comes from a state
+            # that the server no longer has (a restored backup): what the list does not know is gone.
+            value = known.get(key)
+            if value is not None and version_of(value) > (version_of(found[key]) if key in found else list_version):
                 found[key] = value
         gone: list[Change] = [Gone(self.kind.kind, *key) for key in known if key not in found]
         put = [Put(self.kind.kind, value) for key, value in found.items() if not _same(known.get(key), value)]
@@ -159,6 +163,8 @@ class Informer:
         value = self._decode(obj)
         if value is None or 0 < version_of(value) <= _number(self.resource_version):
             return  # the watch is past it, maybe past its deletion
+        if self._observed is not None:
+            self._observed.add(_key(value))
         if _is_newer(value, self.objects.get(_key(value))):
             self.objects[_key(value)] = value
             self._report([Put(self.kind.kind, value)])
@@ -180,7 +186,10 @@ class Informer:
 
     def _receive(self, event: WatchEvent) -> None:
         if event.type == "BOOKMARK":
-            self.resource_version = event.object["metadata"]["resourceVersion"]
+            version = event.object["metadata"]["resourceVersion"]
+            if _number(version) < _number(self.resource_version):
+                raise Stale(f"the server went back from version {self.resource_version} to {version}")
+            self.resource_version = version
             return
         self._events.inc()
         # Should a consumer break, the next run lists again instead of skipping the change.
@@ -203,10 +212,17 @@ class Informer:
         try:
             return codec.decode(self._type, item)
         except Invalid as error:
-            # One unreadable object must not hide the others.
-            name = (item.get("metadata") or {}).get("name", "")
-            self._log.error("unreadable object left out", name=name, error=str(error))
-            return None
+            # One unreadable object must not hide the others; what a claim holds stays held.
+            kept = codec.salvaged(self._type, item)
+            meta = item.get("metadata") or {}
+            self._unreadable.inc()
+            self._log.error(
+                "object cannot be read: only the devices that it holds count" if kept else "object cannot be read",
+                namespace=meta.get("namespace", ""),
+                name=meta.get("name", ""),
+                error=str(error),
+            )
+            return kept
 
 
 class Informers:

@@ -23,6 +23,7 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.access.authorizer import Mode
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import Server, ServerConfig, serving
@@ -30,14 +31,15 @@ from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.controllers import ControllerSettings as ControllerSettings
-from dragoman.daemon.machines import GPU_SETTINGS, GpuSettings, Site, machines
+from dragoman.daemon.machines import machines
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
 from dragoman.daemon.simulation import Simulation
+from dragoman.drivers.entry import Site
 from dragoman.errors import Stale
 from dragoman.kubelet.agent import NodeHost
-from dragoman.node.plugin import Plugin
+from dragoman.node.plugin import Plugin, registration_socket
 from dragoman.node.publish import SLICE, slice_routes
 from dragoman.node.rpc import checked_socket
 from dragoman.runtime.clock import Clock
@@ -52,29 +54,37 @@ FILES_A_NODE = 40
 
 
 DRIVERS_S = 15.0
-LONGEST_SOCKET = "plugins_registry/gpu.example.com-reg.sock"
-"""Below a node's folder, of the drivers that are built in."""
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 
 
+PARTS = ("scheduler", "controllers", "nodes")
+
+
 class ClusterSettings(msgspec.Struct, frozen=True):
-    """nodes: (name, profile). data: keep state there; root_dir: sockets and node files of a memory-only cluster.
+    """nodes: (name, profile). without: the PARTS that somebody else runs.
+
+    data: keep state there; root_dir: sockets and node files of a memory-only cluster.
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
-    scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; gpus: how the
-    GPU drivers behave.
+    scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
+    they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
+    allowed to every user. repair_data: give up what stands behind damage in the log of `data`.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
     port: int = 0
     data: Path | None = None
+    repair_data: bool = False
     kubeconfig: Path | None = None
     root_dir: Path | None = None
     minor: int = 37
+    runtime_config: dict[str, bool] = {}
+    without: frozenset[str] = frozenset()
     speed: float = 1.0
     options: AllocatorOptions = OPTIONS
     profiles: tuple[Path, ...] = ()
-    gpus: GpuSettings = GPU_SETTINGS
+    drivers: dict[str, Any] = {}
+    authorization: Mode = "rbac"
 
 
 class Cluster:
@@ -82,7 +92,7 @@ class Cluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
-        self.machines = machines(settings.nodes, settings.profiles, settings.gpus)
+        self.machines = machines(settings.nodes, settings.profiles, settings.drivers)
         self.clock = Clock(speed=settings.speed)
         self.entropy = Entropy()
         self.metrics = Metrics()
@@ -112,7 +122,13 @@ class Cluster:
         # Millions of long-lived objects: the collector's default thresholds would walk them again and again.
         gc.set_threshold(100_000, 50, 1000)
         config = ServerConfig(
-            port=settings.port, data=settings.data, minor=settings.minor, gates=settings.options.gates
+            port=settings.port,
+            data=settings.data,
+            repair_data=settings.repair_data,
+            minor=settings.minor,
+            gates=settings.options.gates,
+            runtime_config=settings.runtime_config,
+            authorization=settings.authorization,
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
@@ -124,12 +140,14 @@ class Cluster:
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
         informers.start(tasks)
-        controlling = ControllerSettings(root_ca=self._server.registry.ca_text)
-        controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
-        tasks.supervise("controllers", controllers.run)
-        scheduling = SchedulerSettings(options=settings.options)
-        scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
-        tasks.supervise("scheduler", scheduler.run)
+        if "controllers" not in settings.without:
+            controlling = ControllerSettings(root_ca=self._server.registry.ca_text)
+            controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
+            tasks.supervise("controllers", controllers.run)
+        if "scheduler" not in settings.without:
+            scheduling = SchedulerSettings(options=settings.options)
+            scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
+            tasks.supervise("scheduler", scheduler.run)
         tasks.supervise("node host", host.run)
         routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:
@@ -171,8 +189,9 @@ class Cluster:
 
     def _fits_sockets(self, root: Path) -> None:
         """Refuse at the start what no driver could ever listen below. Raises Invalid."""
-        names = [machine.name for machine in self.machines]
-        checked_socket(root.absolute() / max(names, key=len, default="") / LONGEST_SOCKET)
+        for machine in {len(machine.name): machine for machine in self.machines}.values():
+            for driver in machine.drivers:
+                checked_socket(registration_socket(root.absolute() / machine.name / "plugins_registry", driver, ""))
 
     async def _create_classes(self, client: InProcessClient) -> None:
         wanted = {body["metadata"]["name"]: body for machine in self.machines for body in machine.classes}

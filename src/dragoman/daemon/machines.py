@@ -1,154 +1,96 @@
 """What stands behind a node of the embedded cluster: its facts and its drivers, by the name of a profile.
 
-A profile is a name and facts here, never a decision: the drivers are the ones that serve real kubelets.
+A profile is a name and facts here, never a decision: which drivers find devices on it, the drivers say
+(`drivers.registry`), and they are the ones that serve real kubelets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from dragoman.api.shape import Object
-from dragoman.cluster.client import Client
-from dragoman.drivers import example, nic
-from dragoman.drivers.nvidia import run as nvidia
-from dragoman.drivers.nvidia.driver import DRIVER as NVIDIA
-from dragoman.drivers.nvidia.driver import DriverOptions
-from dragoman.drivers.nvidia.gates import gates_with
-from dragoman.drivers.nvidia.health import HealthOptions
-from dragoman.drivers.nvidia.simulated import SimulatedHardware
+from dragoman.drivers.entry import DriverEntry, DriverFactory
+from dragoman.drivers.entry import Machine as Hardware
+from dragoman.drivers.registry import DRIVERS, catalog_with
 from dragoman.errors import Invalid
-from dragoman.kubelet.node_object import NodeProperties
-from dragoman.node.driver import Driver
-from dragoman.node.plugin import Places
+from dragoman.kubelet.node_object import CAPACITY, NodeProperties
 from dragoman.profiles import Catalog, Profile
-from dragoman.runtime.clock import Clock
-from dragoman.runtime.entropy import Entropy
-from dragoman.runtime.metrics import Metrics
-
-EXAMPLE = "example"
-
-
-class Site(msgspec.Struct, frozen=True):
-    """Where a machine runs: its folder, its boot, and what its drivers share with the cluster."""
-
-    root: Path
-    boot_id: str
-    client: Client
-    clock: Clock
-    entropy: Entropy
-    metrics: Metrics
-    durable: bool = False
+from dragoman.profiles.machine import EXAMPLE
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """A node to come: name, facts, a maker for each of its drivers, and the DeviceClasses these bring.
-
-    direct: drivers that the agent calls without sockets, which at a thousand nodes are memory that nothing shows.
-    """
+    """A node to come: name, facts, a factory for each of its drivers by name, and the DeviceClasses these bring."""
 
     name: str
     facts: NodeProperties
-    drivers: tuple[Callable[[Site], Driver], ...]
+    drivers: Mapping[str, DriverFactory]
     classes: tuple[Object, ...] = ()
-    direct: frozenset[str] = frozenset()
-
-
-class GpuSettings(msgspec.Struct, frozen=True):
-    """How the GPU drivers of simulated machines behave: changes of feature gates (over the profile's), health."""
-
-    gates: dict[str, bool] = {}
-    health: HealthOptions = HealthOptions(clear_on_recovery=True)
-
-
-GPU_SETTINGS = GpuSettings()
 
 
 def machines(
-    nodes: tuple[tuple[str, str], ...], files: tuple[Path, ...] = (), settings: GpuSettings = GPU_SETTINGS
+    nodes: tuple[tuple[str, str], ...], files: tuple[Path, ...] = (), settings: Mapping[str, Any] | None = None
 ) -> list[Machine]:
-    """The machines of (name, profile) pairs; files: profiles beside the packaged ones.
+    """The machines of (name, profile) pairs; files: profiles beside the packaged ones; settings: by driver's name.
 
     Raises Invalid for an unknown profile, a name given twice, a bad file.
     """
     made: dict[str, Machine] = {}
     kinds: dict[str, _Kind] = {}
-    catalog = catalog_with(files) if files else None
-    for name, profile in nodes:
-        if profile != EXAMPLE and profile not in kinds:
-            catalog = catalog or catalog_with(files)
-            kinds[profile] = _kind(catalog, name, profile, settings)
-        for machine in _example(name) if profile == EXAMPLE else kinds[profile].machines(name):
+    only_example = not files and all(profile == EXAMPLE.name for _, profile in nodes)
+    catalog = Catalog.example() if only_example else catalog_with(files)
+    for name, wanted in nodes:
+        if wanted not in kinds:
+            kinds[wanted] = _Kind(catalog, catalog.named(wanted, f"--node {name}={wanted}"), settings or {})
+        for machine in kinds[wanted].machines(name):
             if machine.name in made:
-                raise Invalid(f"--node {name}={profile}", f"node {machine.name} is there already")
+                raise Invalid(f"--node {name}={wanted}", f"node {machine.name} is there already")
             made[machine.name] = machine
     return list(made.values())
-
-
-def catalog_with(files: tuple[Path, ...]) -> Catalog:
-    """The packaged profiles and those of files. Raises Invalid with file, line and field."""
-    catalog = Catalog.packaged()
-    for file in files:
-        catalog = catalog.adding(file, gates_with)
-    return catalog
-
-
-def _example(name: str) -> Iterator[Machine]:
-    yield Machine(name, NodeProperties(), (lambda site: example.ExampleDriver(name),), (example.DEVICE_CLASS,))
-
-
-def _kind(catalog: Catalog, name: str, wanted: str, settings: GpuSettings) -> _Kind:
-    profile = catalog.profile(wanted)
-    if profile is None:
-        near = get_close_matches(wanted, [EXAMPLE, *catalog.names()], 3, 0.4)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
-        raise Invalid(f"--node {name}={wanted}", f"no such profile; {hint}`dragoman profiles` lists them")
-    return _Kind(catalog, profile, settings)
 
 
 class _Kind:
     """What all machines of one profile have in common."""
 
-    def __init__(self, catalog: Catalog, profile: Profile, settings: GpuSettings) -> None:
-        self.catalog = catalog
+    def __init__(self, catalog: Catalog, profile: Profile, settings: Mapping[str, Any]) -> None:
         self.profile = profile
-        self.models = catalog.gpu_models(profile)
-        where = f"driver of profile {profile.name}"
-        gates = gates_with({**profile.feature_gates, **settings.gates}, where)
-        self.options = nvidia.options_of(profile, DriverOptions(gates, health=settings.health))
-        shape = profile.node
-        capacity = {"cpu": str(shape.cpu), "memory": shape.memory, "ephemeral-storage": "1Ti", "pods": "110"}
-        self.facts = NodeProperties(labels=nvidia.labels(profile, self.models), capacity=capacity)
+        hardware = Hardware(catalog, profile)
+        found: list[tuple[DriverEntry, DriverFactory]] = []
+        for entry in DRIVERS:
+            factory = entry.on_machine(hardware, settings.get(entry.name))
+            if factory is not None:
+                found.append((entry, factory))
+        self.drivers = {entry.name: factory for entry, factory in found}
+        self.classes = tuple(body for entry, _ in found for body in entry.classes)
 
     def machines(self, name: str) -> Iterator[Machine]:
         if self.profile.rack is None:
-            yield self._machine(name, self.facts)
+            yield Machine(name, self._facts(""), self.drivers, self.classes)
             return
-        labels = nvidia.labels(self.profile, self.models, nvidia.cluster_uuid(name))
-        facts = msgspec.structs.replace(self.facts, labels=labels)
+        facts = self._facts(name)
         for tray in range(self.profile.rack.trays):
-            yield self._machine(f"{name}-{tray}", facts)
+            yield Machine(f"{name}-{tray}", facts, self.drivers, self.classes)
 
-    def _machine(self, name: str, facts: NodeProperties) -> Machine:
-        drivers: list[Callable[[Site], Driver]] = [lambda site: self._gpu_driver(name, site)]
-        classes = nvidia.DEVICE_CLASSES
-        if self.profile.nics:
-            drivers.append(lambda site: nic.NicDriver(name, self.profile, self.catalog.nics, site.clock))
-            classes += nic.DEVICE_CLASSES
-        return Machine(name, facts, tuple(drivers), classes, direct=frozenset({nic.DRIVER}))
+    def _facts(self, rack: str) -> NodeProperties:
+        labels = node_labels(self.profile)
+        for factory in self.drivers.values():
+            labels |= factory.labels(rack)
+        return NodeProperties(labels=labels, capacity=node_capacity(self.profile))
 
-    def _gpu_driver(self, name: str, site: Site) -> Driver:
-        hardware = SimulatedHardware(self.catalog, self.profile, name, site.root, site.boot_id, durable=site.durable)
-        return nvidia.driver(
-            site.client,
-            site.clock,
-            site.entropy,
-            hardware,
-            node_name=name,
-            data_dir=Places.under(site.root, NVIDIA).data_dir,
-            options=self.options,
-            metrics=site.metrics,
-        )
+
+def node_labels(profile: Profile) -> dict[str, str]:
+    """A profile's own labels, and those that clouds and kubelets set."""
+    labels = dict(profile.labels)
+    if profile.node.instance_type:
+        labels["node.kubernetes.io/instance-type"] = profile.node.instance_type
+    if profile.node.architecture:
+        labels["kubernetes.io/arch"] = labels["beta.kubernetes.io/arch"] = profile.node.architecture
+    return labels
+
+
+def node_capacity(profile: Profile) -> dict[str, str]:
+    """CPU and memory of the profile; the rest as every simulated node has it."""
+    return {**CAPACITY, "cpu": str(profile.node.cpu), "memory": profile.node.memory}

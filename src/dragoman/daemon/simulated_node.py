@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.daemon.machines import Machine, Site
+from dragoman.daemon.machines import Machine
+from dragoman.drivers.entry import Site
 from dragoman.errors import Invalid
 from dragoman.kubelet.agent import NodeAgent, NodeHost
-from dragoman.node.driver import Driver
-from dragoman.node.plugin import Places, Plugin
+from dragoman.node.plugin import Places, Plugin, PluginOptions
 from dragoman.node.routes import Routes
 from dragoman.runtime.log import get
 from dragoman.runtime.tasks import LOOP_BACKOFF, Tasks, supervised
@@ -43,15 +43,12 @@ class SimulatedNode:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._leave: dict[str, Callable[[], None]] = {}
         """Ends what `attach` began, by driver called without sockets."""
-        self._makers: dict[str, Callable[[Site], Driver]] = {}
         self._turn = asyncio.Lock()
 
     def start(self) -> None:
         """Boot: agent and drivers."""
         self._start_agent()
-        for make in self.machine.drivers:
-            driver = make(self.site)
-            self._makers[driver.name] = make
+        for driver in self.machine.drivers:
             self._start_plugin(driver)
 
     def is_running(self, driver: str) -> bool:
@@ -61,9 +58,9 @@ class SimulatedNode:
     def drivers(self, wanted: str = "") -> list[str]:
         """Names of the node's drivers, or the one wanted. Raises Invalid."""
         if not wanted:
-            return sorted(self._makers)
-        if wanted not in self._makers:
-            there = ", ".join(sorted(self._makers)) or "none"
+            return sorted(self.machine.drivers)
+        if wanted not in self.machine.drivers:
+            there = ", ".join(sorted(self.machine.drivers)) or "none"
             raise Invalid(f"driver {wanted}", f"is not on node {self.name}, which has: {there}")
         return [wanted]
 
@@ -78,7 +75,7 @@ class SimulatedNode:
         """A new process of it; nothing to do when it runs."""
         async with self._turn:
             if driver not in self._running and AGENT in self._running:
-                self._start_plugin(self._makers[driver](self.site))
+                self._start_plugin(driver)
 
     async def reboot(self, downtime_s: float, stay_stopped: Callable[[str], bool] = lambda driver: False) -> None:
         """Everything ends; after the downtime the machine boots with a new boot id."""
@@ -89,9 +86,9 @@ class SimulatedNode:
             await self.site.clock.sleep(downtime_s)
             self._lose_memory()
             self._start_agent()
-            for driver, make in self._makers.items():
+            for driver in self.machine.drivers:
                 if not stay_stopped(driver):
-                    self._start_plugin(make(self.site))
+                    self._start_plugin(driver)
 
     def _lose_memory(self) -> None:
         boot_id = self.site.entropy.uuid4()
@@ -120,25 +117,27 @@ class SimulatedNode:
         )
         self._start(AGENT, f"node {self.name}", self.agent.run)
 
-    def _start_plugin(self, driver: Driver) -> None:
-        site = self.site
+    def _start_plugin(self, name: str) -> None:
+        site, factory = self.site, self.machine.drivers[name]
         plugin = Plugin(
-            driver,
+            factory.make(self.name, site),
             site.client,
             site.clock,
             site.entropy,
             node_name=self.name,
-            places=Places.under(site.root, driver.name, site.root / "cdi"),
-            boot_id=site.boot_id,
-            durable=site.durable,
-            routes=self._routes,
+            places=Places.under(site.root, name, site.root / "cdi"),
+            options=PluginOptions(
+                boot_id=site.boot_id,
+                durable=site.durable,
+                metadata=factory.metadata,
+                sockets=not factory.direct,
+                routes=self._routes,
+                delay_s=lambda: self.delays.get(name, 0.0),
+            ),
             metrics=site.metrics,
-            sockets=driver.name not in self.machine.direct,
-            delay_s=lambda: self.delays.get(driver.name, 0.0),
         )
-        self.plugins[driver.name] = plugin
-        run = self._attached(plugin) if driver.name in self.machine.direct else plugin.run
-        self._start(driver.name, f"driver {driver.name} on {self.name}", run)
+        self.plugins[name] = plugin
+        self._start(name, f"driver {name} on {self.name}", self._attached(plugin) if factory.direct else plugin.run)
 
     def _attached(self, plugin: Plugin) -> Callable[[], Awaitable[None]]:
         agent = self.agent

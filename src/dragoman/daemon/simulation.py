@@ -1,15 +1,14 @@
 """Who breaks simulated machines, mends them, and moves the cluster's clock? One loop over labelled ConfigMaps.
 
-A fault is there while its object is; what came of it is told in the object's annotations. Which faults there are is
-`kubelet.faults`; the hardware behind a driver offers them, and no decision is made here.
+A fault is there while its object is; what came of it is told in the object's annotations. Faults of
+any machine are acted on here, those of a driver's hardware by the driver (`drivers.registry`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
-from types import UnionType
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -17,13 +16,9 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.meta import NamespacedName, ObjectMeta, Value, format_time, parse_time
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
-from dragoman.daemon.sharing import NodeClients
 from dragoman.daemon.simulated_node import SimulatedNode, node_named
-from dragoman.drivers.nic import DRIVER as NIC
-from dragoman.drivers.nic import NicDriver
-from dragoman.drivers.nvidia.driver import DRIVER as NVIDIA
-from dragoman.drivers.nvidia.driver import NvidiaDriver
-from dragoman.drivers.nvidia.simulated import SimulatedHardware
+from dragoman.drivers.entry import DriverEntry
+from dragoman.drivers.registry import driver_faults, fault_kinds
 from dragoman.errors import DragomanError, Invalid, NotFound
 from dragoman.kubelet.faults import (
     ACTIVE,
@@ -37,15 +32,12 @@ from dragoman.kubelet.faults import (
     Advance,
     DriverStopped,
     Fault,
-    GpuLost,
-    MemoryOverrun,
-    NicDown,
     NodeRebooted,
     SlowPrepare,
-    Xid,
     clock_request_of,
     fault_of,
 )
+from dragoman.node.driver import Driver
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -84,6 +76,7 @@ class Simulation:
         self.nodes = nodes
         self._queue: KeyQueue[NamespacedName] = KeyQueue("faults", clock)
         self._injected: dict[NamespacedName, _Injected] = {}
+        self._faults = {fault.kind.name: (entry, fault) for entry, fault in driver_faults()}
         self._reported: dict[NamespacedName, tuple[str, dict[str, str]]] = {}
         self._informer = Informer(client, CONFIG_MAP, clock, entropy, label_selector=LABEL, type_=FaultConfigMap)
         self._log = get("simulation")
@@ -141,7 +134,7 @@ class Simulation:
     # ---- faults
 
     async def _break(self, key: NamespacedName, config_map: FaultConfigMap) -> tuple[str, str]:
-        fault = fault_of(config_map.data)
+        fault = fault_of(config_map.data, fault_kinds())
         node = node_named(self.nodes, fault.node)
         if fault.once and config_map.metadata.annotations.get(STATE) == DONE:
             return DONE, config_map.metadata.annotations.get(MESSAGE, "")  # before this process began
@@ -166,26 +159,6 @@ class Simulation:
 
     async def _inject(self, node: SimulatedNode, fault: Fault) -> str:
         match fault:
-            case Xid():
-                driver, hardware, index = self._gpu(node, fault.gpu)
-                scene = NodeClients(node.agent, driver)
-                hardware.inject_xid(index, fault.number, fault.instance)
-                outcome = scene.xid(fault.number, hardware.gpu_uuid(index), fault.instance, fault.pod)
-                where = "" if fault.instance is None else f", instance {fault.instance}"
-                return f"XID {fault.number} on gpu-{index}{where} of {node.name}{_unheard(driver)}{outcome}"
-            case GpuLost():
-                driver, hardware, index = self._gpu(node, fault.gpu)
-                scene = NodeClients(node.agent, driver)
-                hardware.lose(index)
-                outcome = scene.lost(hardware.gpu_uuid(index))
-                return f"gpu-{index} of {node.name} is lost{_unheard(driver)}{outcome}"
-            case MemoryOverrun():
-                driver, hardware, index = self._gpu(node, fault.gpu)
-                outcome = NodeClients(node.agent, driver).overrun(fault.pod, hardware.gpu_uuid(index))
-                return f"{fault.pod} takes all memory that it gets on gpu-{index} of {node.name}{outcome}"
-            case NicDown():
-                self._adapters(node).set_down(fault.nic, down=True)
-                return f"the link of {fault.nic} of {node.name} is down"
             case DriverStopped():
                 drivers = node.drivers(fault.driver)
                 for name in drivers:
@@ -197,13 +170,15 @@ class Simulation:
                 return f"prepare takes {fault.delay_s:g} s longer on {node.name}: {', '.join(drivers)}"
             case NodeRebooted():
                 await node.reboot(fault.downtime_s, lambda driver: self._is_stopped(node.name, driver))
-                await self._break_again(node, GpuLost | NicDown)
+                await self._inject_again(node, lambda other: other.again_after_boot)
                 return f"{node.name} booted anew: {node.site.boot_id}"
+        entry, offered = self._faults[fault.kind]
+        return offered.inject(_driver(node, entry), node.agent, fault)
 
-    async def _break_again(self, node: SimulatedNode, sorts: UnionType | type[Fault]) -> None:
-        """What is broken for good stays so when a fresh process looks; an XID is an event that is over."""
+    async def _inject_again(self, node: SimulatedNode, lasts: Callable[[Fault], bool]) -> None:
+        """What is broken for good stays so when a fresh process looks."""
         for other in list(self._injected.values()):
-            if other.fault.node == node.name and isinstance(other.fault, sorts):
+            if other.fault.node == node.name and lasts(other.fault):
                 await self._inject(node, other.fault)
 
     def _is_stopped(self, node: str, driver: str) -> bool:
@@ -215,40 +190,18 @@ class Simulation:
         if node is None:
             return
         match fault:
-            case Xid() | GpuLost():
-                _, hardware, index = self._gpu(node, fault.gpu)
-                hardware.recover(index)
-            case NicDown():
-                self._adapters(node).set_down(fault.nic, down=False)
             case DriverStopped():
                 for name in node.drivers(fault.driver):
                     await node.start_driver(name)
-                await self._break_again(node, NicDown)
+                await self._inject_again(node, lambda other: other.again_after_restart)
             case SlowPrepare():
                 for name in node.drivers(fault.driver):
                     node.delays.pop(name, None)
-            case NodeRebooted() | MemoryOverrun():
+            case NodeRebooted():
                 pass
-
-    def _gpu(self, node: SimulatedNode, named: str) -> tuple[NvidiaDriver, SimulatedHardware, int]:
-        plugin = node.plugins.get(NVIDIA)
-        driver = plugin.driver if plugin else None
-        if not isinstance(driver, NvidiaDriver) or not isinstance(driver.hardware, SimulatedHardware):
-            raise Invalid("data.gpu", f"node {node.name} has no simulated GPUs")
-        hardware = driver.hardware
-        uuids = [hardware.gpu_uuid(index) for index in range(len(hardware.profile.gpus))]
-        if named in uuids:
-            return driver, hardware, uuids.index(named)
-        index = named.removeprefix("gpu-")
-        if not index.isdecimal() or int(index) >= len(uuids):
-            raise Invalid("data.gpu", f"{node.name} has gpu-0 to gpu-{len(uuids) - 1}, got {named!r}")
-        return driver, hardware, int(index)
-
-    def _adapters(self, node: SimulatedNode) -> NicDriver:
-        plugin = node.plugins.get(NIC)
-        if plugin is None or not isinstance(plugin.driver, NicDriver):
-            raise Invalid("data.nic", f"node {node.name} has no simulated network adapters")
-        return plugin.driver
+            case _:
+                entry, offered = self._faults[fault.kind]
+                offered.recover(_driver(node, entry), fault)
 
     # ---- clock
 
@@ -272,7 +225,9 @@ class Simulation:
             await asyncio.sleep(0)
 
 
-def _unheard(driver: NvidiaDriver) -> str:
-    if driver.gates.on("NVMLDeviceHealthCheck"):
-        return ""
-    return "; the driver does not look: its gate NVMLDeviceHealthCheck is off"
+def _driver(node: SimulatedNode, entry: DriverEntry) -> Driver:
+    """The node's driver whose hardware breaks. Raises Invalid."""
+    plugin = node.plugins.get(entry.name)
+    if plugin is None:
+        raise Invalid("data.fault", f"node {node.name} has no devices of {entry.name}")
+    return plugin.driver

@@ -1,6 +1,6 @@
 """What is the answer to a question about an object, or about everything that waits? As JSON and as lines.
 
-    scene = Scene(raw, cluster, order, events, context, monotonic)
+    scene = ExplainInput(raw, cluster, order, events, context, monotonic)
     answer = about_pod(scene, ("default", "train"))
 
 Asks `whatif` what the scheduler would decide now and `explain` why; reads, prints and waits for nothing.
@@ -35,8 +35,8 @@ from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Put, Snapshot
 from dragoman.snapshot.usage import DeviceId
 from dragoman.whatif.budget import EXPLAIN_S, Budget, deadline
-from dragoman.whatif.cluster import Cluster
-from dragoman.whatif.decide import Step, run
+from dragoman.whatif.cluster import ClusterState
+from dragoman.whatif.decide import DecidedUnit, run
 from dragoman.whatif.settle import changed
 from dragoman.whatif.units import Named, units
 
@@ -44,14 +44,14 @@ KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "claim": "claim", "resourcecl
 KINDS |= {"resourceclaims": "claim", "nodes": "node", "no": "node", "device": "device", "devices": "device"}
 
 
-class Scene(msgspec.Struct):
+class ExplainInput(msgspec.Struct):
     """What explanations draw on. raw: objects as they are; cluster: as controllers will have made them.
 
     monotonic: seconds of a clock that limits how long contradictions and hints are looked for.
     """
 
     raw: Snapshot
-    cluster: Cluster
+    cluster: ClusterState
     order: tuple[Named, ...]
     events: tuple[EventInfo, ...]
     context: SchedulingContext
@@ -71,7 +71,7 @@ class About(msgspec.Struct, frozen=True):
     well: bool
 
 
-def about(scene: Scene, kind: str, name: str, namespace: str) -> About:
+def about(scene: ExplainInput, kind: str, name: str, namespace: str) -> About:
     """The answer about one object, or with kind "" about everything that waits. Raises Invalid, NotFound."""
     match kind:
         case "":
@@ -97,7 +97,7 @@ def object_of(word: str) -> tuple[str, str]:
     return found, name
 
 
-def only_namespace(scene: Scene) -> str:
+def only_namespace(scene: ExplainInput) -> str:
     """The namespace of all objects where they have but one, else default."""
     known = {key[0] for key in (*scene.settled.pods, *scene.settled.claims, *scene.raw.claims)}
     return known.pop() if len(known) == 1 else DEFAULT_NAMESPACE
@@ -114,7 +114,7 @@ def _missing(what: str, key: NamespacedName, known: Iterable[NamespacedName]) ->
 # ---- pods
 
 
-def about_pod(scene: Scene, key: NamespacedName) -> About:
+def about_pod(scene: ExplainInput, key: NamespacedName) -> About:
     """Why a pod is where it is, or where it would go now."""
     pod = scene.settled.pods.get(key) or scene.raw.pods.get(key)
     if pod is None:
@@ -127,7 +127,7 @@ def about_pod(scene: Scene, key: NamespacedName) -> About:
     return _waiting_pod(scene, scene.cluster, [*scene.order, ("Pod", *key)], key)
 
 
-def _waiting_pod(scene: Scene, cluster: Cluster, order: Sequence[Named], key: NamespacedName) -> About:
+def _waiting_pod(scene: ExplainInput, cluster: ClusterState, order: Sequence[Named], key: NamespacedName) -> About:
     """Decides those that stand before it, then the pod."""
     for step in run(cluster, order, scene.context):
         if key in step.unit.pods:
@@ -137,7 +137,7 @@ def _waiting_pod(scene: Scene, cluster: Cluster, order: Sequence[Named], key: Na
     return _decided(scene, step, explain_pod(step, verdict, cluster.now, scene.context, over))
 
 
-def _decided(scene: Scene, step: Step, answer: Explanation) -> About:
+def _decided(scene: ExplainInput, step: DecidedUnit, answer: Explanation) -> About:
     verdict = answer.verdict
     entry = say.as_json(answer)
     if verdict.node is None:
@@ -158,7 +158,7 @@ def _decided(scene: Scene, step: Step, answer: Explanation) -> About:
 # ---- claims, devices, nodes
 
 
-def about_claim(scene: Scene, key: NamespacedName) -> About:
+def about_claim(scene: ExplainInput, key: NamespacedName) -> About:
     """What a claim has and for whom, or why nothing yet."""
     snapshot = scene.raw if key in scene.raw.claims else scene.settled
     claim = snapshot.claims.get(key)
@@ -181,7 +181,7 @@ def about_claim(scene: Scene, key: NamespacedName) -> About:
     return About({**body, **more.body}, [*lines, *(f"  {line}" for line in pod_lines)], more.well)
 
 
-def about_device(scene: Scene, name: str) -> About:
+def about_device(scene: ExplainInput, name: str) -> About:
     """Who holds a device, and what is wrong with it. name: DRIVER/POOL/DEVICE."""
     parts = name.split("/")
     if len(parts) < 3:
@@ -200,7 +200,7 @@ def about_device(scene: Scene, name: str) -> About:
     return About({"devices": [describe.device_json(facts)]}, describe.device_lines(facts), well)
 
 
-def about_node(scene: Scene, name: str) -> About:
+def about_node(scene: ExplainInput, name: str) -> About:
     """What a node has, and what is wrong with it."""
     node = scene.raw.nodes.get(name)
     if node is None:
@@ -215,7 +215,7 @@ def about_node(scene: Scene, name: str) -> About:
 # ---- everything that waits
 
 
-def about_everything(scene: Scene, namespace: str) -> About:
+def about_everything(scene: ExplainInput, namespace: str) -> About:
     """Of one namespace, or of all with ""; what stands before them in the order is decided first all the same."""
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []

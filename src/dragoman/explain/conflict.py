@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import TypeAlias
 
 import msgspec
@@ -230,7 +231,8 @@ class _Trial:
         claims = tuple(self._reduced(kept))
         if not claims:
             return None
-        answer = allocate(self.snapshot, [Ask(claims, self.node)], self.options, share_id=lambda: "")
+        ids = map("trial-{}".format, count())
+        answer = allocate(self.snapshot, [Ask(claims, self.node)], self.options, share_id=lambda: next(ids))
         return answer.reasons if isinstance(answer, Refusals) and not answer.undecided else None
 
     def minimise(self, reasons: tuple[Refusal, ...]) -> tuple[list[_Element], tuple[Refusal, ...], bool]:

@@ -85,9 +85,9 @@ def double_allocation_effects(double_allocation: DoubleAllocation, component: st
     reported = []
     for key in double_allocation.claims:
         if key == double_allocation.loser:
-            text = f"device {double_allocation.device} was given to another claim as well; this newer allocation is given up"
+            text = f"device {double_allocation.device} is allocated to two claims; this newer allocation is released"
         else:
-            text = f"device {double_allocation.device} was given to another claim as well"
+            text = f"device {double_allocation.device} is allocated to two claims"
         reported.append(Emit(Ref("ResourceClaim", *key), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
     return tuple(reported)
 

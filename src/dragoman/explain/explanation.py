@@ -21,7 +21,7 @@ from dragoman.schedule.decision import NodesRefused
 from dragoman.schedule.refusal import ReasonBase
 from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Snapshot
-from dragoman.whatif.decide import Step, Verdict
+from dragoman.whatif.decide import DecidedUnit, PodPrediction
 
 EXPLAINED_GROUPS = 16
 """Groups of nodes of which all facts are told, nearest to a yes first."""
@@ -33,7 +33,7 @@ class Explanation(msgspec.Struct, frozen=True, eq=False):
     """A verdict explained. nodes: those of the verdict, with all facts about the nearest. absent: drivers that
     publish nothing for the first node of a group."""
 
-    verdict: Verdict
+    verdict: PodPrediction
     nodes: tuple[NodesRefused, ...]
     absent: tuple[NoResourceSlices, ...] = ()
     conflict: Conflict | None = None
@@ -41,7 +41,7 @@ class Explanation(msgspec.Struct, frozen=True, eq=False):
 
 
 def explain_unit(
-    step: Step, now: datetime, context: SchedulingContext, over: Expired, *, brief: bool = False
+    step: DecidedUnit, now: datetime, context: SchedulingContext, over: Expired, *, brief: bool = False
 ) -> tuple[Explanation, ...]:
     """Every pod of a unit explained. brief: as decided, nothing more."""
     if brief:
@@ -49,7 +49,9 @@ def explain_unit(
     return tuple(explain_pod(step, verdict, now, context, over) for verdict in step.verdicts)
 
 
-def explain_pod(step: Step, verdict: Verdict, now: datetime, context: SchedulingContext, over: Expired) -> Explanation:
+def explain_pod(
+    step: DecidedUnit, verdict: PodPrediction, now: datetime, context: SchedulingContext, over: Expired
+) -> Explanation:
     """The verdict with its facts; contradiction and hints as far as time allows."""
     refused = verdict.refused
     if refused is not None and refused.undecided:
@@ -84,7 +86,7 @@ def _spread(ordered: Sequence[NodesRefused]) -> list[NodesRefused]:
 
 
 def _diagnosis(
-    snapshot: Snapshot, verdict: Verdict, some: NodesRefused, context: SchedulingContext
+    snapshot: Snapshot, verdict: PodPrediction, some: NodesRefused, context: SchedulingContext
 ) -> tuple[Refusal, ...]:
     if any(isinstance(reason, ReasonBase) for reason in some.reasons):
         return ()

@@ -17,7 +17,7 @@ from dragoman.explain.closest import nearest_first
 from dragoman.explain.explanation import Explanation
 from dragoman.schedule.decision import AnyReason, NodesRefused, Refused
 from dragoman.whatif.cluster import Rejection
-from dragoman.whatif.decide import ClaimVerdict, Verdict
+from dragoman.whatif.decide import ClaimVerdict, PodPrediction
 
 NODES_SHOWN = 3
 GROUPS_SHOWN = 8
@@ -82,7 +82,7 @@ def _rejection(rejection: Rejection) -> dict[str, Any]:
     }
 
 
-def devices(verdict: Verdict) -> list[str]:
+def devices(verdict: PodPrediction) -> list[str]:
     """One line a claim: `gpu: gpu-0, gpu-1 (claim one-gpu)`."""
     lines = []
     for claim in verdict.claims:

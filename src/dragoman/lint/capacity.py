@@ -15,7 +15,6 @@ from typing import Any
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, objects, text
-from dragoman.lint.catalogue import CATALOGUE
 from dragoman.lint.chains import candidates, claims_of, matching, selectors_of
 from dragoman.lint.finding import Finding, ItemPath, found
 from dragoman.lint.manifests import ManifestIndex
@@ -208,7 +207,7 @@ def _served_by(resource: str, here: list[DeviceView], world: ManifestIndex) -> s
     """The driver whose devices on the node are meant by an extended resource, "" if none is."""
     drivers = sorted({view.driver for view in here})
     for driver in drivers:
-        known = CATALOGUE.get(driver)
+        known = world.published.known.get(driver)
         if known is not None and re.fullmatch(known.plugin_resource, resource):
             return driver
     for name in world.once("mapped resources", lambda: _mapped(world)).get(resource, ()):

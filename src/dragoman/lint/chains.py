@@ -9,7 +9,6 @@ import msgspec
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, compile_selector
 from dragoman.api.shape import Object, dig, objects, text
-from dragoman.lint.catalogue import CLASSES
 from dragoman.lint.finding import ItemPath
 from dragoman.lint.manifests import ManifestIndex
 
@@ -58,11 +57,12 @@ def exact_requests(request: Object) -> Iterator[tuple[ItemPath, Object]]:
 
 
 def class_selectors(name: str, world: ManifestIndex) -> tuple[str, ...] | None:
-    """The selectors of a DeviceClass that is at hand, or that a well-known driver brings; None of others."""
+    """The selectors of a DeviceClass that is at hand, or that a known driver brings; None of others."""
     owner = world.find("DeviceClass", "", name)
     if owner is not None:
         return tuple(expression for _, expression in _selectors(dig(owner.object, "spec"), ()))
-    return (CLASSES[name],) if name in CLASSES and not world.knows_cluster else None
+    known = world.published.known.classes
+    return (known[name],) if name in known and not world.knows_cluster else None
 
 
 def _selectors(holder: Object, path: ItemPath) -> Iterator[tuple[ItemPath, str]]:

@@ -79,7 +79,7 @@ def _constraint(
     document: Document, path: ItemPath, attribute: str, wanted: list[_Wanted], world: ManifestIndex
 ) -> Iterator[Finding]:
     read = Read("attributes", *attribute.split("/", 1))
-    domain_is_known = names.catalogued(read.domain, world.published) is not None
+    domain_is_known = names.known_without_slices(read.domain, world.published) is not None
     drivers = {view.driver for want in wanted for view in want.views}
     if not names.is_published(read, world.published) and (domain_is_known or read.domain in drivers):
         yield names.finding(document, path, read, world.published)

@@ -135,7 +135,7 @@ CODES: dict[str, FindingCode] = {
     "SelectorFails": FindingCode(WARNING, "A selector fails on some devices when it is evaluated."),
     "NeverTrue": FindingCode(WARNING, "A selector is false for every device."),
     "JustMissed": FindingCode(WARNING, "A threshold lies just above what devices of that size really have."),
-    "WrongMigProfile": FindingCode(ERROR, "A selector asks for a MIG profile that the card cannot have."),
+    "WrongPartitionProfile": FindingCode(ERROR, "A selector asks for a partition profile that the card cannot have."),
     "ConstraintUnmeetable": FindingCode(WARNING, "No node has enough devices that meet the constraint together."),
     "ConstraintNotShared": FindingCode(WARNING, "Not every driver whose devices must match publishes the attribute."),
     "TooManyConsumers": FindingCode(ERROR, "More pods share a claim than may reserve it."),

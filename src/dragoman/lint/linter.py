@@ -14,6 +14,7 @@ from dragoman.api.files import Document, DocumentInvalid, Scan
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.validate.field import split_path
 from dragoman.api.yamltext import Broken, scalar_text
+from dragoman.known_drivers import NONE_KNOWN, KnownDrivers
 from dragoman.lint.capacity import check as check_capacity
 from dragoman.lint.configs import check as check_configs
 from dragoman.lint.constraints import check as check_constraints
@@ -26,10 +27,11 @@ from dragoman.lint.versions import check as check_versions
 
 
 class LintTarget(msgspec.Struct, frozen=True):
-    """What the manifests are for: Kubernetes 1.`minor` with these gates."""
+    """What the manifests are for: Kubernetes 1.`minor` with these gates, and drivers of which facts are known."""
 
     minor: int = 37
     gates: Gates = DEFAULTS
+    known: KnownDrivers = NONE_KNOWN
 
 
 Family = Callable[[Document, ManifestIndex], Iterator[Finding]]
@@ -53,7 +55,7 @@ def lint(
 
     background: a whole cluster's objects, which are looked up, and not judged.
     """
-    world = ManifestIndex.of(scan.documents, background, minor=target.minor, gates=target.gates)
+    world = ManifestIndex.of(scan.documents, background, minor=target.minor, gates=target.gates, known=target.known)
     findings = [_of_broken(error) for error in scan.broken]
     findings += [_of_invalid(error, scan.documents) for error in scan.invalid]
     for document in scan.documents:

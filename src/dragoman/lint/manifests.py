@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.files import Document
 from dragoman.api.gates import Gates
 from dragoman.api.resource import ResourceSlice
-from dragoman.lint.catalogue import CLASSES
+from dragoman.known_drivers import NONE_KNOWN, KnownDrivers
 from dragoman.lint.pods import users_of
 from dragoman.lint.published import Published
 
@@ -45,7 +45,13 @@ class ManifestIndex(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, documents: Iterable[Document], background: Iterable[Document] = (), *, minor: int, gates: Gates
+        cls,
+        documents: Iterable[Document],
+        background: Iterable[Document] = (),
+        *,
+        minor: int,
+        gates: Gates,
+        known: KnownDrivers = NONE_KNOWN,
     ) -> ManifestIndex:
         """Indexes the documents."""
         kept = tuple(documents)
@@ -59,7 +65,7 @@ class ManifestIndex(msgspec.Struct, frozen=True):
         for kind, namespace, name in sorted(named):
             listed.setdefault((kind, namespace), []).append(name)
             elsewhere[kind, name] = (*elsewhere.get((kind, name), ()), namespace)
-        published, users = Published.of(slices), users_of(together)
+        published, users = Published.of(slices, known), users_of(together)
         return cls(together, named, minor, gates, published, users, elsewhere, listed, {}, bool(behind))
 
     def find(self, kind: str, namespace: str, name: str) -> Document | None:
@@ -79,7 +85,7 @@ class ManifestIndex(msgspec.Struct, frozen=True):
 
     def near(self, kind: str, namespace: str, name: str) -> str:
         """The name of an object of that kind that looks alike, "" if there is none."""
-        known = self.names(kind, namespace) + (list(CLASSES) if kind == "DeviceClass" else [])
+        known = self.names(kind, namespace) + (list(self.published.known.classes) if kind == "DeviceClass" else [])
         if len(known) > COMPARED_MAX:
             return ""
         return next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), "")

@@ -1,6 +1,6 @@
 """What if a selector or a constraint reads what nobody publishes? Which name was meant, and how is the text put right?
 
-Names are those of the slices at hand; of well-known drivers without slices, those of the catalogue.
+Names are those of the slices at hand; of known drivers without slices, what is known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.api.files import Document
 from dragoman.api.selectors import Selector
-from dragoman.lint.catalogue import CATALOGUE, KnownDriver
+from dragoman.known_drivers import KnownDriver
 from dragoman.lint.finding import Finding, ItemPath, ReplaceText, found
 from dragoman.lint.published import Published
 from dragoman.lint.rewrite import path_text
@@ -38,25 +38,25 @@ def unpublished(selector: Selector, published: Published) -> Iterator[Read]:
 
 
 def is_published(read: Read, published: Published) -> bool:
-    """Whether some device has it, or could, as far as the catalogue knows."""
-    known = catalogued(read.domain, published)
+    """Whether some device has it, or could, as far as is known."""
+    known = known_without_slices(read.domain, published)
     if known is not None:
         return known.has(read.kind, read.name)
     names = published.attributes if read.kind == "attributes" else published.capacity
     return read.name in names.get(read.domain, ())
 
 
-def catalogued(domain: str, published: Published) -> KnownDriver | None:
-    """The catalogue's entry of a domain, if no slice at hand tells more."""
+def known_without_slices(domain: str, published: Published) -> KnownDriver | None:
+    """The known driver of a domain, if no slice at hand tells more."""
     if domain in published.attributes or domain in published.capacity:
         return None
-    return CATALOGUE.get(domain)
+    return published.known.get(domain)
 
 
 def finding(document: Document, path: ItemPath, read: Read, published: Published, expression: str = "") -> Finding:
     """The finding on something that nobody publishes; expression is the text that reads it, if it is a selector."""
     field = path_text(path)
-    known = catalogued(read.domain, published)
+    known = known_without_slices(read.domain, published)
     attributes = published.attributes.get(read.domain, set()) if known is None else known.attributes
     capacity = published.capacity.get(read.domain, set()) if known is None else known.capacity
     is_attribute = read.kind == "attributes"
@@ -72,7 +72,7 @@ def finding(document: Document, path: ItemPath, read: Read, published: Published
         return _unknown_domain(document, field, read, published)
     message = f"no device of {read.domain!r} has the {'attribute' if is_attribute else 'capacity'} {read.name!r}"
     meant = _meant(read.name, here)
-    own = CATALOGUE.get(read.domain)
+    own = published.known.get(read.domain)
     if own is not None and (advice := own.instead(read.name)):
         return found(document, "UnknownAttribute", field, message, advice)
     edits = _edits(path, expression, read, Read(read.kind, read.domain, meant)) if meant and expression else ()

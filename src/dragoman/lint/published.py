@@ -1,4 +1,7 @@
-"""What do the drivers publish, as far as the slices at hand tell? Devices that look alike to a selector count once."""
+"""What do the drivers publish, as far as the slices at hand tell? Devices that look alike to a selector count once.
+
+What is known of drivers without slices is kept beside.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import msgspec
 
 from dragoman.api.resource import ResourceSlice
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, device_view
+from dragoman.known_drivers import NONE_KNOWN, KnownDrivers
 
 
 class SelectorOutcome(msgspec.Struct):
@@ -26,9 +30,10 @@ class Published(msgspec.Struct, frozen=True):
     capacity: dict[str, set[str]]
     # By identity of the view: the node that its slice is tied to.
     nodes: dict[int, str]
+    known: KnownDrivers = NONE_KNOWN
 
     @classmethod
-    def of(cls, slices: Iterable[ResourceSlice]) -> Published:
+    def of(cls, slices: Iterable[ResourceSlice], known: KnownDrivers = NONE_KNOWN) -> Published:
         """Collects the devices."""
         placed = [
             (device_view(device, s.spec.driver), device.node_name or s.spec.node_name or "")
@@ -42,7 +47,7 @@ class Published(msgspec.Struct, frozen=True):
             for names, domains in ((attributes, view.attributes), (capacity, view.capacity)):
                 for domain, values in domains.items():
                     names.setdefault(domain, set()).update(values)
-        return cls(views, attributes, capacity, {id(view): node for view, node in placed})
+        return cls(views, attributes, capacity, {id(view): node for view, node in placed}, known)
 
     def drivers(self) -> set[str]:
         """All drivers that publish devices."""

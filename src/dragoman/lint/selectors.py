@@ -1,6 +1,6 @@
 """Do the selectors of classes and claims fit what drivers publish?
 
-Judges against the slices at hand; of well-known drivers without slices by the catalogue, and of others it says
+Judges against the slices at hand; of known drivers without slices by what is known, and of others it says
 nothing: an expression may be meant for devices that are somewhere else. Reading what only some devices have is
 judged with slices only.
 """
@@ -14,12 +14,13 @@ from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, compile_selector
-from dragoman.lint import models, names, thresholds
+from dragoman.known_drivers import Cards
+from dragoman.lint import names, thresholds
 from dragoman.lint.chains import Chain, chains, matching, taken
 from dragoman.lint.finding import Finding, ItemPath, ReplaceText, found
 from dragoman.lint.manifests import ManifestIndex
-from dragoman.lint.migs import misfit
 from dragoman.lint.names import Read
+from dragoman.lint.partitions import misfit
 from dragoman.lint.published import Published
 from dragoman.lint.rewrite import path_text
 from dragoman.lint.unknown import as_written
@@ -51,26 +52,29 @@ def _chain(document: Document, chain: Chain, world: ManifestIndex) -> Iterator[F
         selector = compile_selector(_corrected(expression, wrong))
         if not isinstance(selector, Selector) or any(not finding.edits for finding in wrong):
             return
-        bad = misfit(selector.expression, passed)
+        bad = misfit(selector.expression, passed, world.published.known)
         if bad is not None:
             edits = (ReplaceText(path, bad.profile, bad.instead),) if bad.instead else ()
-            yield found(document, "WrongMigProfile", path_text(path), bad.message, bad.fix, *edits)
+            yield found(document, "WrongPartitionProfile", path_text(path), bad.message, bad.fix, *edits)
             return
         if not wrong and views:
             yield from _judged(document, path, selector, _meant(selector, views, chain), world, chain)
-        if names.catalogued(models.DRIVER, world.published) is not None:
-            yield from _just_missed_models(document, path, selector, passed, world)
+        for driver in world.published.known.drivers.values():
+            if driver.cards is not None and names.known_without_slices(driver.domain, world.published) is not None:
+                yield from _just_missed_cards(document, path, selector, passed, world, driver.cards)
         views = world.published.run(selector, views).matched
         passed.append(selector.expression)
 
 
 def _unheard(expression: str, published: Published) -> list[Read]:
-    """What an expression reads of a well-known driver without slices at hand, and that driver never publishes."""
+    """What an expression reads of a known driver without slices at hand, and that driver never publishes."""
     selector = compile_selector(expression)
     if not isinstance(selector, Selector):
         return []
     return [
-        read for read in names.unpublished(selector, published) if names.catalogued(read.domain, published) is not None
+        read
+        for read in names.unpublished(selector, published)
+        if names.known_without_slices(read.domain, published) is not None
     ]
 
 
@@ -203,12 +207,16 @@ def _just_missed(
         yield found(document, "JustMissed", path_text(path), message, f"write {short.instead} to take them too")
 
 
-def _just_missed_models(
-    document: Document, path: ItemPath, selector: Selector, passed: list[str], world: ManifestIndex
+def _just_missed_cards(
+    document: Document, path: ItemPath, selector: Selector, passed: list[str], world: ManifestIndex, cards: Cards
 ) -> Iterator[Finding]:
-    cards = taken(tuple(passed), list(models.gpus()), world)
-    for short in thresholds.missed(selector, cards, world.published):
-        titles = [str(view.attributes[models.DRIVER]["productName"]) for view in short.views]
+    if "quantity" not in selector.expression:
+        return  # nothing to read the cards for
+    models = cards.models()
+    names_of = {id(card.whole): card.name for card in models}
+    left = taken(tuple(passed), [card.whole for card in models], world)
+    for short in thresholds.missed(selector, left, world.published):
+        titles = [names_of[id(view)] for view in short.views]
         message = (
             f"leaves out {', '.join(titles[:_SHOWN])} by little: {short.capacity} is up to "
             f"{thresholds.shown(short.has)}, just under {short.threshold}"

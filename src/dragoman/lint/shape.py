@@ -13,7 +13,6 @@ from dragoman.api.files import DEFAULT_NAMESPACE, Document
 from dragoman.api.gated import unused_fields
 from dragoman.api.shape import dig, items, sub
 from dragoman.api.validate.field import FieldError
-from dragoman.lint.catalogue import CATALOGUE
 from dragoman.lint.finding import Edit, Finding, ItemPath, Lift, Nest, Rename, SetValue, found
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.pods import pod_specs
@@ -46,7 +45,7 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
         consequences = _consequences([*inline, *unknown])
         yield from (f for f in _invalid(document, world) if not f.field.startswith(consequences))
     yield from _taint_rule(document)
-    yield from _pool(document)
+    yield from _pool(document, world)
 
 
 def _consequences(causes: list[Finding]) -> tuple[str, ...]:
@@ -256,10 +255,10 @@ def _taint_rule(document: Document) -> Iterator[Finding]:
         yield found(document, "TaintsEverything", field, message, "name a driver, a pool or a device")
 
 
-def _pool(document: Document) -> Iterator[Finding]:
+def _pool(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Hand-written slices of drivers that name their pools after nodes."""
     spec = dig(document.raw, "spec")
-    known = CATALOGUE.get(str(spec.get("driver")))
+    known = world.published.known.get(str(spec.get("driver")))
     pool, node = dig(spec, "pool").get("name"), spec.get("nodeName")
     if document.kind_name == "ResourceSlice" and known is not None and known.pools_are_nodes and node and pool != node:
         message = f"{spec.get('driver')} names its pools after nodes; devices of pool {pool} are not its own"

@@ -1,4 +1,4 @@
-"""Does a threshold miss devices by a hair? An "80 GB" card has 79.6 GiB, a "10 GB" MIG device 9.5.
+"""Does a threshold miss devices by a hair? An "80 GB" card has 79.6 GiB, a "10 GB" partition 9.5.
 
 Lowers each quantity of a selector a little and looks which devices match then. Never says that a threshold is wrong:
 perhaps the devices are to be left out.

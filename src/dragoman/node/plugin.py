@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -82,15 +81,33 @@ class Places(msgspec.Struct, frozen=True):
         return cls(root_dir / "plugins_registry", root_dir / "plugins" / driver, cdi_dir or Path("/var/run/cdi"))
 
 
-class Plugin:
-    """One instance of a driver on one node.
+def _no_delay() -> float:
+    return 0.0
 
-    pod_uid: set for rolling updates, when two instances serve at a time; they share data_dir. routes: slices from an
-    informer shared with others, else the plugin watches its own. boot_id: of a simulated machine, else the kernel's.
-    durable: whether files survive a power loss. metadata: write device metadata files. versions: DRA services offered,
-    the kubelet takes the first it knows. sockets False: no gRPC, the kubelet calls directly (virtual time). delay_s: by
-    how much a simulated machine is slower to prepare a claim.
+
+class PluginOptions(msgspec.Struct, frozen=True):
+    """How an instance of a driver serves.
+
+    pod_uid: set for rolling updates, when two instances serve at a time; they share data_dir. boot_id: of a simulated
+    machine, else the kernel's. durable: whether files survive a power loss. metadata: write device metadata files.
+    only_pool: publish this pool alone. routes: slices from an informer shared with others, else the plugin watches its
+    own. sockets False: no gRPC, the kubelet calls directly. delay_s: by how much a simulated machine is slower to
+    prepare a claim. versions: DRA services offered, the kubelet takes the first it knows.
     """
+
+    pod_uid: str = ""
+    boot_id: str = ""
+    durable: bool = True
+    metadata: bool = False
+    only_pool: str = ""
+    routes: Routes | None = None
+    sockets: bool = True
+    delay_s: Callable[[], float] = _no_delay
+    versions: tuple[Service, ...] = (rpc.DRA_V1, rpc.DRA_V1BETA1)
+
+
+class Plugin:
+    """One instance of a driver on one node."""
 
     def __init__(
         self,
@@ -101,29 +118,25 @@ class Plugin:
         *,
         node_name: str,
         places: Places,
-        pod_uid: str = "",
-        boot_id: str = "",
-        durable: bool = True,
-        metadata: bool = False,
-        only_pool: str = "",
-        routes: Routes | None = None,
+        options: PluginOptions | None = None,
         metrics: Metrics | None = None,
-        sockets: bool = True,
-        delay_s: Callable[[], float] = lambda: 0.0,
-        versions: Sequence[Service] = (rpc.DRA_V1, rpc.DRA_V1BETA1),
     ) -> None:
+        options = options or PluginOptions()
+        pod_uid, only_pool, routes = options.pod_uid, options.only_pool, options.routes
         self.driver = driver
         self.client = client
         self.clock = clock
         self.entropy = entropy
         self.node_name = node_name
         self.places = places
-        self.versions = tuple(versions)
+        self.versions = options.versions
         self.dra_socket = places.data_dir / (f"dra-{pod_uid}.sock" if pod_uid else "dra.sock")
         self.registration_socket = registration_socket(places.registry_dir, driver.name, pod_uid)
-        self.checkpoint = Checkpoint(places.data_dir / "checkpoint.json", boot_id or kernel_boot_id(), durable=durable)
+        self.checkpoint = Checkpoint(
+            places.data_dir / "checkpoint.json", options.boot_id or kernel_boot_id(), durable=options.durable
+        )
         self.preparer = Preparer(driver, self.checkpoint, places.cdi_dir, self._published)
-        self.metadata = MetadataFiles(driver.name, places.data_dir, places.cdi_dir) if metadata else None
+        self.metadata = MetadataFiles(driver.name, places.data_dir, places.cdi_dir) if options.metadata else None
         self.health = HealthHub(driver) if isinstance(driver, ReportsHealth) else None
         self.registered = asyncio.Event()
         self.registration_error = ""
@@ -131,8 +144,8 @@ class Plugin:
         self._republish = asyncio.Event()
         self._turn = asyncio.Lock()
         self._tasks: Tasks | None = None
-        self._sockets = sockets
-        self._delay_s = delay_s
+        self._sockets = options.sockets
+        self._delay_s = options.delay_s
         self._turned = asyncio.Event()
         self._log = get("driver", driver=driver.name, node=node_name)
         self._own_informer: Informer | None = None
@@ -172,9 +185,9 @@ class Plugin:
 
     async def run(self) -> None:
         """Serve until cancelled. Raises Invalid (checkpoint, socket paths) before anything is served."""
-        self.places.data_dir.mkdir(parents=True, exist_ok=True, mode=0o750)
         rpc.checked_socket(self.dra_socket)
         rpc.checked_socket(self.registration_socket)
+        self.places.data_dir.mkdir(parents=True, exist_ok=True, mode=0o750)
         async with self._exclusive():
             await self._recover()
         servers: list[aio.Server] = []
@@ -191,14 +204,6 @@ class Plugin:
                     tasks.stop()
         finally:
             await self._stop(servers)
-
-    async def serve(self) -> None:
-        """All that a driver's process does: run until SIGINT or SIGTERM, then end cleanly. Raises as run."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
-            work = group.create_task(self.run(), name=f"driver {self.driver.name}")
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, work.cancel)
 
     async def _serve(self, tasks: Tasks) -> None:
         self._turn_to(tasks)

@@ -20,7 +20,7 @@ import msgspec
 import yaml
 
 from dragoman.errors import Invalid
-from dragoman.profiles.machine import GpuModel, GpuSlot, MigGeometry, MigTable, NicModel, NicSlot, Profile
+from dragoman.profiles.machine import EXAMPLE, GpuModel, GpuSlot, MigGeometry, MigTable, NicModel, NicSlot, Profile
 from dragoman.profiles.mig import InstanceProfile, PlacedInstance, misfit, parse_instance, shapes_of
 from dragoman.values.names import label_key, label_value
 from dragoman.values.quantity import Quantity
@@ -33,6 +33,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BUS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 _STEP = re.compile(r"\.([A-Za-z_]+)|\[(\d+)\]|\[\.\.\.\]")
+_VALUES_MAX = 100_000
+_DEPTH_MAX = 50
 _NOT_INHERITED = ("name", "summary", "aliases", "source")
 
 
@@ -42,7 +44,7 @@ class Source:
     def __init__(self, file: str, node: yaml.Node) -> None:
         self.file = file
         self.node = node
-        self.value: Any = _plain(node, file)
+        self.value: Any = _Plain(file).of(node)
 
     def wrong(self, path: str, what: str) -> Invalid:
         """The error for a field, `$.gpus[0].numa` or `gpus[0].numa`."""
@@ -99,20 +101,38 @@ def _child(node: yaml.Node, key: str | None, index: str | None) -> yaml.Node | N
     return None
 
 
-def _plain(node: yaml.Node, file: str) -> Any:
-    match node:
-        case yaml.MappingNode():
-            made: dict[Any, Any] = {}
-            for key, value in node.value:
-                if key.value in made:
-                    line = key.start_mark.line + 1
-                    raise Invalid(f"{file}, line {line}, field {key.value}", "is there twice")
-                made[str(key.value)] = _plain(value, file)
-            return made
-        case yaml.SequenceNode():
-            return [_plain(item, file) for item in node.value]
-    # A loader keeps what it has constructed, hence a new one; most values are texts and need none.
-    return node.value if node.tag == "tag:yaml.org,2002:str" else yaml.SafeLoader("").construct_object(node)
+class _Plain:
+    """The values of YAML's nodes, counted: aliases count each time, since a text can multiply itself by them."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.values = 0
+
+    def of(self, node: yaml.Node, depth: int = 0) -> Any:
+        self.values += 1
+        if self.values > _VALUES_MAX or depth > _DEPTH_MAX:
+            what = (
+                f"more than {_VALUES_MAX} values" if depth <= _DEPTH_MAX else f"nested deeper than {_DEPTH_MAX} levels"
+            )
+            raise Invalid(f"{self.file}, line {node.start_mark.line + 1}", what)
+        match node:
+            case yaml.MappingNode():
+                made: dict[Any, Any] = {}
+                for key, value in node.value:
+                    if key.value in made:
+                        line = key.start_mark.line + 1
+                        raise Invalid(f"{self.file}, line {line}, field {key.value}", "is there twice")
+                    made[str(key.value)] = self.of(value, depth + 1)
+                return made
+            case yaml.SequenceNode():
+                return [self.of(item, depth + 1) for item in node.value]
+        if node.tag == "tag:yaml.org,2002:str":
+            return node.value
+        try:  # a loader keeps what it has constructed, hence a new one; most values are texts and need none
+            return yaml.SafeLoader("").construct_object(node)
+        except (yaml.YAMLError, ValueError) as error:
+            what = getattr(error, "problem", None) or f"{node.value[:40]!r} is not a value of YAML"
+            raise Invalid(f"{self.file}, line {node.start_mark.line + 1}", what) from None
 
 
 def documents(file: str, text: str) -> list[Source]:
@@ -158,7 +178,7 @@ class Catalog:
 
         (gpus,), (nics,), (mig,) = read("gpus.yaml"), read("nics.yaml"), read("mig.yaml")
         made = cls(
-            {},
+            {EXAMPLE.name: EXAMPLE},
             {model.name: model for model in gpus.typed(tuple[GpuModel, ...])},
             {model.name: model for model in nics.typed(tuple[NicModel, ...])},
             mig.typed(dict[str, MigGeometry], mig.value["geometries"]),
@@ -167,6 +187,11 @@ class Catalog:
         for file in sorted(path.name for path in (root / "machines").iterdir() if path.name.endswith(".yaml")):
             made = made._with(read(f"machines/{file}"), "packaged")
         return made
+
+    @classmethod
+    def example(cls) -> Self:
+        """The profile `example` alone; reads no file."""
+        return cls({EXAMPLE.name: EXAMPLE}, {}, {}, {}, {})
 
     def adding(self, file: Path, gates: GateRule | None = None) -> Self:
         """This catalog and the profiles of a file. Raises Invalid with file, line and field."""
@@ -182,6 +207,15 @@ class Catalog:
     def profile(self, name: str) -> Profile | None:
         """The profile of that name or alias."""
         return self.profiles.get(self._aliases.get(name, name))
+
+    def named(self, wanted: str, where: str) -> Profile:
+        """The profile of that name or alias. Raises Invalid for `where` with those that look like it."""
+        found = self.profile(wanted)
+        if found is None:
+            near = get_close_matches(wanted, self.names(), 3, 0.4)
+            hint = f"did you mean {' or '.join(near)}? " if near else ""
+            raise Invalid(where, f"no such profile; {hint}`dragoman profiles` lists them")
+        return found
 
     def names(self) -> list[str]:
         """All names and aliases."""

@@ -142,7 +142,10 @@ class Rack(_Part, frozen=True):
 
 
 class Profile(_Part, frozen=True):
-    """A machine. gpu: the model of all slots that name none. feature_gates: of the GPU driver on it."""
+    """A machine. gpu: the model of all slots that name none. feature_gates: of the drivers on it.
+
+    example_devices: so many made-up GPUs of the example driver.
+    """
 
     name: str
     summary: str = ""
@@ -160,6 +163,7 @@ class Profile(_Part, frozen=True):
     rack: Rack | None = None
     feature_gates: dict[str, bool] = {}
     consumable_shares: str = ""
+    example_devices: int = 0
 
     def model_of(self, slot: GpuSlot) -> str:
         """The name of the slot's GPU model."""
@@ -168,3 +172,12 @@ class Profile(_Part, frozen=True):
     def mig_of(self, slot: GpuSlot) -> MigSetup:
         """How the slot's GPU starts."""
         return slot.mig if slot.mig is not None else self.mig
+
+
+EXAMPLE = Profile(
+    "example",
+    "made-up GPUs of the example driver, as in the Kubernetes DRA labs",
+    "https://github.com/kubernetes-sigs/dra-example-driver",
+    example_devices=8,
+)
+"""Known without reading a file, as it is what `dragoman up` takes by default."""

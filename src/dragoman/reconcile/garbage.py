@@ -1,7 +1,8 @@
 """What must go because its owners are gone or going? Owner references, in background, foreground or orphaning.
 
 Never believes its own picture alone: an owner that is not there is asked for before anything is deleted, and kinds
-that cannot be asked for count as there. Source: the API's OwnerReference and DeleteOptions.
+that cannot be asked for count as there. Circles of owners are broken. Source: the API's OwnerReference and
+DeleteOptions, and kube-controller-manager's garbage collector.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ def sync(world: ReconcileInput, uid: str) -> ReconcileResult:
         return NOTHING
     if len(going) < len(item.owners):
         return ReconcileResult((_without(item, {o.uid for o in going}),))
+    if _in_a_circle(world, item, states):
+        return ReconcileResult((_unblocking(item), Delete(item.ref, propagation="Foreground")))
     return ReconcileResult((_collect(world, item, states),))
 
 
@@ -106,6 +109,19 @@ def _state(world: ReconcileInput, item: Owned, owner: OwnerReference) -> OwnerSt
     if ref not in world.answers:
         return ref
     return "there" if world.answers[ref] == owner.uid else "gone"
+
+
+def _in_a_circle(world: ReconcileInput, item: Owned, states: dict[str, OwnerState]) -> bool:
+    """Whether the object may wait for itself: an owner waits for it, and one that it owns waits as well."""
+    return "waiting" in states.values() and any(
+        dependent.deleting and FOREGROUND in dependent.finalizers for dependent in world.ownership.owned(item.ref.uid)
+    )
+
+
+def _unblocking(item: Owned) -> Patch:
+    """Its owners need not wait for it any longer (upstream's unblockOwnerReferences)."""
+    rest: list[Any] = [{**msgspec.to_builtins(o), "blockOwnerDeletion": False} for o in item.owners]
+    return Patch(item.ref, {"metadata": {"ownerReferences": rest}}, resource_version=item.resource_version)
 
 
 def _collect(world: ReconcileInput, item: Owned, states: dict[str, OwnerState]) -> Delete:

@@ -1,7 +1,7 @@
 """What must a namespace have, and how does a deleted one empty itself?
 
-The default ServiceAccount and the ConfigMap with the server's CA; then, on deletion, all content first and the
-finalizer last. Never deletes a namespace itself: the server does once the finalizer is off.
+The default ServiceAccount and the ConfigMap with the server's CA; then, on deletion, pods first, all other content
+after them and the finalizer last. Never deletes a namespace itself: the server does once the finalizer is off.
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ def _empty(world: ReconcileInput, name: str) -> ReconcileResult:
         # Once more over all kinds: what was made last may not have reached us.
         sweep: list[Effect] = [Delete(Ref(kind, name, "")) for kind in (*CONTENT, "Event")]
         return ReconcileResult((*sweep, Patch(ref, {"spec": {"finalizers": []}}, subresource="finalize")))
+    if any(item.ref.kind == "Pod" for item in left):
+        # What pods use (claims, secrets, policies) stays until they have ended (KEP-5080).
+        left = tuple(item for item in left if item.ref.kind == "Pod")
     kinds = dict.fromkeys(item.ref.kind for item in left if not item.deleting)
     effects: list[Effect] = [Delete(Ref(kind, name, "")) for kind in kinds]
     if not effects:

@@ -1,8 +1,8 @@
 """Does a node still answer, what does its state forbid, and which pods must leave it?
 
 Silence turns conditions Unknown, conditions become taints, and NoExecute taints evict what does not tolerate them.
-Heartbeats are given (`ReconcileInput.heartbeats`): this module never knows how they came. Source: the API's Node, Taint and
-Toleration, and the documentation of taint-based eviction.
+Heartbeats are given (`ReconcileInput.heartbeats`): this module never knows how they came. Source: the API's Node,
+Taint and Toleration, and the documentation of taint-based eviction.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dragoman.reconcile.workloads import daemonset, deployment, job, replicaset,
 from dragoman.snapshot.change import Change
 
 Keys: TypeAlias = Callable[[Change, ReconcileInput, ReconcileInput], Iterable[Any]]
-Told: TypeAlias = Callable[[ReconcileInput, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
+WriteEvents: TypeAlias = Callable[[ReconcileInput, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
 
 EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
 
@@ -27,14 +27,14 @@ EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
 class Controller(msgspec.Struct, frozen=True):
     """One controller: which keys a change concerns, and what to do about a key.
 
-    kinds: changes of these are looked at. told: what people are told of each write of a step.
+    kinds: changes of these are looked at. events: what people read of each write of a step.
     """
 
     name: str
     kinds: frozenset[str]
     keys: Keys
     sync: Callable[[ReconcileInput, Any], ReconcileResult]
-    reported: Told | None = None
+    events: WriteEvents | None = None
     workers: int = 8
 
 

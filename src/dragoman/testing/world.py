@@ -30,12 +30,13 @@ from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.store import Store
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.scheduler import Scheduler
-from dragoman.drivers.example import DEVICE_CLASS, ExampleDriver
+from dragoman.drivers.example.classes import DEVICE_CLASS
+from dragoman.drivers.example.driver import ExampleDriver
 from dragoman.errors import NotFound, Retry, Stale
 from dragoman.kubelet.agent import NodeAgent
 from dragoman.kubelet.node_object import NodeProperties
 from dragoman.node.driver import ClaimToPrepare, PreparedClaim, Setup
-from dragoman.node.plugin import Places, Plugin
+from dragoman.node.plugin import Places, Plugin, PluginOptions
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -201,9 +202,7 @@ class SimulatedCluster:
             self.entropy.fork(),
             node_name=node,
             places=Places.under(root, driver.name, root / "cdi"),
-            boot_id=f"boot-{self.boots[node]}",
-            durable=False,
-            sockets=False,
+            options=PluginOptions(boot_id=f"boot-{self.boots[node]}", durable=False, sockets=False),
         )
         self.plugins[node] = plugin
         async with Tasks(f"driver-{node}", self.clock, self.entropy) as tasks:

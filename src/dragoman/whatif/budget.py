@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dragoman.whatif.decide import Step
+from dragoman.whatif.decide import DecidedUnit
 
 EXPLAINED_MAX = 500
 """Pods with a place, and pods without, that are explained with all facts; of more only the decision is given."""
@@ -23,7 +23,7 @@ EXPLAIN_S = 0.7
 EACH_S = 0.05
 """What one of many waiting pods may take at least for its contradiction and hints, while all have time."""
 
-Over = Callable[[], bool]
+_Over = Callable[[], bool]
 
 
 class Budget:
@@ -40,14 +40,14 @@ class Budget:
         """For so many pods: an equal part for each, but EACH_S at least."""
         return cls(monotonic, each_s=max(EACH_S, EXPLAIN_S / max(pods, 1)))
 
-    def is_brief(self, step: Step) -> bool:
+    def is_brief(self, step: DecidedUnit) -> bool:
         """Whether enough pods of its kind (with a place or without) were explained before; counts this one."""
         waits = _waits(step)
         self._seen[waits] += len(step.verdicts)
         return self._seen[waits] > EXPLAINED_MAX
 
     @contextmanager
-    def spent(self, step: Step) -> Iterator[Over]:
+    def spent(self, step: DecidedUnit) -> Iterator[_Over]:
         """What is done within for pods without a place is paid for; gives what says that it has had its part."""
         start = self._monotonic()
         yield deadline(self._monotonic, min(self.each_s, self.left_s))
@@ -55,11 +55,11 @@ class Budget:
             self.left_s -= self._monotonic() - start
 
 
-def deadline(monotonic: Callable[[], float], seconds: float) -> Over:
+def deadline(monotonic: Callable[[], float], seconds: float) -> _Over:
     """Says True once so many seconds are over."""
     end = monotonic() + seconds
     return lambda: monotonic() >= end
 
 
-def _waits(step: Step) -> bool:
+def _waits(step: DecidedUnit) -> bool:
     return any(verdict.node is None for verdict in step.verdicts)

@@ -1,6 +1,6 @@
 """How is the cluster made different? Changes as a user or an outage makes them, and what follows from them.
 
-    after = apply(cluster, [RemoveNode("node-a"), Taint(rule)])
+    after = apply(cluster, [RemoveNode("node-a"), TaintDevices(rule)])
 
 A change is carried out, then controllers come to rest. Pods that an outage takes and that no workload in the picture
 makes anew are created anew as their users would, under their old names; a pod that is deleted stays deleted. Never
@@ -25,21 +25,21 @@ from dragoman.reconcile.table import Controller
 from dragoman.snapshot import change
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.usage import DeviceId, is_finished
-from dragoman.whatif.cluster import Cluster, uid_for
+from dragoman.whatif.cluster import ClusterState, completed, uid_for
 from dragoman.whatif.settle import CONTROLLERS, changed
 from dragoman.whatif.writes import write
 
 HOSTNAME = "kubernetes.io/hostname"
 
 
-class Put(msgspec.Struct, frozen=True):
+class PutObject(msgspec.Struct, frozen=True):
     """The object is there, new or in place of the one of its name (`admit.judge` says whether a server takes it)."""
 
     kind: str
     object: object
 
 
-class Remove(msgspec.Struct, frozen=True):
+class RemoveObject(msgspec.Struct, frozen=True):
     """Somebody deletes the object; its dependents follow in the background."""
 
     kind: str
@@ -53,13 +53,13 @@ class RemoveNode(msgspec.Struct, frozen=True):
     name: str
 
 
-class Taint(msgspec.Struct, frozen=True):
+class TaintDevices(msgspec.Struct, frozen=True):
     """The rule is there, and so much time passes that all pods have left that it drives out."""
 
     rule: DeviceTaintRule
 
 
-Change: TypeAlias = Put | Remove | RemoveNode | Taint
+WhatIfChange: TypeAlias = PutObject | RemoveObject | RemoveNode | TaintDevices
 
 
 class Displaced(msgspec.Struct, frozen=True):
@@ -72,21 +72,23 @@ class Displaced(msgspec.Struct, frozen=True):
     after_s: int
 
 
-class After(msgspec.Struct, frozen=True):
+class AfterChanges(msgspec.Struct, frozen=True):
     """The cluster after changes, controllers at rest. created: pods that their users have to create anew."""
 
-    cluster: Cluster
+    cluster: ClusterState
     displaced: tuple[Displaced, ...] = ()
     created: tuple[NamespacedName, ...] = ()
 
 
-def apply(cluster: Cluster, changes: Iterable[Change], *, controllers: Sequence[Controller] = CONTROLLERS) -> After:
+def apply(
+    cluster: ClusterState, changes: Iterable[WhatIfChange], *, controllers: Sequence[Controller] = CONTROLLERS
+) -> AfterChanges:
     """The changes one after the other. Objects that are not there are removed without complaint."""
     displaced: dict[NamespacedName, Displaced] = {}
     created: dict[NamespacedName, None] = {}
     for step in changes:
         before, until = cluster, None
-        if isinstance(step, Taint):
+        if isinstance(step, TaintDevices):
             found = displaced_by(cluster, step.rule)
             displaced |= {entry.pod: entry for entry in found}
             latest_s = max((entry.after_s for entry in found), default=0)
@@ -97,14 +99,14 @@ def apply(cluster: Cluster, changes: Iterable[Change], *, controllers: Sequence[
         again = [change.Put("Pod", _anew(cluster, pod)) for pod in lost]
         cluster = changed(cluster, again, controllers=controllers)
         created |= dict.fromkeys((pod.metadata.namespace, pod.metadata.name) for pod in lost)
-    return After(cluster, tuple(displaced[key] for key in sorted(displaced)), tuple(created))
+    return AfterChanges(cluster, tuple(displaced[key] for key in sorted(displaced)), tuple(created))
 
 
-def _made_by(cluster: Cluster, step: Change) -> list[change.Change]:
+def _made_by(cluster: ClusterState, step: WhatIfChange) -> list[change.Change]:
     match step:
-        case Put(kind, value):
+        case PutObject(kind, value):
             return [change.Put(kind, _stamped(cluster, kind, value))]
-        case Remove(kind, namespace, name):
+        case RemoveObject(kind, namespace, name):
             return list(write(cluster, Delete(Ref(kind, namespace, name)))[0])
         case RemoveNode(name):
             slices = keys_of(cluster.snapshot.slices_by_node, name)
@@ -112,11 +114,11 @@ def _made_by(cluster: Cluster, step: Change) -> list[change.Change]:
                 change.Gone("Node", "", name),
                 *(change.Gone("ResourceSlice", "", resource_slice) for resource_slice in slices),
             ]
-        case Taint(rule):
+        case TaintDevices(rule):
             return [change.Put("DeviceTaintRule", _stamped(cluster, "DeviceTaintRule", rule))]
 
 
-def _stamped(cluster: Cluster, kind: str, value: object) -> object:
+def _stamped(cluster: ClusterState, kind: str, value: object) -> object:
     """The object with the uid of the one it replaces, or with one of its own."""
     meta = value.metadata  # type: ignore[attr-defined]
     if meta.uid:
@@ -125,6 +127,7 @@ def _stamped(cluster: Cluster, kind: str, value: object) -> object:
     uid = known.ref.uid if known is not None else uid_for(kind, meta.namespace, meta.name, cluster.made)
     generation = meta.generation or 1
     created = meta.creation_timestamp or cluster.now_text
+    value = completed(kind, value, uid, cluster.now)
     meta = msgspec.structs.replace(meta, uid=uid, generation=generation, creation_timestamp=created)
     return msgspec.structs.replace(value, metadata=meta)  # type: ignore[type-var]
 
@@ -132,11 +135,13 @@ def _stamped(cluster: Cluster, kind: str, value: object) -> object:
 # ---- pods that an outage takes
 
 
-def _lost(before: Cluster, after: Cluster, step: Change, displaced: dict[NamespacedName, Displaced]) -> list[Pod]:
+def _lost(
+    before: ClusterState, after: ClusterState, step: WhatIfChange, displaced: dict[NamespacedName, Displaced]
+) -> list[Pod]:
     """Pods that ran, are gone now, and that no workload of the picture makes anew."""
     if isinstance(step, RemoveNode):
         keys = keys_of(before.snapshot.pods_by_node, step.name)
-    elif isinstance(step, Taint):
+    elif isinstance(step, TaintDevices):
         keys = tuple(sorted(displaced))
     else:
         return []
@@ -152,12 +157,12 @@ def _lost(before: Cluster, after: Cluster, step: Change, displaced: dict[Namespa
     ]
 
 
-def _has_maker(cluster: Cluster, pod: Pod) -> bool:
+def _has_maker(cluster: ClusterState, pod: Pod) -> bool:
     owner = pod.metadata.controller
     return owner is not None and (owner.kind == "DaemonSet" or owner.uid in cluster.ownership.by_uid)
 
 
-def _anew(cluster: Cluster, pod: Pod) -> Pod:
+def _anew(cluster: ClusterState, pod: Pod) -> Pod:
     """The pod as its user creates it again."""
     meta = pod.metadata
     uid = uid_for("Pod", meta.namespace, meta.name, cluster.made, "anew")
@@ -166,7 +171,7 @@ def _anew(cluster: Cluster, pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
 
 
-def displaced_by(cluster: Cluster, rule: DeviceTaintRule) -> tuple[Displaced, ...]:
+def displaced_by(cluster: ClusterState, rule: DeviceTaintRule) -> tuple[Displaced, ...]:
     """The running pods that a rule would evict, each once, by name: as the eviction controller counts them."""
     stamped = _stamped(cluster, "DeviceTaintRule", rule)
     assert isinstance(stamped, DeviceTaintRule)
@@ -188,7 +193,7 @@ def displaced_by(cluster: Cluster, rule: DeviceTaintRule) -> tuple[Displaced, ..
 # ---- one more node
 
 
-def node_like(snapshot: Snapshot, shape: str, name: str) -> Iterator[Put]:
+def node_like(snapshot: Snapshot, shape: str, name: str) -> Iterator[PutObject]:
     """One more node, empty, with the labels, resources and devices of another one. Its taints and cordon too."""
     node = snapshot.nodes[shape]
     labels = dict(node.metadata.labels)
@@ -196,9 +201,9 @@ def node_like(snapshot: Snapshot, shape: str, name: str) -> Iterator[Put]:
         labels[HOSTNAME] = name
     meta = msgspec.structs.replace(node.metadata, name=name, uid="", resource_version="", labels=labels)
     made: Node = msgspec.structs.replace(node, metadata=meta)
-    yield Put("Node", made)
+    yield PutObject("Node", made)
     for resource_slice in keys_of(snapshot.slices_by_node, shape):
-        yield Put("ResourceSlice", _slice_like(snapshot.slices[resource_slice], shape, name))
+        yield PutObject("ResourceSlice", _slice_like(snapshot.slices[resource_slice], shape, name))
 
 
 def _slice_like(resource_slice: ResourceSlice, shape: str, name: str) -> ResourceSlice:

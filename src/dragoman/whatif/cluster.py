@@ -19,7 +19,7 @@ from dragoman.api import codec, defaults
 from dragoman.api.admission import LOST_NODE_TAINTS, TOLERATION_S, select_own_pods
 from dragoman.api.core import Pod, Toleration
 from dragoman.api.kinds import kind_of
-from dragoman.api.meta import ObjectMeta, Ref, Value, format_time
+from dragoman.api.meta import Ref, format_time
 from dragoman.api.resource import FINALIZER, ResourceClaim
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
@@ -39,12 +39,6 @@ _KINDS = {
 }
 
 
-class Bare(Value, frozen=True):
-    """An object of a kind that no decision reads: its metadata only."""
-
-    metadata: ObjectMeta = ObjectMeta()
-
-
 class Rejection(msgspec.Struct, frozen=True):
     """A write that the API server refuses, in its words. field: path of the first cause, "" for none.
 
@@ -59,7 +53,7 @@ class Rejection(msgspec.Struct, frozen=True):
     owner: Ref | None = None
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class ClusterState(msgspec.Struct, frozen=True):
     """One state of the world that what-if goes through. `now` is UTC.
 
     gone: uids, removed: (kind, namespace, name) of what was deleted on the way: only that is known not to exist, since
@@ -82,13 +76,13 @@ class Cluster(msgspec.Struct, frozen=True):
         return format_time(self.now)
 
 
-def bring(snapshot: Snapshot, now: datetime) -> Cluster:
+def bring(snapshot: Snapshot, now: datetime) -> ClusterState:
     """The cluster that a snapshot shows. Objects and references without uid get one by their names."""
     before = list(objects(snapshot))
     after = identified(before, now)
     changes = [Put(*new) for old, new in zip(before, after, strict=True) if old[1] is not new[1]]
     ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in after))
-    return Cluster(apply_all(snapshot, changes), ownership, now)
+    return ClusterState(apply_all(snapshot, changes), ownership, now)
 
 
 def objects(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
@@ -109,7 +103,7 @@ def find(snapshot: Snapshot, kind: str, namespace: str, name: str) -> Any:
     return snapshot.workloads.get((kind, namespace, name))
 
 
-def shown(cluster: Cluster, changes: Iterable[Change]) -> Cluster:
+def shown(cluster: ClusterState, changes: Iterable[Change]) -> ClusterState:
     """The cluster after these changes."""
     listed = list(changes)
     gone, removed = cluster.gone.mutate(), cluster.removed.mutate()
@@ -222,10 +216,12 @@ def _uid_of(uids: dict[_Name, str], kind: str, namespace: str, name: str) -> str
 
 
 def completed(kind: str, value: Any, uid: str, now: datetime) -> Any:
-    """A new object with what a server adds: a workload's defaults and selector, a pod's usual tolerations."""
+    """A new object with what a server adds: a workload's defaults and selector, a pod's usual tolerations, the time
+    of device taints."""
     if kind == "Pod":
         return _tolerating(value)
-    if kind not in WORKLOADS or kind not in codec.TYPES:
+    stamped = kind == "DeviceTaintRule" or (kind == "ResourceSlice" and any(d.taints for d in value.spec.devices))
+    if (kind not in WORKLOADS and not stamped) or kind not in codec.TYPES:
         return value
     obj = defaults.apply(kind, kind_of(kind).versions[0], codec.to_json(value), now)
     if kind == "Job":

@@ -22,7 +22,7 @@ from dragoman.reconcile.table import Controller
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, refusing_nodes
 from dragoman.schedule.decision import Decision, NodesRefused, Refused
 from dragoman.snapshot.change import WORKLOADS, Change, Put, Snapshot, apply_all
-from dragoman.whatif.cluster import Cluster, Rejection
+from dragoman.whatif.cluster import ClusterState, Rejection
 from dragoman.whatif.settle import CONTROLLERS, changed
 from dragoman.whatif.units import Named, units
 
@@ -42,7 +42,7 @@ class ClaimVerdict(msgspec.Struct, frozen=True):
     allocation: AllocationResult | None
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PodPrediction(msgspec.Struct, frozen=True):
     """What would become of a pod. nodes: those that cannot take it, also when it has a place.
 
     rejected: what the API server refused to create for it.
@@ -56,22 +56,22 @@ class Verdict(msgspec.Struct, frozen=True):
     rejected: tuple[Rejection, ...] = ()
 
 
-class Step(msgspec.Struct, frozen=True, eq=False):
+class DecidedUnit(msgspec.Struct, frozen=True, eq=False):
     """A unit that was decided: on which snapshot, what it left, what became of each pod."""
 
     unit: SchedulingUnit
     before: Snapshot
     after: Snapshot
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PodPrediction, ...]
 
 
 def run(
-    cluster: Cluster,
+    cluster: ClusterState,
     order: Sequence[Named],
     context: SchedulingContext,
     *,
     controllers: Sequence[Controller] = CONTROLLERS,
-) -> Iterator[Step]:
+) -> Iterator[DecidedUnit]:
     """Decides what waits, in this order and then what else waits, until nothing new does. The cluster is settled.
 
     Each unit is decided once, on what those before it left.
@@ -92,7 +92,7 @@ def run(
             after = changed(cluster, assumed, controllers=controllers) if assumed else cluster
             refused = {one.pod: one for one in decision.refused}
             shown_as = apply_all(before, assumed)
-            yield Step(
+            yield DecidedUnit(
                 unit, before, shown_as, tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected))
             )
             started = [change for p in decision.placements for change in _started(after, p.pod)]
@@ -101,7 +101,7 @@ def run(
 
 def steps(
     snapshot: Snapshot, wanted: Iterable[SchedulingUnit], now: datetime, context: SchedulingContext
-) -> Iterator[Step]:
+) -> Iterator[DecidedUnit]:
     """The decisions for these units alone, each on what those before it left; no controller does anything."""
     context, recent = msgspec.structs.replace(context), TaskHistory()
     for unit in wanted:
@@ -110,7 +110,7 @@ def steps(
         snapshot = apply_all(snapshot, assumed)
         context.learn(decision.placements, recent)
         refused = {one.pod: one for one in decision.refused}
-        yield Step(unit, before, snapshot, tuple(_verdicts(before, snapshot, unit, refused, context, ())))
+        yield DecidedUnit(unit, before, snapshot, tuple(_verdicts(before, snapshot, unit, refused, context, ())))
 
 
 def _decided(
@@ -126,7 +126,7 @@ def _decided(
     return decision, changes
 
 
-def _started(cluster: Cluster, key: NamespacedName) -> Iterator[Change]:
+def _started(cluster: ClusterState, key: NamespacedName) -> Iterator[Change]:
     """A placed pod of a workload as its kubelet reports it soon after."""
     pod = cluster.snapshot.pods.get(key)
     owner = pod.metadata.controller if pod is not None else None
@@ -145,7 +145,7 @@ def _verdicts(
     refused: dict[NamespacedName, Refused],
     context: SchedulingContext,
     rejected: Sequence[Rejection],
-) -> Iterator[Verdict]:
+) -> Iterator[PodPrediction]:
     for key in unit.pods:
         yield _verdict(before, after, key, refused.get(key), context, rejected)
 
@@ -157,7 +157,7 @@ def _verdict(
     refused: Refused | None,
     context: SchedulingContext,
     rejected: Sequence[Rejection],
-) -> Verdict:
+) -> PodPrediction:
     pod = after.pods[key]
     node = pod.spec.node_name or None
     if node is not None:
@@ -165,7 +165,7 @@ def _verdict(
     else:
         nodes = refused.nodes if refused is not None else ()
     mine = tuple(r for r in rejected if r.owner is not None and r.owner.uid == pod.metadata.uid) if rejected else ()
-    return Verdict(key, node, tuple(_claims(before, after, pod)), nodes, refused if node is None else None, mine)
+    return PodPrediction(key, node, tuple(_claims(before, after, pod)), nodes, refused if node is None else None, mine)
 
 
 def _claims(before: Snapshot, after: Snapshot, pod: Pod) -> Iterator[ClaimVerdict]:

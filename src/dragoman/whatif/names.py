@@ -12,13 +12,13 @@ from typing import Any
 from dragoman.api.meta import OwnerReference
 from dragoman.api.resource import POD_CLAIM_ANNOTATION
 from dragoman.snapshot.change import WORKLOADS
-from dragoman.whatif.cluster import Cluster
+from dragoman.whatif.cluster import ClusterState
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX = 5
 
 
-def name_for(cluster: Cluster, kind: str, obj: dict[str, Any]) -> str:
+def name_for(cluster: ClusterState, kind: str, obj: dict[str, Any]) -> str:
     """A free name for an object with metadata.generateName."""
     meta = obj["metadata"]
     namespace = meta.get("namespace", "")
@@ -40,7 +40,7 @@ def letters(*words: str) -> str:
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_SUFFIX])
 
 
-def root_of(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[str, str]:
+def root_of(cluster: ClusterState, namespace: str, kind: str, name: str) -> tuple[str, str]:
     """Kind and name of the workload that a user wrote: the controller of this one, and so on."""
     for _ in range(len(WORKLOADS)):
         workload = cluster.snapshot.workloads.get((kind, namespace, name))
@@ -51,7 +51,7 @@ def root_of(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[str
     return kind, name
 
 
-def _numbered(cluster: Cluster, namespace: str, name: str) -> str:
+def _numbered(cluster: ClusterState, namespace: str, name: str) -> str:
     pods = cluster.snapshot.pods
     low, high = -1, 1
     while (namespace, f"{name}-{high - 1}") in pods:  # numbers in use are dense: the first free one by bisection

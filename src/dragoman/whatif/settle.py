@@ -1,4 +1,4 @@
-"""Where do the controllers come to rest? Those of `reconcile`, run over a Cluster until none has anything to write.
+"""Where do the controllers come to rest? Those of `reconcile`, run until none has anything to write.
 
     cluster = settled(cluster)                          # looks at every object once
     cluster = changed(cluster, [Put("Node", node)])     # looks at what these changes concern
@@ -22,10 +22,10 @@ from dragoman.reconcile.ownership import Ownership
 from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.table import Controller, table
 from dragoman.snapshot.change import Change, Put, Snapshot
-from dragoman.whatif.cluster import Cluster, Rejection, objects, shown
+from dragoman.whatif.cluster import ClusterState, Rejection, objects, shown
 from dragoman.whatif.writes import write
 
-Key: TypeAlias = tuple[int, Any]
+_Key: TypeAlias = tuple[int, Any]
 """Which controller is to look at which of its keys."""
 
 CONTROLLERS: tuple[Controller, ...] = table()
@@ -34,7 +34,7 @@ _COVERED = frozenset({("claims", "ResourceClaimTemplate"), ("taints", "ResourceS
 """What need not be looked at in a first look over everything: the pods that these concern are looked at themselves."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SettleLimits(msgspec.Struct, frozen=True):
     """When it is said that controllers do not come to rest: looks of all of them, and at one key."""
 
     steps_min: int = 20_000
@@ -47,10 +47,12 @@ class Limits(msgspec.Struct, frozen=True):
         return self.steps_min + self.steps_per_object * size
 
 
-LIMITS = Limits()
+SETTLE_LIMITS = SettleLimits()
 
 
-def settled(cluster: Cluster, *, controllers: Sequence[Controller] = CONTROLLERS, limits: Limits = LIMITS) -> Cluster:
+def settled(
+    cluster: ClusterState, *, controllers: Sequence[Controller] = CONTROLLERS, limits: SettleLimits = SETTLE_LIMITS
+) -> ClusterState:
     """The cluster once controllers have looked at every object and at all that follows."""
     run = _Run(cluster, controllers)
     run.look_at_everything()
@@ -58,13 +60,13 @@ def settled(cluster: Cluster, *, controllers: Sequence[Controller] = CONTROLLERS
 
 
 def changed(
-    cluster: Cluster,
+    cluster: ClusterState,
     changes: Iterable[Change],
     *,
     until: datetime | None = None,
     controllers: Sequence[Controller] = CONTROLLERS,
-    limits: Limits = LIMITS,
-) -> Cluster:
+    limits: SettleLimits = SETTLE_LIMITS,
+) -> ClusterState:
     """The cluster after these changes and all that controllers do about them, by `until` if that is later."""
     run = _Run(cluster, controllers)
     run.show(list(changes))
@@ -74,16 +76,16 @@ def changed(
 class _Run:
     """Queues of keys over one cluster. Lives within one call."""
 
-    def __init__(self, cluster: Cluster, controllers: Sequence[Controller]) -> None:
+    def __init__(self, cluster: ClusterState, controllers: Sequence[Controller]) -> None:
         self.cluster = cluster
         self.controllers = controllers
         self.by_kind: dict[str, list[int]] = {}
-        self.queue: deque[Key] = deque()
-        self.queued: set[Key] = set()
-        self.looks: Counter[Key] = Counter()
+        self.queue: deque[_Key] = deque()
+        self.queued: set[_Key] = set()
+        self.looks: Counter[_Key] = Counter()
         self.endless = False
-        self.stuck: dict[Key, Snapshot] = {}
-        self.later: list[tuple[datetime, int, Key]] = []
+        self.stuck: dict[_Key, Snapshot] = {}
+        self.later: list[tuple[datetime, int, _Key]] = []
         self.rejected: dict[Rejection, None] = dict.fromkeys(cluster.rejected)
 
     def look_at_everything(self) -> None:
@@ -104,7 +106,7 @@ class _Run:
             for index in self._interested(change.kind):
                 self._add(index, self.controllers[index].keys(change, before, after))
 
-    def to_rest(self, limits: Limits, until: datetime | None = None) -> Cluster:
+    def to_rest(self, limits: SettleLimits, until: datetime | None = None) -> ClusterState:
         """Works the queue off; then again what was stuck and can go on, then what time brings."""
         left = limits.steps(self.cluster.snapshot)
         while left > 0:

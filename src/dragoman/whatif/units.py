@@ -14,7 +14,7 @@ from dragoman.schedule.claims import group_name
 from dragoman.schedule.cycle import SchedulingUnit, is_waiting
 from dragoman.snapshot.change import WORKLOADS, Snapshot, keys_of
 from dragoman.snapshot.usage import is_finished
-from dragoman.whatif.cluster import Cluster
+from dragoman.whatif.cluster import ClusterState
 
 GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "gang")
 
@@ -22,7 +22,7 @@ Named = tuple[str, str, str]
 """(kind, namespace, name) of a pod or workload."""
 
 
-def units(cluster: Cluster, order: Iterable[Named]) -> list[SchedulingUnit]:
+def units(cluster: ClusterState, order: Iterable[Named]) -> list[SchedulingUnit]:
     """What waits: pods and the pods of workloads as they stand in `order`, then all others by age and name.
 
     A gang stands where its first pod does.
@@ -50,7 +50,7 @@ def units_of(snapshot: Snapshot, keys: Iterable[NamespacedName]) -> list[Schedul
     ]
 
 
-def _pods_of(cluster: Cluster, kind: str, namespace: str, name: str) -> Iterator[NamespacedName]:
+def _pods_of(cluster: ClusterState, kind: str, namespace: str, name: str) -> Iterator[NamespacedName]:
     """A pod, or the pods that a workload controls, by itself and through others (a Deployment's ReplicaSets)."""
     if kind not in WORKLOADS:
         yield namespace, name

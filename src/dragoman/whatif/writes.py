@@ -1,4 +1,4 @@
-"""What does the API server make of a write? Effects of controllers, carried out on a Cluster.
+"""What does the API server make of a write? Effects of controllers, carried out on a ClusterState.
 
 Metadata, finalizers, merging and the refusals of admission, as far as they change what controllers and the scheduler
 see next. Preconditions hold by themselves: one write follows the other. A pod's end on its node, which a kubelet
@@ -17,12 +17,12 @@ from dragoman.api.admission import admin_access_refused, forbidden_text, select_
 from dragoman.api.core import Node, Pod
 from dragoman.api.kinds import kind_of
 from dragoman.api.merge import merge_patch
-from dragoman.api.meta import Ref
+from dragoman.api.meta import Bare, Ref
 from dragoman.effects import Bind, Create, Delete, Effect, Emit, Evict, Patch
 from dragoman.errors import Bug
 from dragoman.snapshot.change import Change, Gone, Put
 from dragoman.snapshot.usage import is_finished
-from dragoman.whatif.cluster import Bare, Cluster, Rejection, find, uid_for
+from dragoman.whatif.cluster import ClusterState, Rejection, find, uid_for
 from dragoman.whatif.names import name_for
 
 FOREGROUND = "foregroundDeletion"
@@ -32,7 +32,7 @@ _MERGED_BY = {"conditions": "type"}
 _TERMINATING = "Terminating"
 
 
-def write(cluster: Cluster, effect: Effect) -> tuple[tuple[Change, ...], Rejection | None]:
+def write(cluster: ClusterState, effect: Effect) -> tuple[tuple[Change, ...], Rejection | None]:
     """The changes that a write makes, and its refusal if the server says no."""
     match effect:
         case Create(body):
@@ -57,7 +57,7 @@ def write(cluster: Cluster, effect: Effect) -> tuple[tuple[Change, ...], Rejecti
 # ---- create
 
 
-def _create(cluster: Cluster, body: dict[str, Any]) -> tuple[tuple[Change, ...], Rejection | None]:
+def _create(cluster: ClusterState, body: dict[str, Any]) -> tuple[tuple[Change, ...], Rejection | None]:
     kind = kind_of(body["kind"])
     obj = defaults.apply(kind.kind, kind.versions[0], body, cluster.now)
     meta = obj["metadata"]
@@ -73,11 +73,11 @@ def _create(cluster: Cluster, body: dict[str, Any]) -> tuple[tuple[Change, ...],
     return (Put(kind.kind, codec.decode(codec.TYPES.get(kind.kind, Bare), obj)),), None
 
 
-def _exists(cluster: Cluster, kind: str, namespace: str, name: str) -> bool:
+def _exists(cluster: ClusterState, kind: str, namespace: str, name: str) -> bool:
     return cluster.ownership.find(kind, namespace, name) is not None
 
 
-def stamp(cluster: Cluster, kind: str, obj: dict[str, Any]) -> None:
+def stamp(cluster: ClusterState, kind: str, obj: dict[str, Any]) -> None:
     """Sets what the server gives a new object: uid, creation time, generation. Changes `obj`."""
     meta = obj["metadata"]
     meta["uid"] = uid_for(kind, meta.get("namespace", ""), meta["name"], cluster.made)
@@ -85,7 +85,7 @@ def stamp(cluster: Cluster, kind: str, obj: dict[str, Any]) -> None:
     meta["generation"] = 1
 
 
-def admission(cluster: Cluster, kind: str, obj: dict[str, Any]) -> Rejection | None:
+def admission(cluster: ClusterState, kind: str, obj: dict[str, Any]) -> Rejection | None:
     """The refusal that a new object meets because of others: its namespace as far as the picture shows it."""
     meta = obj["metadata"]
     namespace, name = meta.get("namespace", ""), meta.get("name", "")
@@ -112,7 +112,7 @@ def complete(kind: str, obj: dict[str, Any]) -> None:
 # ---- patch
 
 
-def _patch(cluster: Cluster, effect: Patch) -> Iterator[Change]:
+def _patch(cluster: ClusterState, effect: Patch) -> Iterator[Change]:
     ref = effect.ref
     old = find(cluster.snapshot, ref.kind, ref.namespace, ref.name)
     if old is None or (ref.uid and old.metadata.uid != ref.uid):
@@ -157,7 +157,7 @@ def _kept_or_gone(kind: str, value: Any) -> Iterator[Change]:
 # ---- delete
 
 
-def _deleted(cluster: Cluster, ref: Ref, grace_s: int | None, propagation: str) -> Iterator[Change]:
+def _deleted(cluster: ClusterState, ref: Ref, grace_s: int | None, propagation: str) -> Iterator[Change]:
     if not ref.name:
         for item in cluster.ownership.content(ref.namespace, (ref.kind,)):
             yield from _deleted(cluster, item.ref, grace_s, propagation)
@@ -192,7 +192,7 @@ def _propagated(finalizers: tuple[str, ...], propagation: str) -> tuple[str, ...
     return kept if wanted is None or wanted in kept else (*kept, wanted)
 
 
-def _marked(cluster: Cluster, value: Any, grace_s: int) -> Any:
+def _marked(cluster: ClusterState, value: Any, grace_s: int) -> Any:
     meta = value.metadata
     meta = msgspec.structs.replace(
         meta,
@@ -203,7 +203,7 @@ def _marked(cluster: Cluster, value: Any, grace_s: int) -> Any:
     return msgspec.structs.replace(value, metadata=meta)
 
 
-def _grace_s(cluster: Cluster, pod: Pod, asked_s: int | None) -> int:
+def _grace_s(cluster: ClusterState, pod: Pod, asked_s: int | None) -> int:
     """Seconds that a deleted pod waits for its kubelet: none where one is there to end it, or nobody runs it."""
     if not pod.spec.node_name or is_finished(pod) or asked_s == 0:
         return 0

@@ -7,7 +7,8 @@ from typing import Any
 
 from dragoman.api import codec
 from dragoman.api.resource import ResourceClaim
-from dragoman.drivers.nvidia.driver import DRIVER, DriverOptions, NvidiaDriver, made
+from dragoman.drivers.nvidia.classes import GPU as DRIVER
+from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
 from dragoman.drivers.nvidia.gates import gates_with
 from dragoman.drivers.nvidia.hardware import GpuInstance, PciDriver
 from dragoman.drivers.nvidia.health import HealthOptions

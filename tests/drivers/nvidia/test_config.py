@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.api import codec
 from dragoman.api.resource import DeviceAllocationConfiguration
+from dragoman.drivers.nvidia.classes import GPU as DRIVER
 from dragoman.drivers.nvidia.config import (
     API_VERSION,
     ConfigGroup,
@@ -20,7 +21,6 @@ from dragoman.drivers.nvidia.config import (
     resolved,
     validate,
 )
-from dragoman.drivers.nvidia.driver import DRIVER
 from dragoman.drivers.nvidia.gates import gates_with
 from dragoman.errors import Invalid
 from dragoman.node.driver import ClaimToPrepare

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.drivers.nvidia.clients import Clients
 from dragoman.drivers.nvidia.consequences import DeviceUser, holders, of_overrun, of_xid
 from dragoman.drivers.nvidia.state import Done, UsedDevice
 
 from .bench_of_gpus import Bench, opaque
+from .cuda_clients import Clients
 
 TOTAL_MIB = 1000
 

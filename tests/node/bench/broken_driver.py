@@ -27,7 +27,7 @@ from dragoman.node import cdi, publish, slices
 from dragoman.node.cdi import DeviceNode, Edits
 from dragoman.node.checkpoint import Checkpoint, Contents
 from dragoman.node.driver import ClaimRef, DeviceHealth, DeviceSetup, Pool, Setup, device
-from dragoman.node.plugin import CLAIM, Places, Plugin
+from dragoman.node.plugin import CLAIM, Places, Plugin, PluginOptions
 from dragoman.node.prepare import Preparer
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -341,9 +341,7 @@ async def main(args: argparse.Namespace) -> None:
         entropy,
         node_name=args.node,
         places=places,
-        pod_uid=args.pod_uid,
-        boot_id=args.boot_id,
-        durable=False,
+        options=PluginOptions(pod_uid=args.pod_uid, boot_id=args.boot_id, durable=False),
     )
     work = asyncio.ensure_future(plugin.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)

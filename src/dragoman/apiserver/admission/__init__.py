@@ -18,15 +18,20 @@ from dragoman.apiserver.admission.admin_access import AdminAccess
 from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes, External, Operation
 from dragoman.apiserver.admission.lifecycle import NamespaceLifecycle
 from dragoman.apiserver.admission.priorities import Priorities
+from dragoman.apiserver.admission.restriction import NodeRestriction
+from dragoman.apiserver.admission.rights import ClaimStatus, Escalation
 from dragoman.apiserver.lookup import Lookup
 
 __all__ = ["PLUGINS", "AdmissionPlugin", "Attributes", "External", "Operation", "mutate", "validate"]
 
 PLUGINS: tuple[AdmissionPlugin, ...] = (
     NamespaceLifecycle(),
+    NodeRestriction(),
     ServiceAccounts(),
     Priorities(),
     AdminAccess(),
+    Escalation(),
+    ClaimStatus(),
 )
 """In the order in which they are asked."""
 

@@ -2,6 +2,7 @@
 
 schemas.json.gz   tools/make_schemas.py          definitions of Kubernetes 1.37's OpenAPI document, without texts
 protobuf.json.gz  tools/make_protobuf_table.py   messages and field numbers of k8s.io/api and k8s.io/apimachinery
+roles.json.gz     tools/make_roles.py            roles and bindings that Kubernetes 1.37 creates at its start
 """
 
 from __future__ import annotations

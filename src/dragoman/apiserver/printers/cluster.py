@@ -55,7 +55,7 @@ def _secret(obj: Object, now: float) -> list[Cell]:
 
 
 def _service_account(obj: Object, now: float) -> list[Cell]:
-    return [name_of(obj), _count(obj, "secrets"), age(obj, now)]
+    return [name_of(obj), age(obj, now)]
 
 
 def _priority_class(obj: Object, now: float) -> list[Cell]:
@@ -238,7 +238,7 @@ _RBAC = "rbac.authorization.k8s.io"
 PRINTERS = {
     ("", "ConfigMap"): Printer(columns("Name", "Data", "Age"), _config_map),
     ("", "Secret"): Printer(columns("Name", "Type", "Data", "Age"), _secret),
-    ("", "ServiceAccount"): Printer(columns("Name", "Secrets", "Age"), _service_account),
+    ("", "ServiceAccount"): Printer(columns("Name", "Age"), _service_account),
     ("", "ResourceQuota"): Printer(columns("Name", "Request", "Limit", "Age"), _resource_quota),
     ("", "LimitRange"): _CREATED,
     ("scheduling.k8s.io", "PriorityClass"): Printer(

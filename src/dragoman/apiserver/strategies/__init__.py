@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from dragoman.api.kinds import Kind
-from dragoman.apiserver.strategies.base import Generational, Strategy
+from dragoman.apiserver.strategies.base import (
+    Generational,
+    Returned,
+    StatusAlone,
+    StatusAloneGenerational,
+    StatusAloneReturned,
+    Strategy,
+)
 from dragoman.apiserver.strategies.core import (
     EventStrategy,
     LeaseStrategy,
     NamespaceStrategy,
     NodeStrategy,
+    PodTemplateStrategy,
     SecretStrategy,
     ServiceStrategy,
 )
-from dragoman.apiserver.strategies.jobs import JobStrategy
+from dragoman.apiserver.strategies.jobs import DeploymentStrategy, JobStrategy
 from dragoman.apiserver.strategies.pods import PodStrategy
 from dragoman.apiserver.strategies.resource import (
     ClaimStrategy,
+    DeviceClassStrategy,
     SliceStrategy,
     TaintRuleStrategy,
 )
@@ -29,27 +38,52 @@ _TABLE: dict[str, Strategy] = {
     "Secret": SecretStrategy(),
     "Service": ServiceStrategy(),
     "Lease": LeaseStrategy(),
-    "Deployment": Generational(),
+    "Job": JobStrategy(),
+    "ResourceClaim": ClaimStrategy(),
+    "ResourceClaimTemplate": Returned(),
+    "ResourceSlice": SliceStrategy(),
+    "DeviceClass": DeviceClassStrategy(),
+    "DeviceTaintRule": TaintRuleStrategy(),
+    "ResourcePoolStatusRequest": StatusAloneReturned(),
+    "PodTemplate": PodTemplateStrategy(),
+    "CustomResourceDefinition": Generational(),
+    "Deployment": DeploymentStrategy(),
     "ReplicaSet": Generational(),
     "ReplicationController": Generational(),
     "StatefulSet": Generational(),
     "DaemonSet": Generational(),
-    "Job": JobStrategy(),
     "CronJob": Generational(),
     "PodDisruptionBudget": Generational(),
-    "PodGroup": Generational(),
+    "PodGroup": StatusAloneGenerational(),
     "NetworkPolicy": Generational(),
     "Ingress": Generational(),
+    "IngressClass": Generational(),
     "PriorityClass": Generational(),
-    "ResourceClaim": ClaimStrategy(),
-    "ResourceSlice": SliceStrategy(),
-    "DeviceClass": Generational(),
-    "DeviceTaintRule": TaintRuleStrategy(),
-    # Upstream keeps no generation of these.
-    "PersistentVolume": Strategy(),
-    "PersistentVolumeClaim": Strategy(),
-    "ResourceQuota": Strategy(),
-    "ResourcePoolStatusRequest": Strategy(),
+    "EndpointSlice": Generational(),
+    "HorizontalPodAutoscaler": Generational(),
+    "FlowSchema": StatusAloneGenerational(),
+    "PriorityLevelConfiguration": StatusAloneGenerational(),
+    "ValidatingAdmissionPolicy": StatusAloneGenerational(),
+    "MutatingAdmissionPolicy": Generational(),
+    "ValidatingAdmissionPolicyBinding": Generational(),
+    "MutatingAdmissionPolicyBinding": Generational(),
+    "MutatingWebhookConfiguration": Generational(),
+    "ValidatingWebhookConfiguration": Generational(),
+    "PersistentVolume": Returned(),
+    "PersistentVolumeClaim": Returned(),
+    "ResourceQuota": Returned(),
+    "ServiceAccount": Returned(),
+    "CSIDriver": Returned(),
+    "CSINode": StatusAloneReturned(),
+    "StorageClass": Returned(),
+    "VolumeAttachment": StatusAloneReturned(),
+    "VolumeAttributesClass": Returned(),
+    # Neither a generation nor an answer of its own, as upstream.
+    "APIService": Strategy(),
+    "CertificateSigningRequest": Strategy(),
+    "PodCertificateRequest": StatusAlone(),
+    "ServiceCIDR": StatusAlone(),
+    "StorageVersionMigration": StatusAlone(),
 }
 
 

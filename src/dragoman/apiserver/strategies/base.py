@@ -17,13 +17,17 @@ STATUS_KEEPS = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
 class Strategy:
-    """The default: status is isolated, spec changes bump generation if the kind keeps one."""
+    """The default: status is isolated, spec changes bump generation if the kind keeps one.
+
+    returns_deleted: a deletion answers with the object instead of a Status. status_keeps: metadata that a write of the
+    status leaves as it was; most kinds let it through.
+    """
 
     keeps_generation = False
     create_on_update = False
     returns_deleted = False
     has_status = True
-    status_changes_metadata = False
+    status_keeps: tuple[str, ...] = ()
 
     def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Set what the server sets; returns warnings. Status is already gone."""
@@ -49,6 +53,30 @@ class Generational(Strategy):
     """A kind whose generation counts changes of spec."""
 
     keeps_generation = True
+
+
+class Returned(Strategy):
+    """A kind whose deletions answer with the object."""
+
+    returns_deleted = True
+
+
+class StatusAlone(Strategy):
+    """A kind whose status writes change nothing but the status."""
+
+    status_keeps = STATUS_KEEPS
+
+
+class StatusAloneReturned(Returned):
+    """Both."""
+
+    status_keeps = STATUS_KEEPS
+
+
+class StatusAloneGenerational(Generational):
+    """Both."""
+
+    status_keeps = STATUS_KEEPS
 
 
 def dig(obj: Any, *path: str) -> Any:

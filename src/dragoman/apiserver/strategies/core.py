@@ -51,8 +51,14 @@ class NamespaceStrategy(Strategy):
 class NodeStrategy(Strategy):
     """Kubelets may label through the status; a node keeps the status it is created with, as kubelets send it."""
 
-    status_changes_metadata = True
     has_status = False
+
+
+class PodTemplateStrategy(Strategy):
+    """PodTemplate has a generation and answers a deletion with the object."""
+
+    keeps_generation = True
+    returns_deleted = True
 
 
 class EventStrategy(Strategy):
@@ -91,6 +97,8 @@ def _fold(obj: Object) -> None:
 
 class ServiceStrategy(Strategy):
     """Services get an address of the cluster's range, which nothing routes to."""
+
+    returns_deleted = True
 
     def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Assign a cluster IP."""

@@ -1,4 +1,4 @@
-"""What does a Job need? The selector and labels it makes for its pods."""
+"""What do workloads need? A Job the selector and labels it makes for its pods; a Deployment keeps its labels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.strategies.base import Generational
+
+
+class DeploymentStrategy(Generational):
+    """Deployment: a write of its status cannot change its labels."""
+
+    status_keeps = ("labels",)
 
 
 class JobStrategy(Generational):

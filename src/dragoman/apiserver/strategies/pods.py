@@ -16,7 +16,6 @@ class PodStrategy(Strategy):
 
     keeps_generation = True
     returns_deleted = True
-    status_changes_metadata = True
 
     def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Pending, with its class of service and the usual tolerations for lost nodes."""

@@ -7,11 +7,20 @@ from typing import Any
 from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.strategies.base import Generational, Strategy, dig
+from dragoman.apiserver.strategies.base import STATUS_KEEPS, Generational, Strategy, dig
+
+
+class DeviceClassStrategy(Generational):
+    """DeviceClass keeps a generation."""
+
+    returns_deleted = True
 
 
 class ClaimStrategy(Strategy):
     """ResourceClaim: spec is immutable, devices that are no longer allocated leave status.devices."""
+
+    status_keeps = STATUS_KEEPS
+    returns_deleted = True
 
     def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Prune what belongs to devices of a former allocation."""
@@ -42,6 +51,8 @@ def _is_new(device: Any, old: Object) -> bool:
 class SliceStrategy(Generational):
     """ResourceSlice keeps a generation; upper case in driver names is warned of."""
 
+    returns_deleted = True
+
     def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Warn of upper case."""
         return _upper_case(obj)
@@ -60,6 +71,9 @@ def _upper_case(obj: Object) -> list[str]:
 
 class TaintRuleStrategy(Generational):
     """DeviceTaintRule: a new effect starts a new time."""
+
+    status_keeps = STATUS_KEEPS
+    returns_deleted = True
 
     def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """Stamp a taint whose effect changes while its time was sent back unchanged."""

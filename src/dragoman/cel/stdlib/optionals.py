@@ -42,7 +42,7 @@ def index_optional(one: CelValue, two: CelValue) -> Optional:
     if one.__class__ is tuple:
         position = list_index(two)
         return Optional(one[position]) if 0 <= position < len(one) else NONE
-    raise NoSuchOverload
+    return NONE  # as cel-go: what is no list and no map has no entries
 
 
 def index_through(one: CelValue, two: CelValue) -> CelValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 from urllib.parse import quote, unquote_plus
@@ -45,7 +46,7 @@ STRICT_EQUALITY.add(URL)
 
 def parse_url(text: str) -> URL:
     """An absolute URL or an absolute path. Raises EvalError."""
-    failed = f"URL parse error during conversion from string: parse {text!r}"
+    failed = f"URL parse error during conversion from string: parse {json.dumps(text, ensure_ascii=False)}"
     if not text:
         raise EvalError(f"{failed}: empty url")
     if any(ord(sign) < 0x20 or sign == "\x7f" for sign in text):

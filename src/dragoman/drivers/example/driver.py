@@ -11,18 +11,11 @@ from typing import Any
 
 import msgspec
 
+from dragoman.drivers.example.classes import NAME
 from dragoman.errors import Invalid
 from dragoman.node.cdi import Edits
 from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Pool, PreparedClaim, Setup, device
 from dragoman.values.semver import Semver
-
-DRIVER = "gpu.example.com"
-DEVICE_CLASS: dict[str, Any] = {
-    "apiVersion": "resource.k8s.io/v1",
-    "kind": "DeviceClass",
-    "metadata": {"name": DRIVER},
-    "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
-}
 
 
 class Sharing(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,7 +34,7 @@ class ExampleGpuConfig(msgspec.Struct, frozen=True, rename="camel"):
 class ExampleDriver:
     """`count` devices on one node, in a pool named like the node."""
 
-    name = DRIVER
+    name = NAME
 
     def __init__(self, node_name: str, count: int = 8) -> None:
         self.node_name = node_name
@@ -52,7 +45,7 @@ class ExampleDriver:
         return {self.node_name: Pool(tuple(self._device(index) for index in range(self.count)))}
 
     def _device(self, index: int) -> Any:
-        identity = uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{self.node_name}.{DRIVER}")
+        identity = uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{self.node_name}.{NAME}")
         return device(
             f"gpu-{index}",
             {
@@ -84,9 +77,7 @@ class ExampleDriver:
             if sharing.strategy == "TimeSlicing":
                 env.append(f"{variable}_TIMESLICE_INTERVAL={sharing.time_slicing_config.get('interval', 'Default')}")
             devices.append(DeviceSetup(result.pool, result.device, Edits(env=tuple(env))))
-        return Setup(
-            devices, Edits(env=(f"DRA_RESOURCE_DRIVER_NAME={DRIVER}", f"KUBERNETES_NODE_NAME={self.node_name}"))
-        )
+        return Setup(devices, Edits(env=(f"DRA_RESOURCE_DRIVER_NAME={NAME}", f"KUBERNETES_NODE_NAME={self.node_name}")))
 
     async def unprepare(self, claim: PreparedClaim) -> None:
         """Nothing was changed outside the container."""

@@ -10,28 +10,19 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from dragoman.api.meta import format_time
 from dragoman.api.resource import Device, DeviceTaint, NetworkDeviceData
+from dragoman.drivers.nic.classes import NAME
 from dragoman.errors import Invalid, Retry
 from dragoman.node.cdi import DeviceNode, Edits, NetDevice
 from dragoman.node.driver import ClaimToPrepare, DeviceHealth, DeviceSetup, Pool, PreparedClaim, Setup, device
 from dragoman.profiles.machine import NicModel, NicSlot, Profile
 from dragoman.runtime.clock import Clock
 
-DRIVER = "dra.net"
-DEVICE_CLASSES: tuple[dict[str, Any], ...] = (
-    {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": "dranet.net"},
-        "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
-    },
-)
-LINK_DOWN = f"{DRIVER}/link-down"
+LINK_DOWN = f"{NAME}/link-down"
 HEALTH_TIMEOUT_S = 300
 BEAT_S = 120.0
 """Health is told at once when it changes; in between so seldom that a thousand nodes cost next to nothing."""
@@ -80,7 +71,7 @@ class Adapter(msgspec.Struct, frozen=True):
 class NicDriver:
     """The adapters of one simulated node, in a pool named like the node."""
 
-    name = DRIVER
+    name = NAME
 
     def __init__(self, node_name: str, profile: Profile, models: Mapping[str, NicModel], clock: Clock) -> None:
         self.node_name = node_name

@@ -1,6 +1,6 @@
 """Whom would it hit? An XID or a memory overrun on a GPU, and the consumers that the way of sharing does not protect.
 
-Predicts from what is prepared; changes nothing. `clients` is where it happens on simulated machines.
+Answers from what is prepared; changes nothing.
 
 | mode | XID of an application | any other XID | memory overrun |
 |---|---|---|---|

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from dragoman.drivers.nvidia import devices, edits
+from dragoman.drivers.nvidia.classes import GPU
 from dragoman.drivers.nvidia.config import (
     INTERVALS,
     MPS,
@@ -44,7 +44,6 @@ from dragoman.runtime.metrics import Metrics
 
 T = TypeVar("T")
 
-DRIVER = "gpu.nvidia.com"
 BEAT_S = 10.0
 """Health is repeated so often, well within its timeout."""
 
@@ -68,7 +67,7 @@ class NvidiaDriver:
     daemons: how MPS control daemons are run; None refuses MPS. Use `made`, which adds health when its gate is on.
     """
 
-    name = DRIVER
+    name = GPU
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class NvidiaDriver:
         """What is prepared, by claim uid."""
         self._inventory: GpuInventory | None = None
         self._republish: Callable[[], None] = lambda: None
-        self._measures = Measures(metrics or Metrics(), clock, DRIVER, node_name)
+        self._measures = Measures(metrics or Metrics(), clock, GPU, node_name)
         self._log = get("nvidia", node=node_name)
         self._reported_empty: tuple[str, ...] = ()
 
@@ -351,7 +350,7 @@ class _Preparation:
         raise Invalid(
             f"claim {self.claim.ref}",
             f"its GPUs (module ids {', '.join(map(str, sorted(modules)))}) are no Fabric Manager partition; "
-            f"use matchAttribute {DRIVER}/partition{len(modules)}",
+            f"use matchAttribute {GPU}/partition{len(modules)}",
         )
 
     async def _make_partitions(self) -> None:
@@ -481,8 +480,3 @@ class _Preparation:
 
 def _plain(config: Config) -> object:
     return {"kind": type(config).__name__, **msgspec.to_builtins(config)}
-
-
-def mps_root(data_dir: Path) -> Path:
-    """Where the folders of MPS daemons lie in the plugin's folder."""
-    return data_dir / "mps"

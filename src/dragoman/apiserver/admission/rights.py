@@ -1,0 +1,116 @@
+"""Does this write give away, or use, rights that its writer does not have? Roles and bindings; a claim's status.
+
+KEP-4817's granular authorization: whoever writes a claim's status needs, beside that right, one for the allocation and
+one for each driver whose device status changes. Source: k8s.io/kubernetes pkg/registry/rbac, pkg/registry/resource.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dragoman.api.kinds import BY_NAME, Kind
+from dragoman.api.shape import Object
+from dragoman.apiserver.access import escalation
+from dragoman.apiserver.access.attributes import Attributes as Question
+from dragoman.apiserver.access.attributes import denied
+from dragoman.apiserver.access.impersonation import NODE_EXTRA, account_of
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
+from dragoman.apiserver.lookup import Lookup
+from dragoman.apiserver.request import User
+from dragoman.apiserver.status import invalid
+
+CLAIM: Final = BY_NAME["ResourceClaim"]
+GATE: Final = "DRAResourceClaimGranularStatusAuthorization"
+_GUARDED: Final = frozenset(BY_NAME[name] for name in escalation.GUARDED)
+
+
+class Escalation(AdmissionPlugin):
+    """Refuses roles and bindings that give more than their writer has."""
+
+    def validate(self, lookup: Lookup, attributes: Attributes) -> None:
+        """New and changed ones."""
+        obj = attributes.obj
+        if attributes.kind in _GUARDED and obj is not None and not attributes.subresource:
+            escalation.check(lookup.authorizer, attributes.kind, obj, attributes.old, attributes.write.user)
+
+
+class ClaimStatus(AdmissionPlugin):
+    """Refuses changes of a claim's status that its writer has no right to."""
+
+    def validate(self, lookup: Lookup, attributes: Attributes) -> None:
+        """Writes of the status only; everything else leaves it alone."""
+        obj, old = attributes.obj, attributes.old
+        if attributes.kind is not CLAIM or attributes.subresource != "status" or obj is None or old is None:
+            return
+        if lookup.authorizer.mode == "allow" or not lookup.gates.on(GATE):
+            return
+        new_status: Object = obj.get("status") or {}
+        old_status: Object = old.get("status") or {}
+        causes = _binding(lookup, attributes, new_status, old_status)
+        if new_status.get("allocation"):
+            causes += _drivers(lookup, attributes, new_status, old_status)
+        if causes:
+            raise invalid(CLAIM, attributes.name, causes)
+
+
+_Cause = tuple[str, str, str]
+
+
+def _binding(lookup: Lookup, attributes: Attributes, new: Object, old: Object) -> list[_Cause]:
+    if all((new.get(field) or None) == (old.get(field) or None) for field in ("allocation", "reservedFor")):
+        return []
+    verb = attributes.write.verb
+    asked = _question(attributes.write.user, verb, "binding")
+    if lookup.authorizer.allows(asked):
+        return []
+    needed = f'requires resource="resourceclaims/binding", verb="{verb}" permission: {denied(asked).message}'
+    text = f"Forbidden: changing status.allocation or status.reservedFor {needed}"
+    return [("FieldValueForbidden", text, "status.allocation")]
+
+
+def _drivers(lookup: Lookup, attributes: Attributes, new: Object, old: Object) -> list[_Cause]:
+    causes: list[_Cause] = []
+    verb, user = attributes.write.verb, attributes.write.user
+    verbs = [f"arbitrary-node:{verb}"]
+    node = _node_of_allocation(new["allocation"])
+    if node and account_of(user.name) and user.extra.get(NODE_EXTRA) == (node,):
+        verbs.insert(0, f"associated-node:{verb}")
+    for driver in sorted(_changed_drivers(new, old)):
+        asked = [_question(user, one, "driver", attributes.namespace, driver) for one in verbs]
+        if any(map(lookup.authorizer.allows, asked)):
+            continue
+        needed = f'resource="resourceclaims/driver", verb="[{" ".join(verbs)}]" permission: {denied(asked[0]).message}'
+        causes.append(
+            ("FieldValueForbidden", f"Forbidden: changing status.devices requires {needed}", "status.devices")
+        )
+    return causes
+
+
+def _question(user: User, verb: str, subresource: str, namespace: str = "", name: str = "") -> Question:
+    kind: Kind = CLAIM
+    return Question(user, verb, kind.group, kind.versions[0], kind.plural, subresource, namespace, name)
+
+
+def _changed_drivers(new: Object, old: Object) -> set[str]:
+    """The drivers of devices whose status was added, changed or removed."""
+
+    def by_device(status: Object) -> dict[tuple[Any, ...], Object]:
+        listed = status.get("devices") or ()
+        return {tuple(d.get(field) for field in ("driver", "pool", "device", "shareID")): d for d in listed}
+
+    now, before = by_device(new), by_device(old)
+    return {str(key[0]) for key in now.keys() | before.keys() if now.get(key) != before.get(key)}
+
+
+def _node_of_allocation(allocation: Object) -> str:
+    """The one node that an allocation is for, by name; "" if it says it otherwise."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    if len(terms) != 1 or terms[0].get("matchExpressions"):
+        return ""
+    fields = terms[0].get("matchFields") or []
+    if len(fields) != 1:
+        return ""
+    entry, values = fields[0], fields[0].get("values") or []
+    if entry.get("key") != "metadata.name" or entry.get("operator") != "In" or len(values) != 1:
+        return ""
+    return str(values[0])

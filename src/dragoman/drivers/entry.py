@@ -1,0 +1,147 @@
+"""What does the rest of Dragoman have to know of a driver? One `DriverEntry` each, in its own package's `entry` module.
+
+An entry is cheap to import: what serves, reads hardware or speaks gRPC is imported by its functions. `drivers.registry`
+lists the entries; the daemons, the commands and lint ask that table and name no driver.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from dragoman.known_drivers import KnownDriver
+from dragoman.kubelet.faults import FaultKind
+
+if TYPE_CHECKING:
+    from dragoman.api.shape import Object as Object
+    from dragoman.cluster.client import Client
+    from dragoman.node.driver import Driver
+    from dragoman.profiles import Catalog, Profile
+    from dragoman.runtime.clock import Clock
+    from dragoman.runtime.entropy import Entropy
+    from dragoman.runtime.metrics import Metrics
+
+
+class Site(msgspec.Struct, frozen=True):
+    """Where a driver runs: the kubelet's folder, that of the simulated hardware, the boot, and what reaches the API."""
+
+    root: Path
+    boot_id: str
+    client: Client
+    clock: Clock
+    entropy: Entropy
+    metrics: Metrics
+    durable: bool = False
+    hardware_dir: Path | None = None
+
+    @property
+    def simulated_dir(self) -> Path:
+        """Where simulated hardware keeps its state."""
+        return self.hardware_dir or self.root
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """A machine profile, and the catalogue that has the models it names."""
+
+    catalog: Catalog
+    profile: Profile
+
+
+def _no_labels(rack: str) -> Mapping[str, str]:
+    return {}
+
+
+class DriverFactory(msgspec.Struct, frozen=True):
+    """How to make one driver on machines of a kind.
+
+    make(node name, site): raises Invalid. labels(rack): of the node; rack is the name of the node group that shares a
+    fabric, "" for none. direct: the embedded cluster calls it without sockets. metadata: it writes metadata files
+    (KEP-5304).
+    """
+
+    make: Callable[[str, Site], Driver]
+    labels: Callable[[str], Mapping[str, str]] = _no_labels
+    direct: bool = False
+    metadata: bool = False
+
+
+class Gates(msgspec.Struct, frozen=True):
+    """Feature gates of the driver's own: defaults by name. check(changes, where): raises Invalid."""
+
+    defaults: Mapping[str, bool]
+    check: Callable[[Mapping[str, bool], str], object]
+
+
+class Workloads(Protocol):
+    """What runs on a node, as a fault needs it; a node agent is one."""
+
+    def users(self, claim_uid: str) -> Mapping[str, list[str]]:
+        """Running containers that use a claim: names by pod uid."""
+        ...
+
+    def pod_named(self, uid: str) -> str:
+        """`namespace/name` of a pod."""
+        ...
+
+    def fail(self, uid: str, containers: Sequence[str], message: str) -> None:
+        """Let containers of a pod end with an error."""
+        ...
+
+
+def _stays(driver: Any, fault: Any) -> None:
+    return None
+
+
+class DriverFault(msgspec.Struct, frozen=True):
+    """A fault of the driver's simulated hardware.
+
+    inject(driver, workloads, fault): break it; answers what happened, as a sentence without full stop. recover(driver,
+    fault): mend it. Both raise Invalid for what is not there, naming the entry of the fault's data.
+    """
+
+    kind: FaultKind
+    inject: Callable[[Any, Workloads, Any], str]
+    recover: Callable[[Any, Any], None] = _stays
+
+
+def _no_flags(parser: ArgumentParser) -> None:
+    return None
+
+
+def _no_settings(args: Namespace) -> Any:
+    return None
+
+
+def _none_known() -> tuple[KnownDriver, ...]:
+    return ()
+
+
+class DriverEntry(msgspec.Struct, frozen=True):
+    """A driver.
+
+    command: `dragoman driver COMMAND`; name: spec.driver of its slices; classes: DeviceClasses that it brings.
+    simulate: help of --simulate, "" where no hardware is simulated. only_simulated: there is nothing else.
+    flags: of its command; standalone(args, machine): how it is made for these, the machine with --simulate.
+    up_flags, up_settings: of `dragoman up`, and what they come to. on_machine(machine, settings): how it is made on
+    such machines in an embedded cluster, None where it has no devices; settings None are the defaults.
+    gates, faults: its own. known: facts for manifests, without slices at hand.
+    """
+
+    command: str
+    name: str
+    summary: str
+    standalone: Callable[[Namespace, Machine | None], DriverFactory]
+    on_machine: Callable[[Machine, Any], DriverFactory | None]
+    classes: tuple[Object, ...] = ()
+    simulate: str = ""
+    only_simulated: bool = False
+    flags: Callable[[ArgumentParser], None] = _no_flags
+    up_flags: Callable[[ArgumentParser], None] = _no_flags
+    up_settings: Callable[[Namespace], Any] = _no_settings
+    gates: Gates | None = None
+    faults: tuple[DriverFault, ...] = ()
+    known: Callable[[], tuple[KnownDriver, ...]] = _none_known

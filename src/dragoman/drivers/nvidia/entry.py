@@ -1,0 +1,105 @@
+"""What does Dragoman have to know of the GPU driver? On real GPUs through NVML, or on those of a machine profile."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dragoman.drivers.entry import DriverEntry, DriverFactory, Gates, Machine
+from dragoman.drivers.nvidia.classes import DEVICE_CLASSES, GPU
+from dragoman.drivers.nvidia.faults import FAULTS
+from dragoman.drivers.nvidia.gates import GATES, gates_with
+
+if TYPE_CHECKING:
+    from dragoman.known_drivers import KnownDriver
+
+
+def _flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="of the driver, as upstream's")
+    parser.add_argument(
+        "--consumable-shares",
+        default="",
+        metavar="MODE",
+        help="disabled, memory, unlimited or a number of shares; needs the gate ConsumableShares",
+    )
+    parser.add_argument(
+        "--xid-effect",
+        choices=["NoSchedule", "NoExecute", "None"],
+        default="NoSchedule",
+        help="of the taint after an XID that counts, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
+    )
+    parser.add_argument(
+        "--additional-xids-to-ignore", default="", metavar="N,...", help="beside 13, 31, 43, 45, 68 and 109"
+    )
+    parser.add_argument(
+        "--clear-taints-on-recovery", action="store_true", help="default: taints stay until the driver starts again"
+    )
+    parser.add_argument(
+        "--nvidia-driver-root", default="/", metavar="DIR", help="where the kernel driver's files are on the host"
+    )
+    parser.add_argument(
+        "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
+    )
+
+
+def _standalone(args: Namespace, machine: Machine | None) -> DriverFactory:
+    from dragoman.drivers.nvidia import factory
+
+    return factory.standalone(args, machine)
+
+
+def _up_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpu-feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="of the NVIDIA driver on simulated machines, over the profile's",
+    )
+    parser.add_argument(
+        "--xid-effect",
+        choices=["NoSchedule", "NoExecute", "None"],
+        default="NoSchedule",
+        help="of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
+    )
+
+
+def _up_settings(args: Namespace) -> Any:
+    from dragoman.drivers.nvidia import factory
+
+    return factory.up_settings(args)
+
+
+def _on_machine(machine: Machine, settings: Any) -> DriverFactory | None:
+    if not machine.profile.gpus:
+        return None
+    from dragoman.drivers.nvidia import factory
+
+    return factory.on_machine(machine, settings or factory.MACHINE_SETTINGS)
+
+
+def _check_gates(changes: Mapping[str, bool], where: str) -> object:
+    return gates_with(changes, where)
+
+
+def _known() -> tuple[KnownDriver, ...]:
+    from dragoman.drivers.nvidia import known
+
+    return known.DRIVERS
+
+
+ENTRY = DriverEntry(
+    "nvidia",
+    GPU,
+    "NVIDIA GPUs through NVML, or simulated ones, gpu.nvidia.com",
+    standalone=_standalone,
+    on_machine=_on_machine,
+    classes=DEVICE_CLASSES,
+    simulate="the GPUs of a machine profile instead of this machine's",
+    flags=_flags,
+    up_flags=_up_flags,
+    up_settings=_up_settings,
+    gates=Gates(GATES, _check_gates),
+    faults=FAULTS,
+    known=_known,
+)

@@ -1,0 +1,148 @@
+"""How is the GPU driver made? For a real node, for a simulated one, and for all machines of a profile.
+
+The class is the same in each; what differs is the hardware, and where gates and options come from.
+"""
+
+from __future__ import annotations
+
+import uuid
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from dragoman.drivers.entry import DriverFactory, Machine, Site
+from dragoman.drivers.nvidia.classes import GPU
+from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
+from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
+from dragoman.drivers.nvidia.gates import gates_with, parse_gates
+from dragoman.drivers.nvidia.hardware import Hardware
+from dragoman.drivers.nvidia.health import IGNORED, HealthOptions, parse_xids
+from dragoman.drivers.nvidia.mps import Daemons
+from dragoman.drivers.nvidia.nvml import NvmlHardware
+from dragoman.drivers.nvidia.simulated import SimulatedHardware
+from dragoman.node.driver import Driver
+from dragoman.node.plugin import Places
+
+FAMILIES = {"Ada Lovelace": "ada-lovelace"}
+MPS_FOLDER = "mps"
+"""Holds the folders of MPS daemons, in the plugin's folder."""
+
+
+def driver(node_name: str, site: Site, hardware: Hardware, options: DriverOptions) -> NvidiaDriver:
+    """The driver on that hardware. Raises Invalid as `made`."""
+    daemons = None
+    if options.gates.on("MPSSupport"):
+        daemons = Daemons(
+            site.client,
+            site.clock,
+            site.entropy,
+            hardware,
+            node_name=node_name,
+            root=Places.under(site.root, GPU).data_dir / MPS_FOLDER,
+            driver_root=options.driver_root,
+        )
+    return made(node_name, hardware, site.clock, options, daemons=daemons, metrics=site.metrics)
+
+
+# ---- the command `dragoman driver nvidia`
+
+
+def standalone(args: Namespace, machine: Machine | None) -> DriverFactory:
+    """On this machine's GPUs, or with --simulate on those of a profile. Raises Invalid."""
+    gates = parse_gates(args.feature_gates)
+    health = HealthOptions(
+        xid_effect=args.xid_effect,
+        ignored=IGNORED | parse_xids(args.additional_xids_to_ignore, "--additional-xids-to-ignore"),
+        clear_on_recovery=args.clear_taints_on_recovery,
+    )
+    shares = Shares.parse(args.consumable_shares)
+    if machine is not None:
+        settings = MachineSettings(gates, health, shares, args.nvidia_driver_root)
+        return on_machine(machine, settings, "--feature-gates")
+    options = DriverOptions(gates_with(gates, "--feature-gates"), shares, health, args.nvidia_driver_root)
+    hardware = NvmlHardware(driver_root=Path(args.driver_root_ctr_path or args.nvidia_driver_root))
+    # A machine without the kernel driver is refused at once, not by a loop that fails again and again.
+    hardware.open()
+
+    def make(node_name: str, site: Site) -> Driver:
+        return driver(node_name, site, hardware, options)
+
+    return DriverFactory(make, metadata=options.gates.on("DeviceMetadata"))
+
+
+# ---- simulated machines
+
+
+class MachineSettings(msgspec.Struct, frozen=True):
+    """How the driver behaves on simulated machines: changes of feature gates (over the profile's), and its options."""
+
+    gates: dict[str, bool] = {}
+    health: HealthOptions = HealthOptions(clear_on_recovery=True)
+    shares: Shares = NO_SHARES
+    driver_root: str = "/"
+
+
+MACHINE_SETTINGS = MachineSettings()
+
+
+def up_settings(args: Namespace) -> MachineSettings:
+    """From the flags of `dragoman up`. Raises Invalid."""
+    health = HealthOptions(xid_effect=args.xid_effect, clear_on_recovery=True)
+    return MachineSettings(parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"), health)
+
+
+def on_machine(machine: Machine, settings: MachineSettings, where: str = "") -> DriverFactory:
+    """On the GPUs of a machine profile; where: whose gates are to blame. Raises Invalid."""
+    options = machine_options(machine, settings, where)
+
+    def make(node_name: str, site: Site) -> Driver:
+        hardware = SimulatedHardware(
+            machine.catalog, machine.profile, node_name, site.simulated_dir, site.boot_id, durable=site.durable
+        )
+        return driver(node_name, site, hardware, options)
+
+    return DriverFactory(make, lambda rack: labels(machine, rack), metadata=options.gates.on("DeviceMetadata"))
+
+
+def machine_options(machine: Machine, settings: MachineSettings, where: str = "") -> DriverOptions:
+    """The driver's options: the profile's gates and shares apply where no others are given. Raises Invalid."""
+    profile, shares = machine.profile, settings.shares
+    where = where or f"driver of profile {profile.name}"
+    gates = gates_with({**profile.feature_gates, **settings.gates}, where)
+    if profile.consumable_shares and shares == NO_SHARES:
+        shares = Shares.parse(profile.consumable_shares, f"profile {profile.name}: consumableShares")
+    return DriverOptions(gates, shares, settings.health, settings.driver_root)
+
+
+def cluster_uuid(rack: str) -> str:
+    """The NVLink domain of a rack by its name."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{rack}.nvlink"))
+
+
+def labels(machine: Machine, rack: str = "") -> dict[str, str]:
+    """Labels of a node as GPU Feature Discovery sets them; rack: the node group that shares its NVLink domain."""
+    profile, models = machine.profile, machine.catalog.gpu_models(machine.profile)
+    first = models[0]
+    major, _, minor = first.compute_capability.partition(".")
+    found = {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.product": _sanitised(first.name),
+        "nvidia.com/gpu.count": str(sum(model.name == first.name for model in models)),
+        "nvidia.com/gpu.memory": str(first.memory_mib),
+        "nvidia.com/gpu.family": FAMILIES.get(first.architecture, first.architecture.lower()),
+        "nvidia.com/gpu.compute.major": major,
+        "nvidia.com/gpu.compute.minor": minor or "0",
+        "nvidia.com/mig.capable": "true" if first.mig else "false",
+        "nvidia.com/cuda.driver-version.full": profile.driver.version,
+        "nvidia.com/cuda.runtime-version.full": profile.driver.cuda,
+    }
+    if profile.node.product:
+        found["nvidia.com/gpu.machine"] = _sanitised(profile.node.product)
+    if rack and profile.fabric.clique:
+        found["nvidia.com/gpu.clique"] = f"{cluster_uuid(rack)}.{profile.fabric.clique}"
+    return found
+
+
+def _sanitised(text: str) -> str:
+    return "".join(sign for sign in text.replace(" ", "-") if sign.isalnum() or sign in "-_.")

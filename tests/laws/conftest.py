@@ -1,6 +1,0 @@
-"""Lets the laws import the oracle and the worlds beside them."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

@@ -1,6 +1,0 @@
-"""Lets these tests import what the benchmarks are made of."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))

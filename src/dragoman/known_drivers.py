@@ -48,7 +48,7 @@ class MapOf(msgspec.Struct, frozen=True):
     value: MemoryQuantity
 
 
-class Fields(msgspec.Struct, frozen=True):
+class ConfigFields(msgspec.Struct, frozen=True):
     """An object with these fields and no others. only_with: field -> (another field, the one value it needs there)."""
 
     fields: Mapping[str, FieldRule]
@@ -56,7 +56,7 @@ class Fields(msgspec.Struct, frozen=True):
     only_with: Mapping[str, tuple[str, str]] = {}
 
 
-FieldRule: TypeAlias = OneOf | WholeNumber | MemoryQuantity | TrueOrFalse | NonEmpty | MapOf | Fields
+FieldRule: TypeAlias = OneOf | WholeNumber | MemoryQuantity | TrueOrFalse | NonEmpty | MapOf | ConfigFields
 
 
 class NeededGate(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Configs(msgspec.Struct, frozen=True):
     """Opaque parameters that a driver decodes: apiVersion, rules by kind, gates. fitting: kind by class name."""
 
     api_version: str
-    kinds: Mapping[str, Fields]
+    kinds: Mapping[str, ConfigFields]
     fitting: Mapping[str, str] = {}
     gates: tuple[NeededGate, ...] = ()
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.cluster.lease import Elector, LeaseSettings
+from dragoman.api.kinds import kind_of
+from dragoman.cluster.lease import Elector, LeaseSettings, LedClient
 from dragoman.errors import Retry
 from dragoman.runtime.tasks import Tasks
 
@@ -86,5 +87,56 @@ def test_a_leader_that_cannot_renew_steps_down(run: Any) -> None:
             await t.until(ended.is_set)
             assert not a.is_leader
         assert t.server.objects["leases", "kube-system", "dragoman"]["spec"]["holderIdentity"] == "thief"
+
+    run(body)
+
+
+def test_a_leader_that_slept_past_its_lease_writes_nothing_more(run: Any) -> None:
+    async def body(t: Any) -> None:
+        a = elector(t, "a")
+        client = LedClient(t.client, a, "dragoman")
+        pods = kind_of("Pod")
+
+        async def write(name: str) -> None:
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {}}
+            await client.create(pods, body)
+
+        with pytest.raises(Retry, match="lease dragoman is not ours"):
+            await write("before")
+        async with Tasks("a", t.clock, t.entropy) as tasks:
+            tasks.start("run", a.run(for_ever))
+            await t.until(lambda: a.is_leader)
+            await write("while")
+            # The process was stopped: no renewal has run yet, and its time is over.
+            a._clock = Late(t.clock, 11.0)
+            with pytest.raises(Retry, match="lease dragoman is not ours"):
+                await write("after")
+            assert [obj["metadata"]["name"] for obj in (await client.list(pods)).items] == ["while"]
+            tasks.stop()
+
+    run(body)
+
+
+class Late:
+    """A clock that is ahead of another one."""
+
+    def __init__(self, clock: Any, by_s: float) -> None:
+        self._clock, self._by_s = clock, by_s
+
+    def monotonic(self) -> float:
+        return float(self._clock.monotonic() + self._by_s)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
+
+
+def test_a_lease_changed_meanwhile_is_not_taken(run: Any) -> None:
+    """Two candidates that both saw a free lease: the write carries the version that was read."""
+
+    async def body(t: Any) -> None:
+        t.server.put("leases", {"metadata": {"name": "dragoman", "namespace": "kube-system"}, "spec": {}})
+        a, b = elector(t, "a"), elector(t, "b")
+        got = await asyncio.gather(a._claim(), b._claim())
+        assert sorted(got) == [False, True]
 
     run(body)

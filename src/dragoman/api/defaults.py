@@ -339,6 +339,46 @@ def _network_policy(obj: Object, version: str, now: datetime) -> None:
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
 
+def _mutating_webhooks(obj: Object, version: str, now: datetime) -> None:
+    _validating_webhooks(obj, version, now)
+    for webhook in objects(obj, "webhooks"):
+        webhook.setdefault("reinvocationPolicy", "Never")
+
+
+def _validating_webhooks(obj: Object, version: str, now: datetime) -> None:
+    for webhook in objects(obj, "webhooks"):
+        _admission_constraints(webhook, "rules")
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("timeoutSeconds", 10)
+        service = (webhook.get("clientConfig") or {}).get("service")
+        if isinstance(service, dict):
+            service.setdefault("port", 443)
+
+
+def _admission_constraints(holder: Object, rules: str) -> None:
+    holder.setdefault("matchPolicy", "Equivalent")
+    holder.setdefault("namespaceSelector", {})
+    holder.setdefault("objectSelector", {})
+    for rule in objects(holder, rules):
+        rule.setdefault("scope", "*")
+
+
+def _admission_policy(obj: Object, version: str, now: datetime) -> None:
+    spec = _made(obj, "spec")
+    spec.setdefault("failurePolicy", "Fail")
+    constraints = spec.get("matchConstraints")
+    if isinstance(constraints, dict):
+        _admission_constraints(constraints, "resourceRules")
+        for rule in objects(constraints, "excludeResourceRules"):
+            rule.setdefault("scope", "*")
+
+
+def _admission_binding(obj: Object, version: str, now: datetime) -> None:
+    resources = _made(obj, "spec").get("matchResources")
+    if isinstance(resources, dict):
+        _admission_constraints(resources, "resourceRules")
+
+
 def _made(holder: Object, field: str) -> Object:
     """The object under the field, made if absent; a stray one if the field holds something else."""
     if holder.get(field) is None:
@@ -379,6 +419,12 @@ _BY_KIND: dict[str, Callable[[Object, str, datetime], None]] = {
     "PriorityClass": _priority_class,
     "ResourceQuota": _resource_quota,
     "LimitRange": _limit_range,
+    "ValidatingWebhookConfiguration": _validating_webhooks,
+    "MutatingWebhookConfiguration": _mutating_webhooks,
+    "ValidatingAdmissionPolicy": _admission_policy,
+    "MutatingAdmissionPolicy": _admission_policy,
+    "ValidatingAdmissionPolicyBinding": _admission_binding,
+    "MutatingAdmissionPolicyBinding": _admission_binding,
     "RoleBinding": _binding,
     "ClusterRoleBinding": _binding,
     "NetworkPolicy": _network_policy,

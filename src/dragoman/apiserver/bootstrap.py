@@ -10,7 +10,7 @@ from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
 from dragoman.apiserver import default_roles, fields
-from dragoman.apiserver.access.authorizer import Mode
+from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.store import Store, StoredObject
@@ -28,7 +28,7 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 _BOOT = Write(manager="dragoman-apiserver")
 
 
-def in_memory(clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS, mode: Mode = "rbac") -> Registry:
+def in_memory(clock: Clock, entropy: Entropy, gates: Gates = DEFAULTS, mode: AuthorizationMode = "rbac") -> Registry:
     """A registry with what every cluster has, which forgets everything with the process."""
     registry = Registry(Store(fields.fields_of), clock, entropy, gates, mode=mode)
     bootstrap(registry)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-Object = dict[str, Any]
+from dragoman.api.shape import Object
 
 PROTOBUF_TYPES = (
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",

@@ -20,6 +20,8 @@ __all__ = ["MAX_OPERATIONS", "PatchFailed", "copy_json", "json_patch", "merge_pa
 
 # kube-apiserver's limit (maxJSONPatchOperations).
 MAX_OPERATIONS = 10_000
+MAX_COPY_BYTES = 3 * 1024 * 1024
+"""kube-apiserver's limit on what the copies of one patch add (JSONPatchMaxCopyBytes)."""
 
 _OPERATIONS = {"add": True, "replace": True, "test": True, "remove": False, "move": False, "copy": False}
 
@@ -30,14 +32,30 @@ def json_patch(doc: Any, ops: Any) -> Any:
         raise PatchFailed("a JSON patch is a list of operations", malformed=True)
     if len(ops) > MAX_OPERATIONS:
         raise PatchFailed(
-            f"the allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}", malformed=True
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}", too_large=True
         )
     for index, operation in enumerate(ops):
         _check_operation(index, operation)
     current = copy_json(doc)
+    copied = 0
     for index, operation in enumerate(ops):
+        if operation["op"] == "copy":
+            copied += _copy_size(current, operation["from"])
+            if copied > MAX_COPY_BYTES:
+                raise PatchFailed(
+                    f"Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the "
+                    f"limit {MAX_COPY_BYTES}"
+                )
         current = _step(current, index, operation)
     return current
+
+
+def _copy_size(doc: Any, pointer: str) -> int:
+    """The size of what a copy adds; 0 for one that will fail."""
+    try:
+        return len(msgspec.json.encode(jsonpointer.resolve_pointer(doc, pointer)))
+    except (jsonpointer.JsonPointerException, TypeError, KeyError, IndexError, ValueError):
+        return 0
 
 
 def _check_operation(index: int, operation: Any) -> None:
@@ -57,7 +75,7 @@ def _step(doc: Any, index: int, operation: dict[str, Any]) -> Any:
     try:
         return jsonpatch.JsonPatch([copy_json(operation)]).apply(doc, in_place=True)
     except jsonpatch.JsonPatchTestFailed:
-        raise PatchFailed(f"{what}: testing value failed") from None
+        raise PatchFailed(f"{what}: testing value failed", tested=True) from None
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         # Some texts of the library repeat the whole document after "not found in".
         raise PatchFailed(f"{what}: {str(error).split(' in {')[0]}") from None

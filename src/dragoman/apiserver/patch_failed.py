@@ -6,8 +6,13 @@ from dragoman.errors import Invalid
 
 
 class PatchFailed(Invalid):
-    """The patch does not fit the document (422), or is no patch at all (`malformed`, 400)."""
+    """The patch does not fit the document (422), or is no patch at all (`malformed`, 400).
 
-    def __init__(self, what: str, *, malformed: bool = False) -> None:
+    tested: a `test` operation said no. too_large: a limit on its work or its outcome is passed (413).
+    """
+
+    def __init__(self, what: str, *, malformed: bool = False, tested: bool = False, too_large: bool = False) -> None:
         super().__init__("", what)
         self.malformed = malformed
+        self.tested = tested
+        self.too_large = too_large

@@ -23,7 +23,7 @@ from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time, parse_time
 from dragoman.api.shape import Object
 from dragoman.apiserver import admission, deletion, fields, metadata, tracking
-from dragoman.apiserver.access.authorizer import Authorizer, Mode
+from dragoman.apiserver.access.authorizer import AuthorizationMode, Authorizer
 from dragoman.apiserver.access.tokens import PrivateKey, Tokens, new_key
 from dragoman.apiserver.admission import Attributes, External
 from dragoman.apiserver.logs import Logs
@@ -72,7 +72,7 @@ class Registry:
         gates: Gates = DEFAULTS,
         served: Served | None = None,
         *,
-        mode: Mode = "rbac",
+        mode: AuthorizationMode = "rbac",
         key: PrivateKey | None = None,
     ) -> None:
         """served: what transports offer; everything unless given. mode: of authorization. key: signs tokens."""
@@ -643,6 +643,8 @@ def patched_by(type: str, live: Object, patch: Any, gvk: tuple[str, str, str]) -
             return strategic_patch(live, patch, gvk)
         return merge_patch(live, patch)
     except PatchFailed as failed:
+        if failed.too_large:
+            raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {failed.what}") from failed
         if failed.malformed:
             raise bad_request(failed.what) from failed
         raise StatusError(

@@ -10,7 +10,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ import uvicorn
 
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.apiserver import certificates, fields, kubeconfig
-from dragoman.apiserver.access.authorizer import Mode
+from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.access.tokens import signing_key
 from dragoman.apiserver.app import App
 from dragoman.apiserver.bootstrap import bootstrap
+from dragoman.apiserver.external.chain import Chain
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.served import Served
 from dragoman.apiserver.store import Store
@@ -58,7 +59,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
     kubeconfig: Path | None = None
     gates: Gates = DEFAULTS
     runtime_config: dict[str, bool] = {}
-    authorization: Mode = "rbac"
+    authorization: AuthorizationMode = "rbac"
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -84,7 +85,9 @@ async def serving(
         url = f"{'https' if config.tls else 'http'}://{host}:{sock.getsockname()[1]}"
         registry = app.registry
         access = Access(url, registry.ca_text.encode() or None, token=app.token)
-        async with on_socket(app, sock, certificate), _together() as group:
+        chain = Chain(registry, registry.store, entropy.uuid4, clock.utc)
+        registry.external = chain
+        async with aclosing(chain), on_socket(app, sock, certificate), _together() as group:
             sweeping = supervised(
                 lambda: _sweep(registry), clock=clock, entropy=entropy, backoff=LOOP_BACKOFF, log=get("apiserver")
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli import driver_bench, places, serve
-from dragoman.drivers.entry import Machine, Site
+from dragoman.drivers.entry import MachineProfile, Site
 from dragoman.drivers.registry import DRIVERS, catalog_with
 from dragoman.errors import Invalid
 from dragoman.node.paths import CDI, KUBELET
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     return serve.serve(args, lambda shell: _serving(shell, entry, factory, args))
 
 
-def _machine(entry: DriverEntry, args: argparse.Namespace) -> Machine | None:
+def _machine(entry: DriverEntry, args: argparse.Namespace) -> MachineProfile | None:
     if not entry.simulate:
         return None
     if not args.simulate:
@@ -71,7 +71,7 @@ def _machine(entry: DriverEntry, args: argparse.Namespace) -> Machine | None:
             raise Invalid("--profile", "is for --simulate, which is not given")
         return None
     catalog = catalog_with(tuple(args.profile or ()))
-    return Machine(catalog, catalog.named(args.simulate, f"--simulate {args.simulate}"))
+    return MachineProfile(catalog, catalog.named(args.simulate, f"--simulate {args.simulate}"))
 
 
 def _serving(

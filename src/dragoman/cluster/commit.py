@@ -45,6 +45,11 @@ class CommitResult(msgspec.Struct, frozen=True):
         """Whether all was done."""
         return self.failed_at is None
 
+    def then(self, later: CommitResult) -> CommitResult:
+        """Both as one: `later` went on where this one, which is ok, ended."""
+        failed_at = None if later.failed_at is None else len(self.written) + later.failed_at
+        return CommitResult((*self.written, *later.written), failed_at, later.error, {**self.moved, **later.moved})
+
     def check(self) -> None:
         """Raise what failed, if anything did."""
         if self.error is not None:

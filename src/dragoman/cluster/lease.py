@@ -1,7 +1,8 @@
 """Who of several replicas acts? Leader election over a Lease, as client-go does it.
 
 Never acts itself: it runs the leader's work and ends it when the lease is lost. Time on the leader's own clock
-only; a holder that cannot renew steps down before others may take over.
+only; a holder that cannot renew steps down before others may take over. A process that was stopped may find out later
+than that, so the leader writes through LedClient, which looks at the lease before each write.
 """
 
 from __future__ import annotations
@@ -49,11 +50,21 @@ class Elector:
         self._log = get("lease", name=settings.name, identity=settings.identity)
         self._seen: tuple[str, str] = ("", "")
         self._seen_at_s = 0.0
+        self._renewed_s = 0.0
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the lease is ours for certain, with deadline_s to duration_s as the margin for a write under way."""
+        return self.is_leader and self._clock.monotonic() - self._renewed_s < self._settings.deadline_s
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait to become leader, then run `lead`; raises Retry when the lease was lost (run it supervised)."""
-        while not await self._claim():
+        while True:
+            began_s = self._clock.monotonic()
+            if await self._claim():
+                break
             await self._clock.sleep(self._entropy.jitter(self._settings.renew_s))
+        self._renewed_s = began_s
         self._log.info("leading")
         self.is_leader = True
         try:
@@ -71,14 +82,13 @@ class Elector:
 
     async def _renew(self) -> None:
         """Returns once the lease could not be renewed in time."""
-        renewed_s = self._clock.monotonic()
-        while self._clock.monotonic() - renewed_s < self._settings.deadline_s:
+        while self._clock.monotonic() - self._renewed_s < self._settings.deadline_s:
             await self._clock.sleep(self._settings.renew_s)
             began_s = self._clock.monotonic()
             try:
-                left_s = max(0.1, self._settings.deadline_s - (began_s - renewed_s))
+                left_s = max(0.1, self._settings.deadline_s - (began_s - self._renewed_s))
                 if await self._clock.within(left_s, self._claim()):
-                    renewed_s = began_s
+                    self._renewed_s = began_s
                 elif self._seen[0] != self._settings.identity:
                     return
             except TimeoutError:
@@ -136,3 +146,27 @@ class Elector:
                 await self._client.replace(LEASE, lease)
         except DragomanError as error:
             self._log.info("lease not released; it will expire", error=str(error))
+
+
+class LedClient:
+    """A client through which nothing is written by a process whose lease has run out. Raises Retry then."""
+
+    def __init__(self, client: Client, elector: Elector, lease: str) -> None:
+        self._client = client
+        self._elector = elector
+        self._lease = lease
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+        return self._guarded(call) if name in _WRITES else call
+
+    def _guarded(self, call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        async def guarded(*args: Any, **more: Any) -> Any:
+            if not self._elector.may_write:
+                raise Retry(f"not written: the lease {self._lease} is not ours any more")
+            return await call(*args, **more)
+
+        return guarded
+
+
+_WRITES = frozenset({"create", "replace", "patch", "delete", "delete_collection"})

@@ -23,7 +23,7 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
 from dragoman.api.kinds import kind_of
-from dragoman.apiserver.access.authorizer import Mode
+from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.server import Server, ServerConfig, serving
@@ -84,7 +84,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     options: AllocatorOptions = OPTIONS
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
-    authorization: Mode = "rbac"
+    authorization: AuthorizationMode = "rbac"
 
 
 class Cluster:

@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman.api.shape import Object
 from dragoman.drivers.entry import DriverEntry, DriverFactory
-from dragoman.drivers.entry import Machine as Hardware
+from dragoman.drivers.entry import MachineProfile as Hardware
 from dragoman.drivers.registry import DRIVERS, catalog_with
 from dragoman.errors import Invalid
 from dragoman.kubelet.node_object import CAPACITY, NodeProperties

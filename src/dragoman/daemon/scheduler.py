@@ -23,6 +23,7 @@ from dragoman.cluster.cache import Assumption, Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
+from dragoman.daemon.coexistence import MANAGER, FreshClaims, Surroundings, look
 from dragoman.effects import Bind, Effect, Patch
 from dragoman.errors import DragomanError, NotFound, Retry, Stale
 from dragoman.explain import events
@@ -37,13 +38,16 @@ from dragoman.schedule.conditions import TIMEOUT_S
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, gated, is_waiting, priority_of, unit_of
 from dragoman.schedule.decision import Decision, Refused, undo
 from dragoman.schedule.double_allocations import DoubleAllocation, double_allocations
+from dragoman.schedule.fences import allocated_by
 from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
-from dragoman.schedule.revalidate import still_holds
+from dragoman.schedule.revalidate import devices_are_free, still_holds
 from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 
-POD = kind_of("Pod")
+POD, CLAIM = kind_of("Pod"), kind_of("ResourceClaim")
+LOOK_AROUND_S = 30.0
+"""How often it is looked whether another scheduler is there, or still there."""
 PATIENCE_S = 3.0
 """How long a reason that mostly goes away by itself may last before people hear of it."""
 LOOK_AGAIN = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
@@ -52,7 +56,11 @@ TURN_S = 0.01
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True):
-    """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time."""
+    """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time.
+
+    own_lease: the Lease of its replicas. settle_s: beside another scheduler, how long a claim that was allocated is
+    watched before its pod is bound: what the other one had decided before it could see that is written by then.
+    """
 
     names: tuple[str, ...] = ("default-scheduler",)
     options: AllocatorOptions = OPTIONS
@@ -60,6 +68,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     binding_timeout_s: float = TIMEOUT_S
     commits: int = 64
     most_steps: int = 2_000_000
+    own_lease: str = ""
+    settle_s: float = 0.3
 
 
 class Scheduler:
@@ -78,7 +88,10 @@ class Scheduler:
         informers: Informers | None = None,
     ) -> None:
         self.settings = settings or SchedulerSettings()
+        self.shared: Surroundings | None = None
+        """Set while another scheduler may allocate the same devices: every decision is checked then."""
         self._client = client
+        self._fresh = FreshClaims(client)
         self._clock = clock
         self._entropy = entropy
         self._shared = informers
@@ -92,6 +105,12 @@ class Scheduler:
         )
         self._double_allocations = self._metrics.counter(
             "dragoman_scheduler_double_allocations_total", "Devices seen with two holders."
+        )
+        self._yielded = self._metrics.counter(
+            "dragoman_scheduler_yielded_total", "Decisions given up because another scheduler took a device meanwhile."
+        )
+        self._unfenced = self._metrics.gauge(
+            "dragoman_scheduler_unfenced_drivers", "Drivers whose devices another scheduler may allocate, too."
         )
         units = self._metrics.gauge("dragoman_scheduler_units", "Units (pods or gangs) by state.", ["state"])
         for state in UnitState:
@@ -144,9 +163,54 @@ class Scheduler:
             self._tasks = tasks
             self.informers.start(tasks)
             tasks.supervise("events", self.committer.run)
+            if self.settings.own_lease:
+                tasks.supervise("look around", self._look_around)
             await self.cache.synced()
             self._log.info("ready", nodes=len(self.snapshot.nodes), pods=len(self.snapshot.pods))
             await self._schedule()
+
+    # ---- other schedulers
+
+    async def _look_around(self) -> None:
+        """Know whether decisions need checking, for ever."""
+        while True:
+            found = await look(self._client, self._clock, self.settings.own_lease)
+            if found.is_shared and self.shared is None:
+                self._log.error("devices are shared", why=str(found), hint="docs/guides/coexistence.md")
+            self.shared = found if found.is_shared else None
+            self._unfenced.set(len(found.unfenced) if found.rivals else 0)
+            await self._clock.sleep(LOOK_AROUND_S)
+
+    async def _write_beside(self, decision: Decision) -> CommitResult:
+        """Write a decision where another scheduler may have taken its devices: look before the claims are written, and
+        once more before pods are bound, and yield to what is there."""
+        if not await self._are_free(decision):
+            return CommitResult((), 0, self._taken())
+        claims = [effect for effect in decision.effects if not isinstance(effect, Bind)]
+        binds = decision.effects[len(claims) :]
+        outcome = await self.committer.carry_out(claims)
+        if not outcome.ok or not any(placement.allocations for placement in decision.placements):
+            return outcome if not outcome.ok else outcome.then(await self.committer.carry_out(binds, outcome))
+        await self._clock.sleep(self.settings.settle_s)
+        if not await self._are_free(decision):
+            return CommitResult(outcome.written, len(claims), self._taken(), outcome.moved)
+        return outcome.then(await self.committer.carry_out(binds, outcome))
+
+    async def _are_free(self, decision: Decision) -> bool:
+        """Whether the server shows nobody else on the decision's devices."""
+        if not any(placement.allocations for placement in decision.placements):
+            return True
+        try:
+            for claim in await self._fresh.read():
+                self.informers.observe("ResourceClaim", claim)
+        except DragomanError as error:
+            self._log.info("cannot look who holds the devices", error=str(error))
+            return False
+        return devices_are_free(self.snapshot, decision, self._context)
+
+    def _taken(self) -> Stale:
+        self._yielded.inc()
+        return Stale("another scheduler allocated the device meanwhile: decided again")
 
     # ---- changes
 
@@ -166,8 +230,24 @@ class Scheduler:
         names = ", ".join("/".join(key) for key in double_allocation.claims)
         loser = "/".join(double_allocation.loser) if double_allocation.loser is not None else "nobody"
         self._log.error("a device has two holders", device=str(double_allocation.device), claims=names, gives_way=loser)
-        reported = events.double_allocation_effects(double_allocation, self._component)
-        self._tasks.start("part", self._carry((*double_allocation.effects, *reported)))
+        self._tasks.start("part", self._give_way(double_allocation))
+
+    async def _give_way(self, double_allocation: DoubleAllocation) -> None:
+        """Give the loser's devices up, if it is still so and the allocation is ours; say so in any case."""
+        if double_allocation.loser is not None and not await self._is_ours(double_allocation.loser):
+            double_allocation = msgspec.structs.replace(double_allocation, loser=None, effects=(), pods=())
+        await self._carry(
+            (*double_allocation.effects, *events.double_allocation_effects(double_allocation, self._component))
+        )
+
+    async def _is_ours(self, key: NamespacedName) -> bool:
+        """Whether the server says that we wrote the claim's allocation."""
+        try:
+            claim = await self._client.get(CLAIM, key[1], key[0])
+        except DragomanError as error:
+            self._log.info("cannot look who allocated", claim="/".join(key), error=str(error))
+            return False
+        return allocated_by(claim)[0] == MANAGER
 
     def _wake(self, about: Iterable[Topic]) -> None:
         self.queue.wake(about, self._clock.monotonic())
@@ -358,7 +438,10 @@ class Scheduler:
 
     async def _write(self, decision: Decision, assumption: Assumption) -> None:
         try:
-            outcome = await self.committer.carry_out(decision.effects)
+            if self.shared is None:
+                outcome = await self.committer.carry_out(decision.effects)
+            else:
+                outcome = await self._write_beside(decision)
             if outcome.ok:
                 self.cache.confirm(assumption)
             else:

@@ -44,7 +44,7 @@ class Site(msgspec.Struct, frozen=True):
         return self.hardware_dir or self.root
 
 
-class Machine(msgspec.Struct, frozen=True):
+class MachineProfile(msgspec.Struct, frozen=True):
     """A machine profile, and the catalogue that has the models it names."""
 
     catalog: Catalog
@@ -69,7 +69,7 @@ class DriverFactory(msgspec.Struct, frozen=True):
     metadata: bool = False
 
 
-class Gates(msgspec.Struct, frozen=True):
+class GateCatalogue(msgspec.Struct, frozen=True):
     """Feature gates of the driver's own: defaults by name. check(changes, where): raises Invalid."""
 
     defaults: Mapping[str, bool]
@@ -134,14 +134,14 @@ class DriverEntry(msgspec.Struct, frozen=True):
     command: str
     name: str
     summary: str
-    standalone: Callable[[Namespace, Machine | None], DriverFactory]
-    on_machine: Callable[[Machine, Any], DriverFactory | None]
+    standalone: Callable[[Namespace, MachineProfile | None], DriverFactory]
+    on_machine: Callable[[MachineProfile, Any], DriverFactory | None]
     classes: tuple[Object, ...] = ()
     simulate: str = ""
     only_simulated: bool = False
     flags: Callable[[ArgumentParser], None] = _no_flags
     up_flags: Callable[[ArgumentParser], None] = _no_flags
     up_settings: Callable[[Namespace], Any] = _no_settings
-    gates: Gates | None = None
+    gates: GateCatalogue | None = None
     faults: tuple[DriverFault, ...] = ()
     known: Callable[[], tuple[KnownDriver, ...]] = _none_known

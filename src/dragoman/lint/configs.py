@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from dragoman.api.files import Document
 from dragoman.api.shape import Object, dig, items, objects, text
 from dragoman.known_drivers import (
+    ConfigFields,
     Configs,
     FieldRule,
-    Fields,
     KnownDrivers,
     MapOf,
     MemoryQuantity,
@@ -89,7 +89,7 @@ def _judged(value: Any, rule: FieldRule, path: ItemPath) -> Iterator[_Judgement]
         return
     name = str(path[-1])
     match rule:
-        case Fields():
+        case ConfigFields():
             yield from _object(value, rule, path)
         case MapOf(inner):
             for key, one in value.items() if isinstance(value, dict) else ():
@@ -113,7 +113,7 @@ def _judged(value: Any, rule: FieldRule, path: ItemPath) -> Iterator[_Judgement]
                 yield path, f"{name} must be a quantity of at least 1Mi, got {value}", "", ()
 
 
-def _object(value: Any, rule: Fields, path: ItemPath) -> Iterator[_Judgement]:
+def _object(value: Any, rule: ConfigFields, path: ItemPath) -> Iterator[_Judgement]:
     if not isinstance(value, dict):
         yield path, f"{path[-1]} must be an object", "", ()
         return

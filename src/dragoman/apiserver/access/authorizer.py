@@ -12,7 +12,7 @@ from dragoman.apiserver.access.node import NODES_GROUP, NodeAuthorizer
 from dragoman.apiserver.access.rbac import Rbac, Verdict
 from dragoman.apiserver.store import Store
 
-Mode = Literal["rbac", "allow"]
+AuthorizationMode = Literal["rbac", "allow"]
 MASTERS: Final = "system:masters"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 ALLOWED: Final = "the server runs with --authorization allow: whoever is authenticated may do everything"
@@ -21,7 +21,7 @@ ALLOWED: Final = "the server runs with --authorization allow: whoever is authent
 class Authorizer:
     """The rights of one server."""
 
-    def __init__(self, store: Store, mode: Mode = "rbac") -> None:
+    def __init__(self, store: Store, mode: AuthorizationMode = "rbac") -> None:
         self.mode = mode
         self.rbac = Rbac(store)
         self._nodes = NodeAuthorizer(store)

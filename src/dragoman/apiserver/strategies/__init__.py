@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.api.kinds import Kind
+from dragoman.apiserver.strategies.admission import BindingStrategy, PolicyStrategy, WebhookStrategy
 from dragoman.apiserver.strategies.base import (
     Generational,
     Returned,
@@ -63,12 +64,12 @@ _TABLE: dict[str, Strategy] = {
     "HorizontalPodAutoscaler": Generational(),
     "FlowSchema": StatusAloneGenerational(),
     "PriorityLevelConfiguration": StatusAloneGenerational(),
-    "ValidatingAdmissionPolicy": StatusAloneGenerational(),
-    "MutatingAdmissionPolicy": Generational(),
-    "ValidatingAdmissionPolicyBinding": Generational(),
-    "MutatingAdmissionPolicyBinding": Generational(),
-    "MutatingWebhookConfiguration": Generational(),
-    "ValidatingWebhookConfiguration": Generational(),
+    "ValidatingAdmissionPolicy": PolicyStrategy("ValidatingAdmissionPolicy"),
+    "MutatingAdmissionPolicy": PolicyStrategy("MutatingAdmissionPolicy"),
+    "ValidatingAdmissionPolicyBinding": BindingStrategy("ValidatingAdmissionPolicyBinding"),
+    "MutatingAdmissionPolicyBinding": BindingStrategy("MutatingAdmissionPolicyBinding"),
+    "MutatingWebhookConfiguration": WebhookStrategy("MutatingWebhookConfiguration"),
+    "ValidatingWebhookConfiguration": WebhookStrategy("ValidatingWebhookConfiguration"),
     "PersistentVolume": Returned(),
     "PersistentVolumeClaim": Returned(),
     "ResourceQuota": Returned(),

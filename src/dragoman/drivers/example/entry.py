@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from dragoman.drivers.entry import DriverEntry, DriverFactory, Machine, Site
+from dragoman.drivers.entry import DriverEntry, DriverFactory, MachineProfile, Site
 from dragoman.drivers.example.classes import DEVICE_CLASS, NAME
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ def _factory(count: int) -> DriverFactory:
     return DriverFactory(make)
 
 
-def _standalone(args: Namespace, machine: Machine | None) -> DriverFactory:
+def _standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory:
     return _factory(args.count)
 
 
-def _on_machine(machine: Machine, settings: Any) -> DriverFactory | None:
+def _on_machine(machine: MachineProfile, settings: Any) -> DriverFactory | None:
     count = machine.profile.example_devices
     return _factory(count) if count else None
 

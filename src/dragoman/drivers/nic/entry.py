@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.drivers.entry import DriverEntry, DriverFactory, DriverFault, Machine, Site, Workloads
+from dragoman.drivers.entry import DriverEntry, DriverFactory, DriverFault, MachineProfile, Site, Workloads
 from dragoman.drivers.nic.classes import DEVICE_CLASSES, NAME
 from dragoman.kubelet.faults import FOR, Fault, FaultData, FaultField, FaultKind
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dragoman.node.driver import Driver
 
 
-def _on_machine(machine: Machine, settings: Any) -> DriverFactory | None:
+def _on_machine(machine: MachineProfile, settings: Any) -> DriverFactory | None:
     if not machine.profile.nics:
         return None
 
@@ -26,7 +26,7 @@ def _on_machine(machine: Machine, settings: Any) -> DriverFactory | None:
     return DriverFactory(make, direct=True)
 
 
-def _standalone(args: Namespace, machine: Machine | None) -> DriverFactory:
+def _standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory:
     from dragoman.errors import Invalid
 
     assert machine is not None

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dragoman.drivers.entry import DriverEntry, DriverFactory, Gates, Machine
+from dragoman.drivers.entry import DriverEntry, DriverFactory, GateCatalogue, MachineProfile
 from dragoman.drivers.nvidia.classes import DEVICE_CLASSES, GPU
 from dragoman.drivers.nvidia.faults import FAULTS
 from dragoman.drivers.nvidia.gates import GATES, gates_with
@@ -43,7 +43,7 @@ def _flags(parser: ArgumentParser) -> None:
     )
 
 
-def _standalone(args: Namespace, machine: Machine | None) -> DriverFactory:
+def _standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory:
     from dragoman.drivers.nvidia import factory
 
     return factory.standalone(args, machine)
@@ -70,7 +70,7 @@ def _up_settings(args: Namespace) -> Any:
     return factory.up_settings(args)
 
 
-def _on_machine(machine: Machine, settings: Any) -> DriverFactory | None:
+def _on_machine(machine: MachineProfile, settings: Any) -> DriverFactory | None:
     if not machine.profile.gpus:
         return None
     from dragoman.drivers.nvidia import factory
@@ -99,7 +99,7 @@ ENTRY = DriverEntry(
     flags=_flags,
     up_flags=_up_flags,
     up_settings=_up_settings,
-    gates=Gates(GATES, _check_gates),
+    gates=GateCatalogue(GATES, _check_gates),
     faults=FAULTS,
     known=_known,
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.drivers.entry import DriverFactory, Machine, Site
+from dragoman.drivers.entry import DriverFactory, MachineProfile, Site
 from dragoman.drivers.nvidia.classes import GPU
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
 from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
@@ -48,7 +48,7 @@ def driver(node_name: str, site: Site, hardware: Hardware, options: DriverOption
 # ---- the command `dragoman driver nvidia`
 
 
-def standalone(args: Namespace, machine: Machine | None) -> DriverFactory:
+def standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory:
     """On this machine's GPUs, or with --simulate on those of a profile. Raises Invalid."""
     gates = parse_gates(args.feature_gates)
     health = HealthOptions(
@@ -92,7 +92,7 @@ def up_settings(args: Namespace) -> MachineSettings:
     return MachineSettings(parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"), health)
 
 
-def on_machine(machine: Machine, settings: MachineSettings, where: str = "") -> DriverFactory:
+def on_machine(machine: MachineProfile, settings: MachineSettings, where: str = "") -> DriverFactory:
     """On the GPUs of a machine profile; where: whose gates are to blame. Raises Invalid."""
     options = machine_options(machine, settings, where)
 
@@ -105,7 +105,7 @@ def on_machine(machine: Machine, settings: MachineSettings, where: str = "") -> 
     return DriverFactory(make, lambda rack: labels(machine, rack), metadata=options.gates.on("DeviceMetadata"))
 
 
-def machine_options(machine: Machine, settings: MachineSettings, where: str = "") -> DriverOptions:
+def machine_options(machine: MachineProfile, settings: MachineSettings, where: str = "") -> DriverOptions:
     """The driver's options: the profile's gates and shares apply where no others are given. Raises Invalid."""
     profile, shares = machine.profile, settings.shares
     where = where or f"driver of profile {profile.name}"
@@ -120,7 +120,7 @@ def cluster_uuid(rack: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{rack}.nvlink"))
 
 
-def labels(machine: Machine, rack: str = "") -> dict[str, str]:
+def labels(machine: MachineProfile, rack: str = "") -> dict[str, str]:
     """Labels of a node as GPU Feature Discovery sets them; rack: the node group that shares its NVLink domain."""
     profile, models = machine.profile, machine.catalog.gpu_models(machine.profile)
     first = models[0]

@@ -14,8 +14,8 @@ from dragoman.drivers.nvidia.config import API_VERSION, INTERVALS, MPS, TIME_SLI
 from dragoman.known_drivers import (
     Card,
     Cards,
+    ConfigFields,
     Configs,
-    Fields,
     KnownDriver,
     MapOf,
     MemoryQuantity,
@@ -55,7 +55,7 @@ _ABSENT = (
 # ---- configuration: the same rules as `config`, as tables
 
 _STRATEGY = OneOf((TIME_SLICING, MPS))
-_MPS = Fields(
+_MPS = ConfigFields(
     {
         "defaultActiveThreadPercentage": WholeNumber(0, 100),
         "defaultPinnedDeviceMemoryLimit": MemoryQuantity(),
@@ -63,22 +63,22 @@ _MPS = Fields(
         "multiUser": TrueOrFalse(),
     }
 )
-_TIME = Fields({"interval": OneOf(tuple(INTERVALS))})
+_TIME = ConfigFields({"interval": OneOf(tuple(INTERVALS))})
 _BY_STRATEGY = {"timeSlicingConfig": ("strategy", TIME_SLICING), "mpsConfig": ("strategy", MPS)}
-_GPU_SHARING = Fields(
+_GPU_SHARING = ConfigFields(
     {"strategy": _STRATEGY, "timeSlicingConfig": _TIME, "mpsConfig": _MPS}, ("strategy",), _BY_STRATEGY
 )
-_MIG_SHARING = Fields(
+_MIG_SHARING = ConfigFields(
     {"strategy": _STRATEGY, "mpsConfig": _MPS}, ("strategy",), {"mpsConfig": _BY_STRATEGY["mpsConfig"]}
 )
-_IOMMU = Fields({"backendPolicy": OneOf(("LegacyOnly", "PreferIommuFD")), "enableAPIDevice": TrueOrFalse()})
-_CHANNEL = Fields({"domainID": NonEmpty(), "allocationMode": OneOf(("Single", "All"))}, ("domainID",))
+_IOMMU = ConfigFields({"backendPolicy": OneOf(("LegacyOnly", "PreferIommuFD")), "enableAPIDevice": TrueOrFalse()})
+_CHANNEL = ConfigFields({"domainID": NonEmpty(), "allocationMode": OneOf(("Single", "All"))}, ("domainID",))
 _GPU_CONFIGS = Configs(
     API_VERSION,
     {
-        "GpuConfig": Fields({"sharing": _GPU_SHARING}),
-        "MigDeviceConfig": Fields({"sharing": _MIG_SHARING}),
-        "VfioDeviceConfig": Fields({"iommu": _IOMMU}),
+        "GpuConfig": ConfigFields({"sharing": _GPU_SHARING}),
+        "MigDeviceConfig": ConfigFields({"sharing": _MIG_SHARING}),
+        "VfioDeviceConfig": ConfigFields({"iommu": _IOMMU}),
     },
     {GPU: "GpuConfig", "mig.nvidia.com": "MigDeviceConfig", "vfio.gpu.nvidia.com": "VfioDeviceConfig"},
     (
@@ -91,7 +91,7 @@ _DOMAIN_CONFIGS = Configs(
     API_VERSION,
     {
         "ComputeDomainChannelConfig": _CHANNEL,
-        "ComputeDomainDaemonConfig": Fields({"domainID": NonEmpty()}, ("domainID",)),
+        "ComputeDomainDaemonConfig": ConfigFields({"domainID": NonEmpty()}, ("domainID",)),
     },
     {
         "compute-domain-default-channel.nvidia.com": "ComputeDomainChannelConfig",

@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonpatch
 import jsonpointer
+import msgspec
 
 from dragoman.api.merge import copy_json, merge_patch
 from dragoman.apiserver.patch_failed import PatchFailed

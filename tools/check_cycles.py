@@ -10,7 +10,6 @@ from graphlib import CycleError, TopologicalSorter
 
 import grimp
 
-
 ALLOWED = {"dragoman.kubelet.shell.": "the language calls its programs, and programs run texts of the language"}
 """Packages in which modules may import each other, each with the reason."""
 

@@ -17,6 +17,7 @@ from dragoman.cluster.http import HttpClient
 from dragoman.cluster.kubeconfig import Access
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.testing.wait import until
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -206,13 +207,6 @@ async def serving() -> AsyncIterator[TinyServer]:
     finally:
         server.drop_watches()
         await runner.cleanup()
-
-
-async def until(holds: Callable[[], bool], deadline_s: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    async with asyncio.timeout(deadline_s):
-        while not holds():  # noqa: ASYNC110 - any condition, no event to wait for
-            await asyncio.sleep(0.002)
 
 
 class Bench:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.errors import NotFound
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.testing.wait import until
 
 POD, CLAIM, EVENT, SLICE, NODE, CONFIG = (
     kind_of(name) for name in ("Pod", "ResourceClaim", "Event", "ResourceSlice", "Node", "ConfigMap")
 )
-DEADLINE_S = 30.0
 
 
 class Lab:
@@ -40,16 +39,7 @@ class Lab:
             name = body["metadata"]["name"]
             await self.client.patch(kind, name, body, namespace, type="apply", manager="test", force=True)
 
-    async def until(self, holds: Callable[[], Awaitable[Any]], within_s: float = DEADLINE_S) -> Any:
-        """What `holds` says once it says something true."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + within_s
-        while True:
-            answer = await holds()
-            if answer:
-                return answer
-            assert loop.time() < deadline, f"it never came true; last answer: {answer!r}"
-            await asyncio.sleep(0.01)
+    until = staticmethod(until)
 
     async def pod(self, name: str) -> Object | None:
         """The pod, if it is there."""

@@ -23,6 +23,7 @@ from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
 from dragoman.testing.build import claim, device, device_class, gpus, manifest, node, pod, pool, request, template
 from dragoman.testing.loop import run
+from dragoman.testing.wait import until
 
 POD, CLAIM, EVENT = kind_of("Pod"), kind_of("ResourceClaim"), kind_of("Event")
 
@@ -58,9 +59,7 @@ class Stage:
     async def until(self, holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> float:
         """Seconds until it holds."""
         began = self.clock.monotonic()
-        while not await holds():
-            assert self.clock.monotonic() - began < within_s, "it never came true"
-            await self.clock.sleep(0.01)
+        await until(holds, within_s, every_s=0.01)
         return self.clock.monotonic() - began
 
     async def bound(self, name: str, within_s: float = 60.0) -> float:

@@ -11,12 +11,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dragoman.testing.wait import until_true
 
 START_S = 60
 WAIT_S = 60
@@ -92,15 +93,12 @@ class Cluster:
 
     def until(self, look: Callable[[], Any], what: str, seconds: float = WAIT_S) -> Any:
         """Look again and again until something true comes; fails with the cluster's log."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            found = look()
-            if found:
-                return found
-            if self.process is not None and self.process.poll() is not None:
-                raise AssertionError(f"dragoman up ended with {self.process.returncode}: {self.log()}")
-            time.sleep(0.05)
-        raise AssertionError(f"waited {seconds:.0f} s in vain for {what}; log: {self.log()[-4000:]}")
+        return until_true(look, what, seconds, log=self.log, broken=self._ended)
+
+    def _ended(self) -> str:
+        if self.process is None or self.process.poll() is None:
+            return ""
+        return f"dragoman up ended with {self.process.returncode}: {self.log()}"
 
     def phase(self, pod: str) -> str:
         """A pod's phase; empty if there is no such pod."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
@@ -23,9 +23,11 @@ from dragoman.node.driver import Driver
 from dragoman.node.plugin import Places, Plugin, PluginOptions
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.testing.wait import until
 
 POD, CLAIM, EVENT, NODE, SLICE = (kind_of(name) for name in ("Pod", "ResourceClaim", "Event", "Node", "ResourceSlice"))
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
+S = TypeVar("S", bound="Stage")
 
 
 class Stage:
@@ -125,18 +127,7 @@ class Stage:
 
     # ---- the cluster
 
-    async def until(
-        self, holds: Callable[[], Awaitable[Any]], within_s: float = DEADLINE_S, step_s: float = 0.005
-    ) -> Any:
-        """What `holds` says once it says something true."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + within_s
-        while True:
-            answer = await holds()
-            if answer:
-                return answer
-            assert loop.time() < deadline, f"it never came true; last answer: {answer!r}"
-            await asyncio.sleep(step_s)
+    until = staticmethod(until)
 
     async def pod(self, name: str, *, node: str = "n1", claims: dict[str, str] | None = None, **spec: Any) -> Object:
         """A bound pod. claims: entry -> claim name; its one container names all of them unless `containers` is given."""
@@ -242,10 +233,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(clock: Clock | None = None) -> AsyncIterator[Stage]:
-    """A stage that is cleared away afterwards."""
+async def stage(clock: Clock | None = None, kind: type[S] = Stage) -> AsyncIterator[S]:  # type: ignore[assignment]
+    """A stage, of that kind, that is cleared away afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="dr-", dir="/tmp"))
-    made = Stage(folder, clock or Clock())
+    made = kind(folder, clock or Clock())
     try:
         yield made
     finally:

@@ -50,9 +50,7 @@ class Scene(Stage):
 
 def in_virtual_time(scenario: Scenario) -> None:
     async def main(clock: Clock) -> None:
-        async with stage(clock) as made:
-            made.__class__ = Scene
-            assert isinstance(made, Scene)
+        async with stage(clock, Scene) as made:
             made.agent_ = await made.agent(sockets=False)
             made.lamps = Lamps()
             made.plugin_ = await made.attached(made.agent_, made.lamps)
@@ -107,7 +105,7 @@ async def restarts_back_off(scene: Scene) -> None:
         async def there() -> bool:
             return bool((await scene.state("loop"))["restartCount"] >= times)
 
-        await scene.until(there, within_s=700, step_s=0.25)
+        await scene.until(there, within_s=700, every_s=0.25)
         return scene.clock.now() - began
 
     for times, after_s in ((2, 10), (3, 30), (4, 70), (5, 150), (6, 310), (7, 610)):
@@ -130,7 +128,7 @@ async def always_restarts_after_success(scene: Scene) -> None:
         return bool((await scene.state("web"))["restartCount"] == 2)
 
     began = scene.clock.now()
-    await scene.until(restarted, within_s=2000, step_s=1)
+    await scene.until(restarted, within_s=2000, every_s=1)
     assert scene.clock.now() - began == pytest.approx(1400, abs=2)  # long runs never back off
     assert (await scene.get("web") or {})["status"]["phase"] == "Running"
 

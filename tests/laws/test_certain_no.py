@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 
 import pytest
 
@@ -28,25 +29,36 @@ def ids():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 10 * BATCH, BATCH))
+@pytest.mark.parametrize("first", range(0, 400, 100))
 def test_a_no_is_confirmed(first: int) -> None:
-    for seed in range(first, first + BATCH):
-        objects, claims = world(seed, size=MIDDLE)
-        requests = [r for c in claims for r in c.spec.devices.requests]
-        if any(r.exactly is not None and r.exactly.admin_access for r in requests):
-            continue
-        snapshot = snapshot_of(objects)
-        answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
-        if isinstance(answer, Refusals) and (answer.undecided or any(isinstance(r, ERRORS) for r in answer.reasons)):
-            continue
-        try:
-            feasible = Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible()
-        except Fatal:
-            continue
-        if isinstance(answer, Allocation):
-            assert feasible is not False, seed
-        else:
-            assert feasible is not True, seed
+    outcomes = Counter(_confirmed(seed) for seed in range(first, first + 100))
+    # What cannot be compared leaves enough that is.
+    assert outcomes["no"] >= 25, outcomes
+    assert outcomes["fits"] >= 3, outcomes
+    assert outcomes["solver undecided"] + outcomes["gave up"] <= 3, outcomes
+
+
+def _confirmed(seed: int) -> str:
+    """Both answers, if they can be compared: the solver knows no admin access and no errors."""
+    objects, claims = world(seed, size=MIDDLE)
+    requests = [r for c in claims for r in c.spec.devices.requests]
+    if any(r.exactly is not None and r.exactly.admin_access for r in requests):
+        return "admin access"
+    snapshot = snapshot_of(objects)
+    answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
+    if isinstance(answer, Refusals):
+        if answer.undecided:
+            return "gave up"
+        if any(isinstance(r, ERRORS) for r in answer.reasons):
+            return "error"
+    try:
+        feasible = Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible()
+    except Fatal:
+        return "error there"
+    if feasible is None:
+        return "solver undecided"
+    assert feasible is isinstance(answer, Allocation), seed
+    return "fits" if feasible else "no"
 
 
 HARD = int(os.environ.get("DRAGOMAN_HARD_CASES", "240"))

@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 from collections import Counter
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from dragoman.allocate.candidates import DeviceFilter
 from dragoman.allocate.device_state import device_states_of
 from dragoman.allocate.fragmentation import Demand
@@ -22,6 +19,7 @@ from dragoman.snapshot.pools import pools_for
 from tests.laws.worlds import snapshot_of, world
 
 RULES = rules_of(gates_with({"DRAListTypeAttributes": True})[0])
+SEEDS = 300
 BOOKS = ("taken", "used", "left", "present", "states")
 
 
@@ -48,21 +46,26 @@ def searched(seed: int) -> tuple[Ledger, dict[str, object], object]:
     return ledger, before, Search(requests, ledger, steps_max=20_000).run()
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.integers(0, 2**40))
-def test_a_failed_search_leaves_no_trace(seed: int) -> None:
-    ledger, before, outcome = searched(seed)
-    if not isinstance(outcome, Found):
-        assert {book: getattr(ledger, book) for book in BOOKS} == before
-        assert ledger.trail == []
+def test_a_failed_search_leaves_no_trace() -> None:
+    failed = 0
+    for seed in range(SEEDS):
+        ledger, before, outcome = searched(seed)
+        if not isinstance(outcome, Found):
+            failed += 1
+            assert {book: getattr(ledger, book) for book in BOOKS} == before, seed
+            assert ledger.trail == [], seed
+    assert failed >= SEEDS // 3
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.integers(0, 2**40))
-def test_counters_and_capacities_conserve(seed: int) -> None:
-    ledger, _, outcome = searched(seed)
+def test_counters_and_capacities_conserve() -> None:
+    found = [outcome for seed in range(SEEDS) for ledger, _, outcome in [searched(seed)] if _adds_up(ledger, outcome)]
+    assert len(found) >= SEEDS // 6
+
+
+def _adds_up(ledger: Ledger, outcome: object) -> bool:
+    """Whether the search found something; fails where what it took and what is left differ."""
     if not isinstance(outcome, Found):
-        return
+        return False
     drawn: Counter[object] = Counter()
     charged = set()
     used: dict[object, list[int]] = {}
@@ -93,20 +96,28 @@ def test_counters_and_capacities_conserve(seed: int) -> None:
     assert {device: list(total) for device, (_, total) in ledger.used.items()} == used
     for device, total in used.items():
         assert all(a <= b for a, b in zip(total, device_states[device].left.values(), strict=True))  # type: ignore[index]
+    return True
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**40))
-def test_the_guided_search_takes_what_the_plain_one_takes(seed: int) -> None:
+def test_the_guided_search_takes_what_the_plain_one_takes() -> None:
+    compared = Counter(_guided(seed) for seed in range(SEEDS))
+    assert compared["found"] >= SEEDS // 6
+    assert compared["not found"] >= SEEDS // 3
+
+
+def _guided(seed: int) -> str:
     requests = requests_of(seed)
     plain = Search(requests, Ledger(lists=True), steps_max=20_000).run()
     ledger = Ledger(lists=True)
     guided = GuidedSearch(requests, ledger, steps=0, steps_max=200_000).run()
     if isinstance(plain, OutOfSteps | Halted) or isinstance(guided, OutOfSteps):
-        return  # the guide may not come to the device on which a selector fails
+        return "not compared"  # the guide may not come to the device on which a selector fails
     if isinstance(plain, Found):
-        assert isinstance(guided, Found)
-        assert [p.candidate.device_state.id for p in guided.picks] == [p.candidate.device_state.id for p in plain.picks]
-    else:
-        assert not isinstance(guided, Found)
-        assert ledger.trail == []
+        assert isinstance(guided, Found), seed
+        assert [p.candidate.device_state.id for p in guided.picks] == [
+            p.candidate.device_state.id for p in plain.picks
+        ], seed
+        return "found"
+    assert not isinstance(guided, Found), seed
+    assert ledger.trail == [], seed
+    return "not found"

@@ -19,6 +19,7 @@ from dragoman.errors import NotFound, Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.tasks import Tasks
+from dragoman.testing.wait import until
 
 WRITES = ("create", "patch", "delete", "delete_collection", "replace")
 Object = dict[str, Any]
@@ -111,12 +112,12 @@ async def reported(
             except (NotFound, Stale):
                 continue
 
-    async def until(holds: Callable[[], Coroutine[Any, Any, bool]]) -> None:
-        async with asyncio.timeout(20):
-            while not await holds():
-                await kubelet()
-                clock.advance(1)  # back-offs pass
-                await asyncio.sleep(0.001)
+    async def web_pods_gone() -> bool:
+        return not any(p["metadata"]["name"].startswith("web-") for p in (await user.list(kind_of("Pod"))).items)
+
+    async def one_second() -> None:
+        await kubelet()
+        clock.advance(1)  # back-offs pass
 
     def deployed(image: str) -> Callable[[], Coroutine[Any, Any, bool]]:
         async def check() -> bool:
@@ -157,17 +158,17 @@ async def reported(
         await make("Deployment", "web", web)
         await make("Job", "job", {"completions": 2, "parallelism": 2, "template": {"spec": once}})
         await make("Pod", "once", {**once, "resourceClaims": [entry]})
-        await until(deployed("one"))
-        await until(completed)
+        await until(deployed("one"), every_s=0.001, meanwhile=one_second)
+        await until(completed, every_s=0.001, meanwhile=one_second)
         template["spec"] = {"containers": [{"name": "c", "image": "two"}]}
         await user.patch(kind_of("Deployment"), "web", {"spec": {"template": template}}, "default")
-        await until(deployed("two"))
-        await until(claims_gone)
+        await until(deployed("two"), every_s=0.001, meanwhile=one_second)
+        await until(claims_gone, every_s=0.001, meanwhile=one_second)
         job = await user.get(kind_of("Job"), "job", "default")
         await user.delete(kind_of("Deployment"), "web", "default", propagation="Foreground")
-        await until(deployment_gone)
+        await until(deployment_gone, every_s=0.001, meanwhile=one_second)
         pods = (await user.list(kind_of("Pod"))).items
-        await until_no(pods_of=lambda: user.list(kind_of("Pod")), kubelet=kubelet)
+        await until(web_pods_gone, every_s=0.001, meanwhile=kubelet)
         pods = (await user.list(kind_of("Pod"))).items
         tasks.stop()
     await user.close()
@@ -177,14 +178,6 @@ async def reported(
         "held": [pod["metadata"]["finalizers"] for pod in pods if pod["metadata"].get("finalizers")],
     }
     return end, client.writes
-
-
-async def until_no(*, pods_of: Any, kubelet: Any) -> None:
-    """Wait for the Deployment's pods to go."""
-    async with asyncio.timeout(20):
-        while any(p["metadata"]["name"].startswith("web-") for p in (await pods_of()).items):
-            await kubelet()
-            await asyncio.sleep(0.001)
 
 
 EXPECTED = {

@@ -17,6 +17,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
+from dragoman.testing.wait import until
 
 Object = dict[str, Any]
 
@@ -77,11 +78,11 @@ class Live:
                 continue
 
     async def until(self, holds: Callable[[], Coroutine[Any, Any, bool]], play: str = "Running") -> None:
-        async with asyncio.timeout(20):
-            while not await holds():
-                if play:
-                    await self.run_pods(play)
-                await asyncio.sleep(0.005)
+        async def kubelet() -> None:
+            if play:
+                await self.run_pods(play)
+
+        await until(holds, meanwhile=kubelet)
 
 
 def live(body: Callable[[Live], Coroutine[Any, Any, None]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -13,16 +12,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import SUFFIX_ALPHABET, Entropy
 from dragoman.runtime.retry import Backoff, ItemBackoff, retried
 from dragoman.runtime.tasks import KeyQueue, Tasks, work
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Let others run until it holds."""
-    for _ in range(10_000):
-        if holds():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never held")
-
+from dragoman.testing.wait import until
 
 QUICK = Backoff(initial_s=0.0)
 

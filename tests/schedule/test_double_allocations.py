@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.effects import Delete, Patch
+from dragoman.effects import Patch
 from dragoman.schedule.double_allocations import double_allocations
 from dragoman.snapshot.change import Put, Snapshot
 from dragoman.testing.build import claim, node, pod, snapshot_of
@@ -26,7 +26,11 @@ def holding(name: str, when: str, *, device: str = "x", share: str = "", admin: 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z"
 CASES: dict[str, tuple[list[dict[str, Any]], str | None, list[type]]] = {
     "the newer one is released": ([pod("a", "old"), pod("b", "new")], "new", [Patch]),
-    "a bound pod that has not started is deleted": ([pod("a", "old"), pod("b", "new", nodeName="n")], "new", [Delete]),
+    "a bound pod that has not started stays and waits": (
+        [pod("a", "old"), pod("b", "new", nodeName="n")],
+        "new",
+        [Patch],
+    ),
     "running work is never taken": (
         [pod("a", "old", nodeName="n", status=RUNS), pod("b", "new", nodeName="n", status=RUNS)],
         None,
@@ -54,6 +58,7 @@ def test_who_gives_way(name: str) -> None:
     assert str(double_allocation.device) == "d/p/x"
     assert double_allocation.loser == (("default", loser) if loser else None)
     assert [type(effect) for effect in double_allocation.effects] == effects
+    assert double_allocation.pods == ((("default", "b"),) if "stays" in name else ())
 
 
 def test_what_may_stand_beside_each_other_is_no_double() -> None:

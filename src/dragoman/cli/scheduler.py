@@ -20,6 +20,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    parser.add_argument(
+        "--share-devices",
+        action="store_true",
+        help="start although another scheduler may allocate the same devices; each decision is then checked twice",
+    )
     serve.arguments(parser, lease="dragoman-scheduler")
     serve.from_environment(parser)
 
@@ -28,15 +33,24 @@ def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
     from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without them
     from dragoman.api.gates import strict_gates
+    from dragoman.daemon import coexistence
     from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
 
     names = args.scheduler_name or ["dragoman"]
     settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
         options=AllocatorOptions(gates=strict_gates(args.feature_gates), policy=args.policy),
+        own_lease=args.lease_name or "dragoman-scheduler",
     )
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
-        return Scheduler(shell.client, shell.clock, shell.entropy, settings, shell.metrics).run
+        scheduler = Scheduler(shell.client, shell.clock, shell.entropy, settings, shell.metrics)
+
+        async def before() -> None:
+            found = await coexistence.check(shell.client, shell.clock, settings.own_lease, share=args.share_devices)
+            scheduler.shared = found if found.is_shared else None
+
+        shell.before = before
+        return scheduler.run
 
     return serve.serve(args, work)

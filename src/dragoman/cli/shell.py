@@ -11,10 +11,12 @@ from dragoman.cli import connect, output, signals
 from dragoman.cluster.client import Client
 from dragoman.cluster.lease import Elector, LeaseSettings, LedClient
 from dragoman.daemon.health import listening
+from dragoman.errors import Retry
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
-from dragoman.runtime.tasks import Tasks
+from dragoman.runtime.tasks import LOOP_BACKOFF, Tasks
 
 
 class Shell:
@@ -26,6 +28,8 @@ class Shell:
         self.entropy = entropy
         self.metrics = Metrics()
         self.ready: Callable[[], bool] = lambda: True
+        self.before: Callable[[], Awaitable[None]] | None = None
+        """What must succeed before the daemon starts; its error ends the command."""
 
 
 Work = Callable[[Shell], Callable[[], Awaitable[None]]]
@@ -41,6 +45,8 @@ async def _serve(args: argparse.Namespace, work: Work, stop: asyncio.Event) -> N
     async with connect.client(args) as client:
         shell = Shell(client, Clock(), Entropy())
         run = _led(shell, args, work) if getattr(args, "lease_name", "") else work(shell)
+        if shell.before is not None:
+            await _once_reached(shell, shell.before)
         async with (
             listening(args.listen, shell.metrics, lambda: shell.ready()) as url,
             Tasks("dragoman", shell.clock, shell.entropy) as tasks,
@@ -49,6 +55,19 @@ async def _serve(args: argparse.Namespace, work: Work, stop: asyncio.Event) -> N
             tasks.supervise("daemon", run)
             await stop.wait()
             tasks.stop()
+
+
+async def _once_reached(shell: Shell, before: Callable[[], Awaitable[None]]) -> None:
+    """Wait for a server that does not answer yet; any other error is the caller's."""
+    failures = 0
+    while True:
+        try:
+            return await before()
+        except Retry as error:
+            failures += 1
+            wait_s = error.after_s or LOOP_BACKOFF.wait_s(failures, shell.entropy)
+            get("start").warning("the server does not answer yet", error=str(error), wait_s=round(wait_s, 3))
+            await shell.clock.sleep(wait_s)
 
 
 def _led(shell: Shell, args: argparse.Namespace, work: Work) -> Callable[[], Awaitable[None]]:

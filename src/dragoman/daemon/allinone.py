@@ -137,6 +137,7 @@ class Cluster:
         await self._create_classes(self._client(parts.driver("")))
         host = NodeHost(self._client(parts.NODE_HOST), self.clock, self.entropy, metrics=self.metrics)
         self._server.registry.logs.device_state(host.log_source)
+        self._server.registry.sessions.device_state(host.sessions)
         informers = Informers(self._client(parts.READER), self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -18,11 +18,13 @@ import msgspec
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions, TaskHistory
 from dragoman.api.core import Pod
 from dragoman.api.kinds import kind_of
-from dragoman.api.meta import NamespacedName, Ref
+from dragoman.api.meta import NamespacedName
 from dragoman.cluster.cache import Assumption, Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
+from dragoman.daemon.coexistence import MANAGER, FreshClaims, Surroundings, look
+from dragoman.daemon.units import Units
 from dragoman.effects import Bind, Effect, Patch
 from dragoman.errors import DragomanError, NotFound, Retry, Stale
 from dragoman.explain import events
@@ -37,13 +39,16 @@ from dragoman.schedule.conditions import TIMEOUT_S
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, gated, is_waiting, priority_of, unit_of
 from dragoman.schedule.decision import Decision, Refused, undo
 from dragoman.schedule.double_allocations import DoubleAllocation, double_allocations
+from dragoman.schedule.fences import allocated_by
 from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
-from dragoman.schedule.revalidate import still_holds
+from dragoman.schedule.revalidate import devices_are_free, still_holds
 from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 
-POD = kind_of("Pod")
+POD, CLAIM = kind_of("Pod"), kind_of("ResourceClaim")
+LOOK_AROUND_S = 30.0
+"""How often it is looked whether another scheduler is there, or still there."""
 PATIENCE_S = 3.0
 """How long a reason that mostly goes away by itself may last before people hear of it."""
 LOOK_AGAIN = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
@@ -52,7 +57,11 @@ TURN_S = 0.01
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True):
-    """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time."""
+    """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time.
+
+    own_lease: the Lease of its replicas. settle_s: beside another scheduler, how long a claim that was allocated is
+    watched before its pod is bound: what the other one had decided before it could see that is written by then.
+    """
 
     names: tuple[str, ...] = ("default-scheduler",)
     options: AllocatorOptions = OPTIONS
@@ -60,6 +69,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     binding_timeout_s: float = TIMEOUT_S
     commits: int = 64
     most_steps: int = 2_000_000
+    own_lease: str = ""
+    settle_s: float = 0.3
 
 
 class Scheduler:
@@ -78,7 +89,10 @@ class Scheduler:
         informers: Informers | None = None,
     ) -> None:
         self.settings = settings or SchedulerSettings()
+        self.shared: Surroundings | None = None
+        """Set while another scheduler may allocate the same devices: every decision is checked then."""
         self._client = client
+        self._fresh = FreshClaims(client)
         self._clock = clock
         self._entropy = entropy
         self._shared = informers
@@ -92,6 +106,12 @@ class Scheduler:
         )
         self._double_allocations = self._metrics.counter(
             "dragoman_scheduler_double_allocations_total", "Devices seen with two holders."
+        )
+        self._yielded = self._metrics.counter(
+            "dragoman_scheduler_yielded_total", "Decisions given up because another scheduler took a device meanwhile."
+        )
+        self._unfenced = self._metrics.gauge(
+            "dragoman_scheduler_unfenced_drivers", "Drivers whose devices another scheduler may allocate, too."
         )
         units = self._metrics.gauge("dragoman_scheduler_units", "Units (pods or gangs) by state.", ["state"])
         for state in UnitState:
@@ -117,15 +137,12 @@ class Scheduler:
         self._recent = TaskHistory()
         self._in_flight: set[NamespacedName] = set()
         self._context.in_flight = self._in_flight
-        self._placed: dict[UnitKey, tuple[tuple[NamespacedName, str], ...]] = {}
-        self._room: dict[UnitKey, Assumption] = {}
-        self._arrived: dict[UnitKey, float] = {}
         self._reported: dict[str, str] = {}
-        self._steps: dict[UnitKey, int] = {}
-        self._thinking = asyncio.Lock()
+        self._long_search = asyncio.Lock()
         self._work = asyncio.Event()
         self._slots = asyncio.Semaphore(self.settings.commits)
         self.cache = Cache(self.informers)
+        self._units = Units(self.queue, self.cache)
         self.cache.listen(self._changed)
 
     @property
@@ -144,9 +161,54 @@ class Scheduler:
             self._tasks = tasks
             self.informers.start(tasks)
             tasks.supervise("events", self.committer.run)
+            if self.settings.own_lease:
+                tasks.supervise("look around", self._look_around)
             await self.cache.synced()
             self._log.info("ready", nodes=len(self.snapshot.nodes), pods=len(self.snapshot.pods))
             await self._schedule()
+
+    # ---- other schedulers
+
+    async def _look_around(self) -> None:
+        """Know whether decisions need checking, for ever."""
+        while True:
+            found = await look(self._client, self._clock, self.settings.own_lease)
+            if found.is_shared and self.shared is None:
+                self._log.error("devices are shared", why=str(found), hint="docs/guides/coexistence.md")
+            self.shared = found if found.is_shared else None
+            self._unfenced.set(len(found.unfenced) if found.rivals else 0)
+            await self._clock.sleep(LOOK_AROUND_S)
+
+    async def _write_beside(self, decision: Decision) -> CommitResult:
+        """Write a decision where another scheduler may have taken its devices: look before the claims are written, and
+        once more before pods are bound, and yield to what is there."""
+        if not await self._are_free(decision):
+            return CommitResult((), 0, self._taken())
+        claims = [effect for effect in decision.effects if not isinstance(effect, Bind)]
+        binds = decision.effects[len(claims) :]
+        outcome = await self.committer.carry_out(claims)
+        if not outcome.ok or not any(placement.allocations for placement in decision.placements):
+            return outcome if not outcome.ok else outcome.then(await self.committer.carry_out(binds, outcome))
+        await self._clock.sleep(self.settings.settle_s)
+        if not await self._are_free(decision):
+            return CommitResult(outcome.written, len(claims), self._taken(), outcome.moved)
+        return outcome.then(await self.committer.carry_out(binds, outcome))
+
+    async def _are_free(self, decision: Decision) -> bool:
+        """Whether the server shows nobody else on the decision's devices."""
+        if not any(placement.allocations for placement in decision.placements):
+            return True
+        try:
+            for claim in await self._fresh.read():
+                self.informers.observe("ResourceClaim", claim)
+        except DragomanError as error:
+            self._log.info("cannot look who holds the devices", error=str(error))
+            return False
+        return devices_are_free(self.snapshot, decision, self._context)
+
+    def _taken(self) -> Stale:
+        self._yielded.inc()
+        return Stale("another scheduler allocated the device meanwhile: decided again")
 
     # ---- changes
 
@@ -166,8 +228,24 @@ class Scheduler:
         names = ", ".join("/".join(key) for key in double_allocation.claims)
         loser = "/".join(double_allocation.loser) if double_allocation.loser is not None else "nobody"
         self._log.error("a device has two holders", device=str(double_allocation.device), claims=names, gives_way=loser)
-        reported = events.double_allocation_effects(double_allocation, self._component)
-        self._tasks.start("part", self._carry((*double_allocation.effects, *reported)))
+        self._tasks.start("part", self._give_way(double_allocation))
+
+    async def _give_way(self, double_allocation: DoubleAllocation) -> None:
+        """Give the loser's devices up, if it is still so and the allocation is ours; say so in any case."""
+        if double_allocation.loser is not None and not await self._is_ours(double_allocation.loser):
+            double_allocation = msgspec.structs.replace(double_allocation, loser=None, effects=(), pods=())
+        await self._carry(
+            (*double_allocation.effects, *events.double_allocation_effects(double_allocation, self._component))
+        )
+
+    async def _is_ours(self, key: NamespacedName) -> bool:
+        """Whether the server says that we wrote the claim's allocation."""
+        try:
+            claim = await self._client.get(CLAIM, key[1], key[0])
+        except DragomanError as error:
+            self._log.info("cannot look who allocated", claim="/".join(key), error=str(error))
+            return False
+        return allocated_by(claim)[0] == MANAGER
 
     def _wake(self, about: Iterable[Topic]) -> None:
         self.queue.wake(about, self._clock.monotonic())
@@ -185,30 +263,17 @@ class Scheduler:
         entry = self.queue.get(unit.key)
         if entry is not None and entry.state in (UnitState.ASSUMED, UnitState.WAITING) and unit.key[0] == "Pod":
             if gone or pod.metadata.deletion_timestamp is not None:
-                self._forget(unit.key)
+                self._units.forget(unit.key)
             return
         waiting = [after.pods[key] for key in unit.pods if key in after.pods and is_waiting(after.pods[key])]
         if not waiting:
             if entry is not None and entry.state not in (UnitState.ASSUMED, UnitState.WAITING, UnitState.DECIDING):
-                self._forget(unit.key)
+                self._units.forget(unit.key)
             return
         now = self._clock.monotonic()
-        self._arrived.setdefault(unit.key, now)
+        self._units.arrive(unit.key, now)
         priority = max(priority_of(after, one) for one in waiting)
         self.queue.add(unit.key, priority, now, gated=all(gated(one) for one in waiting))
-
-    def _forget(self, key: UnitKey) -> None:
-        self.queue.remove(key)
-        self._let_go(key)
-        self._arrived.pop(key, None)
-        self._steps.pop(key, None)
-
-    def _let_go(self, key: UnitKey) -> None:
-        """The unit has no place (any longer)."""
-        self._placed.pop(key, None)
-        held = self._room.pop(key, None)
-        if held is not None:
-            self.cache.forget(held)
 
     # ---- deciding
 
@@ -221,8 +286,11 @@ class Scheduler:
                 turn = self._clock.monotonic()
                 continue
             await self._slots.acquire()
-            if not self._decide(entry):
+            work = self._decide(entry)
+            if work is None:
                 self._slots.release()
+            else:
+                self._tasks.start(f"write {'/'.join(entry.key)}", self._in_slot(work))
             if self._clock.monotonic() - turn > TURN_S:
                 await self._clock.sleep(0)
                 turn = self._clock.monotonic()
@@ -238,19 +306,25 @@ class Scheduler:
         except TimeoutError:
             return
 
-    def _decide(self, entry: QueuedUnit) -> bool:
-        """Decide a unit; True if a commit was started, which then owns the slot."""
-        key = entry.key
-        unit = self._unit(key)
+    async def _in_slot(self, work: Awaitable[None]) -> None:
+        """What follows from a decision, in the slot that was taken for it; the one place that gives slots back."""
+        try:
+            await work
+        finally:
+            self._slots.release()
+
+    def _decide(self, entry: QueuedUnit) -> Awaitable[None] | None:
+        """Decide a unit; what is still to be done for it, in the slot."""
+        unit = self._unit(entry.key)
         if unit is None:
-            self._forget(key)
-            return False
-        if key in self._steps:
-            self._tasks.start(f"think {key[1]}/{key[2]}", self._think(unit, self._steps[key]))
-            return True
+            self._units.forget(entry.key)
+            return None
+        steps = self._units.of(entry.key).steps
+        if steps:
+            return self._search_longer(unit, steps)
         return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
 
-    async def _think(self, unit: SchedulingUnit, steps: int) -> None:
+    async def _search_longer(self, unit: SchedulingUnit, steps: int) -> None:
         """A search that gave up before, with more steps and in a thread, so that the others go on meanwhile."""
         options = self._context.options
         limits = msgspec.structs.replace(options.limits, search_steps=steps)
@@ -260,48 +334,49 @@ class Scheduler:
             in_flight=frozenset(self._in_flight),
             memory=PlacementCache(),
         )
-        async with self._thinking:
+        async with self._long_search:
             decision = await asyncio.to_thread(decide, self.snapshot, unit, self._clock.utc(), context)
         entry = self.queue.get(unit.key)
-        if entry is None or entry.state is not UnitState.DECIDING:
-            self._slots.release()
-        elif not still_holds(self.snapshot, decision, self._context):
-            self._slots.release()
-            self.queue.again(unit.key, self._clock.monotonic())
-        elif not self._conclude(decision, steps):
-            self._slots.release()
+        work = None
+        if entry is not None and entry.state is UnitState.DECIDING:  # nobody changed or forgot it meanwhile
+            if still_holds(self.snapshot, decision, self._context):
+                work = self._conclude(decision, steps)
+            else:
+                self.queue.again(unit.key, self._clock.monotonic())
         self._work.set()
+        if work is not None:
+            await work
 
-    def _conclude(self, decision: Decision, steps: int = 0) -> bool:
-        """What follows from a decision; True if a commit was started, which then owns the slot."""
+    def _conclude(self, decision: Decision, steps: int = 0) -> Awaitable[None] | None:
+        """What follows from a decision; what is to be written for it, in the slot."""
         key, now = decision.unit, self._clock.monotonic()
         self._count(decision)
         self._context.learn(decision.placements, self._recent)
         self._report(decision.refused)
         if decision.lost:
-            self._let_go(key)
+            self._units.let_go(key)
         if decision.effects:
-            self._commit(decision)
-            return True
+            return self._commit(decision)
         if decision.waits:
             self._park(decision)
         elif decision.lost:
             self.queue.again(key, now)
         elif decision.undecided:
             steps = steps or self.settings.options.limits.search_steps
-            self._steps[key] = min(steps * 10, self.settings.most_steps)
+            self._units.of(key).steps = min(steps * 10, self.settings.most_steps)
             self.queue.failed(key, now)
         elif decision.refused:
-            self._steps.pop(key, None)
+            self._units.of(key).steps = 0
             self.queue.refused(key, decision.topics, now)
         else:
-            self._forget(key)
-        return False
+            self._units.forget(key)
+        return None
 
     def _unit(self, key: UnitKey) -> SchedulingUnit | None:
         kind, namespace, name = key
-        if key in self._placed:
-            return SchedulingUnit(key, (), placed=self._placed[key])
+        placed = self._units.of(key).placed
+        if placed:
+            return SchedulingUnit(key, (), placed=placed)
         if kind == "Pod":
             pod = self.snapshot.pods.get((namespace, name))
             return SchedulingUnit(key, ((namespace, name),)) if pod is not None and is_waiting(pod) else None
@@ -319,23 +394,17 @@ class Scheduler:
         key, now = decision.unit, self._clock.monotonic()
         if key not in self.queue:
             return
-        self._placed[key] = tuple((placement.pod, placement.node) for placement in decision.placements)
-        self._keep_room(decision)
+        self._units.of(key).placed = tuple((placement.pod, placement.node) for placement in decision.placements)
+        self._units.keep_room(decision)
         left = [wait.deadline for wait in decision.waits if wait.deadline is not None]
         wait_s = self.settings.binding_timeout_s
         if left:
             wait_s = max(0.0, (min(left) - self._clock.utc()).total_seconds())
         self.queue.waits(key, decision.topics, now + wait_s, now)
 
-    def _keep_room(self, decision: Decision) -> None:
-        """The pods count on their nodes until they are bound or let go."""
-        if decision.unit not in self._room:
-            places = [Bind(Ref("Pod", *p.pod, p.uid), p.node) for p in decision.placements]
-            self._room[decision.unit] = self.cache.assume(places)
-
     # ---- committing
 
-    def _commit(self, decision: Decision) -> None:
+    def _commit(self, decision: Decision) -> Awaitable[None]:
         key, now = decision.unit, self._clock.monotonic()
         for placement in decision.placements:
             self._reported.pop(placement.uid, None)
@@ -345,9 +414,8 @@ class Scheduler:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)
         if decision.waits:
-            self._keep_room(decision)
-        assumption = self._assume(decision)
-        self._tasks.start(f"commit {key[1]}/{key[2]}", self._write(decision, assumption))
+            self._units.keep_room(decision)
+        return self._write(decision, self._assume(decision))
 
     def _assume(self, decision: Decision) -> Assumption:
         """What is taken counts at once; what is given up only once that is written, or it could be taken twice."""
@@ -358,7 +426,10 @@ class Scheduler:
 
     async def _write(self, decision: Decision, assumption: Assumption) -> None:
         try:
-            outcome = await self.committer.carry_out(decision.effects)
+            if self.shared is None:
+                outcome = await self.committer.carry_out(decision.effects)
+            else:
+                outcome = await self._write_beside(decision)
             if outcome.ok:
                 self.cache.confirm(assumption)
             else:
@@ -366,7 +437,6 @@ class Scheduler:
                 self.cache.forget(assumption)
         finally:
             self._in_flight -= set(decision.written)
-            self._slots.release()
         self._settle(decision, outcome)
         self._wake(named("ResourceClaim", *claim) for claim in decision.written)
 
@@ -386,16 +456,18 @@ class Scheduler:
     def _bound(self, decision: Decision) -> None:
         for placement in decision.placements:
             self.committer.recorder.emit(events.placed_effect(placement, self._component))
-        arrived = self._arrived.get(decision.unit)
+        key = decision.unit
+        arrived = self._units.of(key).arrived
         if arrived is not None:
             self._seconds.observe(self._clock.monotonic() - arrived)
-        key = decision.unit
-        self._forget(key)
+        self._units.forget(key)
         # Members of a gang that came meanwhile, or beyond its minimum found no place.
         for member in keys_of(self.snapshot.pods_by_group, key[1:]) if key[0] == "PodGroup" else ():
             pod = self.snapshot.pods[member]
             if is_waiting(pod):
-                self.queue.add(key, priority_of(self.snapshot, pod), self._clock.monotonic())
+                now = self._clock.monotonic()
+                self._units.arrive(key, now)
+                self.queue.add(key, priority_of(self.snapshot, pod), now)
 
     def _failed(self, decision: Decision, outcome: CommitResult) -> None:
         key, now = decision.unit, self._clock.monotonic()
@@ -404,7 +476,7 @@ class Scheduler:
         self._log.info("write failed", unit="/".join(key), error=str(error))
         if entry is None or entry.state is not UnitState.ASSUMED:
             return
-        self._let_go(key)
+        self._units.let_go(key)
         if isinstance(error, Stale | NotFound):
             self.queue.again(key, now)
             return

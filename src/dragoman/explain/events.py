@@ -89,6 +89,13 @@ def double_allocation_effects(double_allocation: DoubleAllocation, component: st
         else:
             text = f"device {double_allocation.device} is allocated to two claims"
         reported.append(Emit(Ref("ResourceClaim", *key), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
+    if double_allocation.loser is not None:
+        for pod in double_allocation.pods:
+            text = (
+                f"device {double_allocation.device} was allocated to two claims and the other one keeps it: this pod "
+                "waits on its node without a device; delete it to have it scheduled again"
+            )
+            reported.append(Emit(Ref("Pod", *pod), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
     return tuple(reported)
 
 

@@ -1,7 +1,8 @@
 """Which claim gives way when two hold one device? For when two schedulers decided at the same time.
 
 No precondition of the API prevents that; it is seen afterwards. The newer allocation gives way if it is ours and none
-of its pods has started a container: then nobody loses anything. Never takes a device from a running container.
+of its pods has started a container: then nobody loses anything. Never takes a device from a running container, and
+never deletes a pod: one that is bound already waits on its node, since nobody else may make it again.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import msgspec
 from dragoman.api.core import Pod
 from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import ResourceClaim
-from dragoman.effects import Delete, Effect
-from dragoman.schedule.decision import pod_ref, release_writes
+from dragoman.effects import Effect
+from dragoman.schedule.decision import release_writes
 from dragoman.snapshot.change import Change, Gone, Snapshot
 from dragoman.snapshot.usage import DeviceId, Holder, holds, is_finished
 
@@ -22,13 +23,14 @@ from dragoman.snapshot.usage import DeviceId, Holder, holds, is_finished
 class DoubleAllocation(msgspec.Struct, frozen=True):
     """A device with two holders. loser: the claim that gives way, None if none can without harm.
 
-    effects: what makes it give way. Pods that are bound but not started cannot be moved, so they are deleted.
+    effects: what makes it give way. pods: those of the loser that are bound and now wait on their nodes for devices.
     """
 
     device: DeviceId
     claims: tuple[NamespacedName, ...]
     loser: NamespacedName | None
     effects: tuple[Effect, ...]
+    pods: tuple[NamespacedName, ...] = ()
 
 
 def double_allocations(snapshot: Snapshot, changes: Iterable[Change], names: Collection[str]) -> list[DoubleAllocation]:
@@ -58,9 +60,9 @@ def _double(
         pods = [snapshot.pods[key] for key in snapshot.consumers(claim) if not is_finished(snapshot.pods[key])]
         if pods and all(pod.spec.scheduler_name in names and not _started(pod) for pod in pods):
             writes, _ = release_writes(claim)
-            bound = [Delete(pod_ref(pod)) for pod in pods if pod.spec.node_name]
+            bound = [(pod.metadata.namespace, pod.metadata.name) for pod in pods if pod.spec.node_name]
             meta = claim.metadata
-            return DoubleAllocation(device, keys, (meta.namespace, meta.name), tuple(bound) if bound else writes)
+            return DoubleAllocation(device, keys, (meta.namespace, meta.name), writes, tuple(bound))
     return DoubleAllocation(device, keys, None, ())
 
 

@@ -1,12 +1,15 @@
 """Does a decision made on an older snapshot still hold on this one? For decisions that took long, off the loop.
 
 Checks the pods, their claims, the nodes and the devices of the decision, independently of how they were found. Never
-searches: a decision that holds no more is made again.
+searches: a decision that holds no more is made again. The same for decisions beside another scheduler, before their
+claims are written and again before their pods are bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+import msgspec
 
 from dragoman.allocate.allocator import Allocation, Ask
 from dragoman.allocate.verify import verify
@@ -16,7 +19,7 @@ from dragoman.schedule.decision import Decision, Placement
 from dragoman.schedule.filter import insufficient_resources, static_reason
 from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
 from dragoman.schedule.units import SchedulingContext, is_waiting
-from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.change import Put, Snapshot, apply_all
 from dragoman.snapshot.selection import selects
 from dragoman.snapshot.usage import pod_requests
 
@@ -36,6 +39,24 @@ def still_holds(snapshot: Snapshot, decision: Decision, context: SchedulingConte
         asks.append(Ask(tuple(claim for claim, _ in found), placement.node))
         results.append(tuple(result for _, result in found))
     return not verify(snapshot, asks, Allocation(tuple(results)), context.gates)
+
+
+def devices_are_free(snapshot: Snapshot, decision: Decision, context: SchedulingContext) -> bool:
+    """Whether nobody but the decision's own claims holds what it allocates. Its writes may be done or not."""
+    asks: list[Ask] = []
+    results: list[tuple[AllocationResult, ...]] = []
+    for placement in decision.placements:
+        claims = [(snapshot.claims.get(key), result) for key, result in placement.allocations]
+        found = [(_not_allocated(claim), result) for claim, result in claims if claim is not None]
+        asks.append(Ask(tuple(claim for claim, _ in found), placement.node))
+        results.append(tuple(result for _, result in found))
+    without = apply_all(snapshot, (Put("ResourceClaim", claim) for ask in asks for claim in ask.claims))
+    return not verify(without, asks, Allocation(tuple(results)), context.gates)
+
+
+def _not_allocated(claim: ResourceClaim) -> ResourceClaim:
+    status = msgspec.structs.replace(claim.status, allocation=None, reserved_for=())
+    return msgspec.structs.replace(claim, status=status)
 
 
 def _open_claims(

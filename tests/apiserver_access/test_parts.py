@@ -33,7 +33,7 @@ RIGHTS: dict[str, tuple[User, str, str, str, bool]] = {
     "the reader writes no pods": (parts.READER, "create", "pods", "", False),
     "controllers make claims": (parts.CONTROLLERS, "create", "resourceclaims", DRA, True),
     "controllers report on pools": (parts.CONTROLLERS, "update", "resourcepoolstatusrequests/status", DRA, True),
-    "controllers do not bind pods": (parts.CONTROLLERS, "create", "pods/binding", "", False),
+    "controllers run no commands in pods": (parts.CONTROLLERS, "create", "pods/exec", "", False),
     "controllers grant no rights": (
         parts.CONTROLLERS,
         "create",

@@ -202,7 +202,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
 
 
 BUILD = {"hatchling", "editables"}
-INDIRECT = {"httptools", "nvidia-ml-py"}
+INDIRECT = {"httptools", "nvidia-ml-py", "wsproto"}
 """Loaded by their names: uvicorn's parser, and the binding of NVML."""
 
 

@@ -6,12 +6,20 @@ import itertools
 from typing import Any
 
 from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
+from dragoman.allocate.candidates import DeviceFilter
+from dragoman.allocate.device_state import device_states_of
+from dragoman.allocate.fragmentation import Demand
+from dragoman.allocate.match import Matcher
+from dragoman.allocate.policy import FIRST_FIT
 from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.search import SearchRequest, number
+from dragoman.allocate.slots import ClaimPlan, plan_claim, rules_of
 from dragoman.api.codec import decode
 from dragoman.api.core import Node
 from dragoman.api.gates import gates_with
 from dragoman.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.pools import pools_for
 
 DRIVER = "gpu.example.com"
 ALPHA = {
@@ -138,6 +146,26 @@ def run(
     base = [o for o in (node(), device_class()) if (o[0], o[1].metadata.name) not in kinds]
     snapshot = Snapshot.from_objects([*base, *objects])
     return allocate(snapshot, [Ask(claims, on)], options(policy=policy, **gates), share_id=ids())
+
+
+def search_requests(objects: list[tuple[str, Any]], *claims: ResourceClaim, on: str = "n1") -> list[SearchRequest]:
+    """What a search on a node is made of; class gpu and node n1 are there unless given."""
+    kinds = {(kind, value.metadata.name) for kind, value in objects}
+    base = [o for o in (node(), device_class()) if (o[0], o[1].metadata.name) not in kinds]
+    snapshot = Snapshot.from_objects([*base, *objects])
+    rules = rules_of(options().gates)
+    states = device_states_of(snapshot.nodes[on], pools_for(snapshot, snapshot.nodes[on]), snapshot.holders, rules)
+    device_filter = DeviceFilter(rules, Matcher(), FIRST_FIT, Demand())
+    requests = []
+    for index, made in enumerate(claims):
+        plan = plan_claim(made, snapshot, rules)
+        assert isinstance(plan, ClaimPlan), plan
+        requests += [
+            SearchRequest(0, index, [device_filter.view(plan, want, states) for want in wants])
+            for wants in plan.requests
+        ]
+    number(requests)
+    return requests
 
 
 def given(answer: Allocation | Refusals) -> list[str]:

@@ -35,7 +35,7 @@ spec:
   initContainers:
   - name: check
     image: cuda:13
-    command: [sh, -c, "nvidia-smi; sleep 0.1"]
+    command: [sh, -c, "nvidia-smi -L && for d in /dev/nvidia[0-9]; do echo $d; done; env; sleep 0.1"]
     resources: {claims: [{name: pair, request: gpu}]}
   - {name: plain-init, image: busybox, command: [sh, -c, sleep 0.1]}
   containers:

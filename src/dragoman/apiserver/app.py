@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
+from dragoman.apiserver import streams
 from dragoman.apiserver.access.attributes import attributes_of
 from dragoman.apiserver.access.authorizer import UNAUTHENTICATED
 from dragoman.apiserver.access.impersonation import ANONYMOUS, impersonated
 from dragoman.apiserver.access.tokens import AUDIENCES, BadToken, Identified
 from dragoman.apiserver.gauges import REQUESTS, StoreGauges
 from dragoman.apiserver.handlers import Handlers
-from dragoman.apiserver.http import HttpRequest, Reply, Stream, parse
+from dragoman.apiserver.http import HttpRequest, Receive, Reply, Send, Stream, parse
 from dragoman.apiserver.negotiate import form_of, to_yaml
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import ADMIN, User
@@ -31,8 +32,6 @@ from dragoman.runtime import log
 from dragoman.runtime.metrics import CONTENT_TYPE, Metrics
 
 AsgiScope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
 BODY_BYTES = 3 * 1024 * 1024
@@ -73,8 +72,8 @@ class App:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """ASGI: one request."""
-        if scope["type"] != "http":
-            await _refuse_socket(scope, receive, send)
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
             return
         request = parse(scope["method"], scope["raw_path"], scope["query_string"], scope["headers"])
         try:
@@ -98,13 +97,7 @@ class App:
             await _send(reply, send, head=request.method == "HEAD")
 
     async def _reply(self, request: HttpRequest, receive: Receive) -> Reply | Stream:
-        request.user = self._authenticated(request)
-        asked = attributes_of(request)
-        authorizer = self.registry.authorizer
-        if any(key.startswith("impersonate-") for key in request.headers):
-            request.user = impersonated(authorizer, asked, request.headers)
-            asked = msgspec.structs.replace(asked, user=request.user)
-        authorizer.check(asked)
+        self._allowed(request)
         if request.path.startswith(HEALTH_PATHS) or request.path == "/version":
             return await self._open(request)
         if request.method not in ("GET", "HEAD"):
@@ -116,6 +109,42 @@ class App:
         if journal is not None and request.method not in ("GET", "HEAD"):
             await journal.durable()
         return reply
+
+    def _allowed(self, request: HttpRequest) -> None:
+        """Set who asks. Raises 401, 403."""
+        request.user = self._authenticated(request)
+        asked = attributes_of(request)
+        authorizer = self.registry.authorizer
+        if any(key.startswith("impersonate-") for key in request.headers):
+            request.user = impersonated(authorizer, asked, request.headers)
+            asked = msgspec.structs.replace(asked, user=request.user)
+        authorizer.check(asked)
+
+    async def _socket(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """One WebSocket; a no is an HTTP answer in its place."""
+        request = parse("GET", scope["raw_path"], scope["query_string"], scope["headers"])
+        try:
+            await self._serve_socket(request, scope, receive, send)
+        except StatusError as refused:
+            reply = _refusal(request, refused)
+            self._requests.labels("CONNECT", reply.status).inc()
+            headers = [(b"content-type", reply.content_type or b"application/json"), *reply.headers]
+            await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
+            await send({"type": "websocket.http.response.body", "body": reply.body})
+        except Exception as broken:
+            # The stream is open: nothing can be said any more but that it is over.
+            _log.error("session broke", exc=broken, path=request.path)
+            with suppress(Exception):
+                await send({"type": "websocket.close", "code": 1011})
+
+    async def _serve_socket(self, request: HttpRequest, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        self._allowed(request)
+        # As the WebSocket of a client is a GET and runs something all the same, the right to create is asked for, too.
+        self.registry.authorizer.check(msgspec.structs.replace(attributes_of(request), verb="create"))
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        wanted, pod = await self.handlers.session(request, query)
+        self._requests.labels("CONNECT", 101).inc()
+        await streams.serve(wanted, pod, scope.get("subprotocols") or [], receive, send)
 
     async def _open(self, request: HttpRequest) -> Reply:
         if request.path == "/version":
@@ -216,9 +245,3 @@ async def _until_gone(receive: Receive, pump: asyncio.Task[None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     pump.cancel()
-
-
-async def _refuse_socket(scope: AsgiScope, receive: Receive, send: Send) -> None:
-    """Lifespan and WebSocket: there is no exec, attach or port-forward."""
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1003})

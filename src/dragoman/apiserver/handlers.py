@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from dragoman.api.shape import Object
-from dragoman.apiserver import discovery, openapi, openapi2, reviews, subresources
+from dragoman.apiserver import discovery, openapi, openapi2, reviews, streams, subresources
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, HttpRequest, Reply, Stream, json_reply
 from dragoman.apiserver.logs import LogOptions
@@ -27,8 +29,11 @@ from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
 from dragoman.apiserver.request import RequestOutcome, Write
 from dragoman.apiserver.served import Served
+from dragoman.apiserver.sessions import PodSessions
 from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.apiserver.store import Selection
+from dragoman.apiserver.strategies.pods import FINISHED
+from dragoman.apiserver.streams import SessionRequest, wanted_of
 from dragoman.apiserver.target import RequestInfo, target_of
 from dragoman.apiserver.watch import Frames, Streams, WatchOptions
 
@@ -47,9 +52,9 @@ _BODIES = {
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
 _NOT_HERE = {
-    "exec": "exec is not served by the embedded API server",
-    "attach": "attach is not served by the embedded API server",
-    "portforward": "port-forward is not served by the embedded API server",
+    "exec": "exec is served over WebSocket only: use kubectl 1.30 or newer (this client asked for SPDY)",
+    "attach": "attach is served over WebSocket only: use kubectl 1.30 or newer (this client asked for SPDY)",
+    "portforward": "port-forward is served over WebSocket only: use kubectl 1.31 or newer (this client asked for SPDY)",
     "proxy": "proxying is not served by the embedded API server",
     "resize": "in-place resize is not served by the embedded API server",
 }
@@ -339,6 +344,11 @@ class Handlers:
 
     async def _subresource(self, request: HttpRequest, target: RequestInfo) -> Reply | Stream:
         name = target.subresource
+        if name in ("exec", "attach", "portforward") and target.kind.kind == "Pod":
+            # What also a WebSocket would be refused for is said first: clients come here after that.
+            query = [] if name == "portforward" else [("command", request.query.get("command", ""))]
+            wanted, host = await self.session(request, query)
+            streams.refusing(lambda: host.check(wanted.container) if wanted.container else None)
         if name in _NOT_HERE and target.kind.kind in ("Pod", "Service", "Node"):
             raise StatusError(501, "NotImplemented", _NOT_HERE[name])
         if name not in target.kind.subresources:
@@ -406,6 +416,32 @@ class Handlers:
                 415, "UnsupportedMediaType", "a Scale is patched by JSON, merge, strategic or apply patches"
             )
         return subresources.patched_scale(type, scale, patch)
+
+    # ---- sessions
+
+    async def session(self, request: HttpRequest, query: list[tuple[str, str]]) -> tuple[SessionRequest, PodSessions]:
+        """What a WebSocket is for, and whoever has the pod. Raises Refused."""
+        parts = request.path.split("/")[1:]
+        of_core = parts[:2] == ["api", "v1"] and len(parts) > 2
+        target = target_of(self.registry.served, "", "v1", parts[2:])[0] if of_core else None
+        if target is None or target.kind.kind != "Pod" or target.subresource not in ("exec", "attach", "portforward"):
+            raise StatusError(404, "NotFound", "no WebSocket is served here: only exec, attach and portforward of pods")
+        wanted = wanted_of(target.subresource, request, query)
+        record = self.registry.get(target.kind, target.name, target.namespace)
+        pod = record.decode()
+        if wanted.verb != "portforward":
+            container = _container(pod, target.name, wanted.container)
+            wanted = msgspec.structs.replace(wanted, container=container)
+        if (pod.get("status") or {}).get("phase") in FINISHED:
+            raise bad_request(
+                f"cannot exec into a container in a completed pod; current phase is {pod['status']['phase']}"
+            )
+        sessions = self.registry.sessions.of(target.namespace, target.name)
+        if sessions is None:
+            if not pod["spec"].get("nodeName"):
+                raise bad_request(f"pod {target.name} does not have a host assigned")
+            raise bad_request(f"the node {pod['spec']['nodeName']} of pod {target.name} offers no {wanted.verb}")
+        return wanted, sessions
 
     # ---- logs
 

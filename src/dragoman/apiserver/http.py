@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -12,6 +13,9 @@ from dragoman.apiserver.request import ADMIN, User
 from dragoman.apiserver.status import bad_request
 
 Headers = list[tuple[bytes, bytes]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+"""The two ends of an ASGI connection."""
 HEADER_SEPARATOR = "\n"
 """Between the values of an Impersonate-* header that was sent several times: a name may hold a comma."""
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -21,7 +21,7 @@ from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import ADMIN, DeleteOptions, User, Write
 from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.versions import render
-from dragoman.cluster.client import Listed, WatchEvent
+from dragoman.cluster.client import Listed, PatchOptions, WatchEvent
 from dragoman.errors import Stale
 
 
@@ -126,18 +126,11 @@ class InProcessClient:
         return _whole(kind, outcome.body or b"{}")
 
     async def patch(
-        self,
-        kind: Kind,
-        name: str,
-        patch: Any,
-        namespace: str = "",
-        *,
-        type: str = "merge",
-        subresource: str = "",
-        manager: str = "dragoman",
-        force: bool = False,
+        self, kind: Kind, name: str, patch: Any, namespace: str = "", **options: Unpack[PatchOptions]
     ) -> Object:
-        """Patch; type is merge, json, strategic or apply, which gets apiVersion and kind if it has none."""
+        """Patch; an apply patch gets apiVersion and kind if it has none."""
+        type, subresource = options.get("type", "merge"), options.get("subresource", "")
+        manager, force = options.get("manager", "dragoman"), options.get("force", False)
         write = msgspec.structs.replace(self._write, manager=manager, force=force, verb="patch")
         if type == "apply":
             patch = {"apiVersion": kind.api_version, "kind": kind.kind, **patch}

@@ -33,6 +33,7 @@ from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.request import INTERNAL, DeleteOptions, Page, RequestOutcome, Write
 from dragoman.apiserver.selectors import parse_fields, parse_labels
 from dragoman.apiserver.served import Served
+from dragoman.apiserver.sessions import Sessions
 from dragoman.apiserver.shape import complete, skeleton
 from dragoman.apiserver.status import (
     StatusError,
@@ -83,6 +84,7 @@ class Registry:
         self.gates = gates
         self.pages = Pages()
         self.logs = Logs()
+        self.sessions = Sessions()
         self.external: External | None = None
         self.when_created: dict[Kind, Callable[[StoredObject], None]] = {}
         self.when_changed: dict[Kind, Callable[[], None]] = {}

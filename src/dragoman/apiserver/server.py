@@ -39,6 +39,7 @@ from dragoman.runtime.tasks import LOOP_BACKOFF, supervised
 KEEP_ALIVE_S = 120
 SWEEP_S = 60.0
 BACKLOG = 2048
+WS_BYTES = 1024 * 1024
 
 
 class ServerConfig(msgspec.Struct, frozen=True):
@@ -226,7 +227,8 @@ async def on_socket(app: App, sock: socket.socket, certificate: tuple[Path, Path
             app,
             lifespan="off",
             http="httptools",
-            ws="none",
+            ws="wsproto",
+            ws_max_size=WS_BYTES,
             log_config=None,
             log_level="error",  # it warns of every upgrade that we answer with a Status
             access_log=False,

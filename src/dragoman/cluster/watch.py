@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.api import codec
 from dragoman.api.kinds import Kind, kind_of
-from dragoman.api.meta import NamespacedName, ObjectMeta, Ref, Value
+from dragoman.api.meta import Bare, NamespacedName, ObjectMeta, Ref, Value
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Client, WatchEvent
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
@@ -32,12 +32,6 @@ ChangeHandler: TypeAlias = Callable[[Sequence[Change]], None]
 BACKOFF = Backoff(initial_s=0.1, max_s=30.0, jitter=0.5)
 ABSENT_S = 300.0
 """How long to wait before asking again for a kind that the server does not serve."""
-
-
-class Bare(Value, frozen=True):
-    """An object of a kind that no decision reads: its metadata only."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class Informer:

@@ -136,6 +136,7 @@ class Cluster:
         await self._create_classes(client)
         host = NodeHost(client, self.clock, self.entropy, metrics=self.metrics)
         self._server.registry.logs.device_state(host.log_source)
+        self._server.registry.sessions.device_state(host.sessions)
         informers = Informers(client, self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)

@@ -10,14 +10,14 @@ kube-controller-manager does not run should be named in the settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dragoman.api.kinds import KINDS, kind_of
+from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref
 from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATION, ResourceClaim
 from dragoman.cluster.client import Client
@@ -26,11 +26,11 @@ from dragoman.cluster.watch import Informers
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
 from dragoman.errors import Invalid, NotFound, Retry
-from dragoman.reconcile import claims, garbage, namespaces, nodes, podgc, taints
+from dragoman.reconcile import nodes
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.reconcile.step import ReconcileInput, ReconcileResult
-from dragoman.reconcile.workloads import daemonset, deployment, job, replicaset, statefulset
+from dragoman.reconcile.table import Controller, table
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -39,26 +39,8 @@ from dragoman.runtime.tasks import KeyQueue, Tasks, work
 from dragoman.snapshot import change as changes_of
 from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
 
-Keys: TypeAlias = Callable[[Change, ReconcileInput, ReconcileInput], Iterable[Any]]
-WriteEvents: TypeAlias = Callable[[ReconcileInput, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
-
-EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
 GONE_REMEMBERED = 10_000
 ASKS_MAX = 5
-
-
-class Controller(msgspec.Struct, frozen=True):
-    """One controller: which keys a change concerns, and what to do about a key.
-
-    kinds: changes of these are looked at. told: what people are told of each write of a step.
-    """
-
-    name: str
-    kinds: frozenset[str]
-    keys: Keys
-    sync: Callable[[ReconcileInput, Any], ReconcileResult]
-    events: WriteEvents | None = None
-    workers: int = 8
 
 
 class ControllerSettings(msgspec.Struct, frozen=True):
@@ -68,48 +50,9 @@ class ControllerSettings(msgspec.Struct, frozen=True):
     root_ca: str = ""
 
 
-def table(settings: ControllerSettings) -> tuple[Controller, ...]:
-    """All controllers there are."""
-
-    def namespace(world: ReconcileInput, name: str) -> ReconcileResult:
-        return namespaces.sync(world, name, settings.root_ca)
-
-    workloads = (
-        Controller(
-            "replicaset", frozenset({"ReplicaSet", "Pod"}), replicaset.keys, replicaset.sync, replicaset.write_events
-        ),
-        Controller("deployment", frozenset({"Deployment", "ReplicaSet", "Pod"}), deployment.keys, deployment.sync),
-        Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.write_events),
-        Controller(
-            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.write_events
-        ),
-        Controller(
-            "statefulset",
-            frozenset({"StatefulSet", "Pod"}),
-            statefulset.keys,
-            statefulset.sync,
-            statefulset.write_events,
-        ),
-        Controller("job-strays", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
-    )
-    return (
-        Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
-        *workloads,
-        Controller("taints", taints.KINDS, taints.keys, taints.sync),
-        Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
-        Controller("podgc", frozenset({"Node", "Pod"}), podgc.keys, podgc.sync),
-        Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),
-        Controller("namespaces", EVERYTHING, namespaces.keys, namespace, workers=2),
-    )
-
-
-def _claim_keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[claims.ClaimKey]:
-    return claims.keys(change, before.snapshot, after.snapshot)
-
-
 def chosen(settings: ControllerSettings) -> tuple[Controller, ...]:
     """The controllers that the settings name. Raises Invalid for an unknown name."""
-    everything = table(settings)
+    everything = table(settings.root_ca)
     known = {controller.name for controller in everything}
     for name in settings.controllers:
         if name != "*" and name.removeprefix("-") not in known:

@@ -16,6 +16,7 @@ from dragoman.daemon.machines import Machine
 from dragoman.drivers.entry import Site
 from dragoman.errors import Invalid
 from dragoman.kubelet.agent import NodeAgent, NodeHost
+from dragoman.kubelet.containers import Tool
 from dragoman.node.plugin import Places, Plugin, PluginOptions
 from dragoman.node.routes import Routes
 from dragoman.runtime.log import get
@@ -43,6 +44,8 @@ class SimulatedNode:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._leave: dict[str, Callable[[], None]] = {}
         """Ends what `attach` began, by driver called without sockets."""
+        self._tools: dict[str, Tool] = {}
+        """Programs that the node's drivers bring into containers."""
         self._turn = asyncio.Lock()
 
     def start(self) -> None:
@@ -114,13 +117,16 @@ class SimulatedNode:
             boot_id=site.boot_id,
             wipe_slices=False,
             durable=site.durable,
+            tools=self._tools,
         )
         self._start(AGENT, f"node {self.name}", self.agent.run)
 
     def _start_plugin(self, name: str) -> None:
         site, factory = self.site, self.machine.drivers[name]
+        driver = factory.make(self.name, site)
+        self._tools.update(factory.tools(driver))
         plugin = Plugin(
-            factory.make(self.name, site),
+            driver,
             site.client,
             site.clock,
             site.entropy,

@@ -19,6 +19,7 @@ from dragoman.kubelet.faults import FaultKind
 if TYPE_CHECKING:
     from dragoman.api.shape import Object as Object
     from dragoman.cluster.client import Client
+    from dragoman.kubelet.containers import Tool
     from dragoman.node.driver import Driver
     from dragoman.profiles import Catalog, Profile
     from dragoman.runtime.clock import Clock
@@ -55,18 +56,23 @@ def _no_labels(rack: str) -> Mapping[str, str]:
     return {}
 
 
+def _no_tools(driver: Any) -> Mapping[str, Tool]:
+    return {}
+
+
 class DriverFactory(msgspec.Struct, frozen=True):
     """How to make one driver on machines of a kind.
 
     make(node name, site): raises Invalid. labels(rack): of the node; rack is the name of the node group that shares a
     fabric, "" for none. direct: the embedded cluster calls it without sockets. metadata: it writes metadata files
-    (KEP-5304).
+    (KEP-5304). tools(driver): programs that its devices bring into simulated containers, by name.
     """
 
     make: Callable[[str, Site], Driver]
     labels: Callable[[str], Mapping[str, str]] = _no_labels
     direct: bool = False
     metadata: bool = False
+    tools: Callable[[Any], Mapping[str, Tool]] = _no_tools
 
 
 class GateCatalogue(msgspec.Struct, frozen=True):

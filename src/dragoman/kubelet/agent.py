@@ -7,7 +7,7 @@ after kill -9. It decides nothing about where pods run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import msgspec
 from grpc import aio
 
 from dragoman.apiserver.logs import LogSource
+from dragoman.apiserver.sessions import PodSessions
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
 from dragoman.errors import DragomanError, NotFound
@@ -22,7 +23,7 @@ from dragoman.kubelet.admit import Rejected, rejection
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.connections import DirectConnection
-from dragoman.kubelet.containers import Starter
+from dragoman.kubelet.containers import Starter, Tool
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import FILE as HEALTH_FILE
 from dragoman.kubelet.health import Health
@@ -34,6 +35,7 @@ from dragoman.kubelet.plugins import Plugins, RegisteredPlugin
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.podresources import SOCKET, PodResources
 from dragoman.kubelet.runtime import EXIT_FAILED, SimulatedRuntime
+from dragoman.kubelet.sessions import NodeSessions
 from dragoman.kubelet.state import FILE as CLAIMS_FILE
 from dragoman.kubelet.state import ClaimStates
 from dragoman.node.checkpoint import kernel_boot_id
@@ -114,6 +116,14 @@ class NodeHost:
                 return source
         return None
 
+    def sessions(self, namespace: str, pod: str) -> PodSessions | None:
+        """exec and attach for a pod, for `apiserver.sessions.Sessions.offer`; None for a pod on none of the nodes
+        here."""
+        for agent in self.agents.values():
+            if (found := agent.sessions(namespace, pod)) is not None:
+                return found
+        return None
+
     async def take_cidr(self, node_name: str) -> str:
         """A pod network for a node: that of its Node object, else one that no Node has. Raises as Client does."""
         if self._cidrs is None:
@@ -140,7 +150,7 @@ class NodeAgent:
     priority, `<root_dir>/cdi` by default. boot_id: of the simulated machine, else the kernel's. wipe_slices: delete
     the node's ResourceSlices at the start, as kubelets do. sockets False: drivers join by `attach` only, and there is
     no podresources service (virtual time). durable: whether files survive a power loss.
-    metrics: for a host of its own.
+    metrics: for a host of its own. tools: programs that drivers bring into containers, by name.
     """
 
     def __init__(
@@ -159,8 +169,10 @@ class NodeAgent:
         sockets: bool = True,
         durable: bool = True,
         metrics: Metrics | None = None,
+        tools: Mapping[str, Tool] | None = None,
     ) -> None:
         self.node_name = checked_name(node_name)
+        self.tools: Mapping[str, Tool] = {} if tools is None else tools  # filled as drivers start
         self.client = client
         self.clock = clock
         self.root_dir = root_dir
@@ -254,6 +266,7 @@ class NodeAgent:
             self.host.agents.pop(self.node_name, None)
             for worker in self._workers.values():
                 worker.stop()
+            self.runtime.close()
             await self.plugins.stop()
             if server:
                 await server.stop(0)
@@ -262,7 +275,15 @@ class NodeAgent:
 
     def _shared(self, tasks: Tasks) -> NodeServices:
         assert self.ips is not None
-        starter = Starter(self.client, self.claims, self.folders, node_name=self.node_name, host_ip=self.facts.host_ip)
+        starter = Starter(
+            self.client,
+            self.claims,
+            self.folders,
+            node_name=self.node_name,
+            host_ip=self.facts.host_ip,
+            tools=self.tools,
+        )
+        self.runtime.wake = lambda uid: self._wake_pods({uid})
         return NodeServices(
             name=self.node_name,
             host_ip=self.facts.host_ip,
@@ -440,6 +461,11 @@ class NodeAgent:
         worker = self._workers.get(self._uids.get((namespace, pod), ""))
         return log_source(self.runtime, self.clock, worker.pod) if worker else None
 
+    def sessions(self, namespace: str, pod: str) -> PodSessions | None:
+        """exec and attach for a pod; None if it is not here."""
+        worker = self._workers.get(self._uids.get((namespace, pod), ""))
+        return NodeSessions(self.runtime, worker.pod) if worker else None
+
     def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
         """The log of a container (the first one by default). Raises NotFound."""
         uid = self._uids.get((namespace, pod), "")
@@ -451,7 +477,7 @@ class NodeAgent:
         if name not in runs:
             what = "previous terminated container" if previous else "container"
             raise NotFound(f'{what} "{name}" in pod "{pod}" not found')
-        return runs[name].log
+        return runs[name].text
 
 
 def _containers(pod: KubeletPod) -> tuple[KubeletContainer, ...]:

@@ -5,11 +5,14 @@ CDI edits of exactly the requests that the container names are applied here, as 
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import posixpath
 import re
 import shlex
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,19 +24,24 @@ from dragoman.errors import DragomanError, Invalid, NotFound
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
-from dragoman.kubelet.runtime import ContainerRun
+from dragoman.kubelet.programs import Place, found, knows
+from dragoman.kubelet.runtime import ContainerRun, Start
+from dragoman.kubelet.shell.commands import seconds_of
+from dragoman.kubelet.shell.language import ShellProgram
+from dragoman.kubelet.volumes import CannotMount, Volumes
 from dragoman.node.cdi import NO_EDITS, Edits
+from dragoman.node.driver import PreparedDevice
 from dragoman.values.quantity import Quantity
 
+Tool: TypeAlias = Callable[[tuple[tuple[str, "PreparedDevice"], ...]], ShellProgram | None]
+"""Makes a program for a container with those (driver, device) pairs; None where it is not there."""
+FROM_DRIVERS = frozenset({"nvidia-smi", "nvidia-ctk"})
+"""Programs that come into containers with devices."""
 JOB_RUN_S = 1.0
 """A Job's container that says nothing about its run time: long enough to be seen, short enough to wait for."""
 
-_SLEEP = re.compile(r"\bsleep\s+(infinity|inf|\d+(?:\.\d+)?)([smhd]?)\b")
-_EXIT = re.compile(r"(?:^|[;&|\n])\s*exit\s+(\d{1,3})\s*;?\s*$")
-_TRUTH = re.compile(r"(?:\S*sh -c )?(?:/\S*/)?(?:true|(false))")
-_FOREVER = re.compile(r"\bwhile\s+(true|:|\[)|\btail\s+(-\w+\s+)*-\w*f")
+_ONLY_SLEEP = re.compile(r"(?:\S*sh -c )?(?:exec )?(?:\S*/)?sleep (infinity|inf|\d+(?:\.\d+)?[smhd]?)\s*;?")
 _VARIABLE = re.compile(r"\$(\$|\(([^)]*)\))")
-_UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class CannotStart(Exception):
@@ -46,41 +54,130 @@ class CannotStart(Exception):
 
 
 class ContainerView(msgspec.Struct, frozen=True):
-    """What the container sees."""
+    """What the container sees. shown: the environment without secrets, for logs; words: the command with it."""
 
     env: dict[str, str]
     command: tuple[str, ...]
     edits: Edits
     cdi_ids: tuple[str, ...]
+    shown: dict[str, str]
+    words: tuple[str, ...]
 
 
 class Starter:
-    """Works out starts for the containers of one node."""
+    """Works out starts for the containers of one node. tools: programs that drivers bring into containers, by name."""
 
-    def __init__(self, client: Client, claims: Claims, folders: CdiFolders, *, node_name: str, host_ip: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        claims: Claims,
+        folders: CdiFolders,
+        *,
+        node_name: str,
+        host_ip: str,
+        tools: Mapping[str, Tool] | None = None,
+    ) -> None:
         self.client = client
         self.claims = claims
         self.folders = folders
         self.node_name = node_name
         self.host_ip = host_ip
+        self.tools: Mapping[str, Tool] = {} if tools is None else tools  # filled as drivers start
+        self.volumes = Volumes(client, self._text_of)
+
+    async def mount(self, pod: KubeletPod, now: float) -> None:
+        """Set up the pod's volumes. Raises CannotMount."""
+        await self.volumes.of(pod, now)
 
     async def run(
         self, pod: KubeletPod, container: KubeletContainer, attempt: int, streak: int, ip: str, now: float
-    ) -> ContainerRun:
+    ) -> Start:
         """The run to start. Raises CannotStart."""
-        seconds, exit_code = fate(pod, container)
         seen = await self._seen(pod, container, ip)
-        return ContainerRun(
+        fixed = fate(pod, container, seen.command)
+        run = ContainerRun(
             id=container_id(pod.uid, container.name, attempt),
             name=container.name,
             image=container.image,
             attempt=attempt,
             started_at=now,
-            ends_at=None if seconds is None else now + seconds,
-            exit_code=exit_code,
             streak=streak,
-            log=log_text(pod, container, seen, node_name=self.node_name, attempt=attempt),
         )
+        if fixed is None:
+            start = await self._scripted(pod, container, seen, run, ip)
+            if not found(start.place, seen.command):
+                run.scripted, run.ends_at, run.exit_code, run.reason = False, now, 128, "StartError"
+                run.message = (
+                    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+                    f'exec: "{seen.command[0]}": executable file not found in $PATH (simulated)'
+                )
+            return start
+        seconds, run.exit_code = fixed
+        run.ends_at = None if seconds is None else now + seconds
+        run.say(now, log_text(pod, container, seen, node_name=self.node_name, attempt=attempt))
+        return Start(run, self._place(pod, container, seen, ip, now), stdin=container.stdin)
+
+    async def again(self, pod: KubeletPod, container: KubeletContainer, run: ContainerRun, ip: str) -> Start:
+        """The start of a run that began before this process, so that its command can go on. Raises CannotStart."""
+        seen = await self._seen(pod, container, ip)
+        if not run.scripted:
+            return Start(run, self._place(pod, container, seen, ip, run.started_at))
+        run.log.clear()
+        return await self._scripted(pod, container, seen, run, ip)
+
+    async def _scripted(
+        self, pod: KubeletPod, container: KubeletContainer, seen: ContainerView, run: ContainerRun, ip: str
+    ) -> Start:
+        run.scripted = True
+        links = await self._service_links(pod)
+        place = self._place(pod, container, seen, ip, run.started_at)
+        place.env = {**links, **place.env}
+        from_log = container.termination_message_policy == "FallbackToLogsOnError"
+        init = any(c.name == container.name for c in pod.spec.init_containers) and not container.is_sidecar
+        forced, exit_code = _exit_code(pod, container, init=init)
+        return Start(run, place, seen.command, container.stdin, from_log, exit_code if forced else None)
+
+    async def _service_links(self, pod: KubeletPod) -> dict[str, str]:
+        env = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+        if not pod.spec.enable_service_links:
+            return env
+        try:
+            services = (await self.client.list(kind_of("Service"), pod.metadata.namespace)).items
+        except DragomanError:
+            return env
+        for service in services:
+            env |= _links(service)
+        return env
+
+    def _place(self, pod: KubeletPod, container: KubeletContainer, seen: ContainerView, ip: str, now: float) -> Place:
+        try:
+            mounts = self.volumes.mounts(pod, container, lambda text: expand(text, seen.env))
+        except CannotMount as error:
+            raise CannotStart("CreateContainerConfigError", str(error)) from None
+        contexts = (container.security_context or {}, pod.spec.security_context or {})
+        user = next((context["runAsUser"] for context in contexts if context.get("runAsUser")), 0)
+        devices = self._devices(pod, container)
+        here = {name: made for name, tool in self.tools.items() if (made := tool(devices)) is not None}
+        return Place(
+            env=seen.env,
+            hostname=seen.env["HOSTNAME"],
+            ip=ip,
+            cwd=container.working_dir,
+            user=user,
+            mounts=mounts,
+            edits=seen.edits,
+            tools=here,
+            now=now,
+            term_path=container.termination_message_path or "/dev/termination-log",
+        )
+
+    def _devices(self, pod: KubeletPod, container: KubeletContainer) -> tuple[tuple[str, PreparedDevice], ...]:
+        found: dict[tuple[str, str, str], tuple[str, PreparedDevice]] = {}
+        with suppress(NotResolved, NotFound):
+            for claim, request in requests_of(pod, container):
+                for driver, device in self.claims.devices(pod.metadata.namespace, claim, request):
+                    found[driver, device.pool, device.device] = (driver, device)
+        return tuple(found.values())
 
     async def _seen(self, pod: KubeletPod, container: KubeletContainer, ip: str) -> ContainerView:
         ids = self._cdi_ids(pod, container)
@@ -88,12 +185,13 @@ class Starter:
             edits = self.folders.edits(ids) if ids else NO_EDITS
         except Invalid as error:
             raise CannotStart("CreateContainerError", f"CDI device injection failed: {error.what}") from None
-        env = await self._environment(pod, container, ip)
+        env, shown = await self._environment(pod, container, ip)
         for pair in edits.env:
             key, _, value = pair.partition("=")
-            env[key] = value
-        words = tuple(expand(word, env) for word in (*container.command, *container.args))
-        return ContainerView(env, words, edits, ids)
+            env[key] = shown[key] = value
+        given = (*container.command, *container.args)
+        words = tuple(expand(word, env) for word in given)
+        return ContainerView(env, words, edits, ids, shown, tuple(expand(word, shown) for word in given))
 
     def _cdi_ids(self, pod: KubeletPod, container: KubeletContainer) -> tuple[str, ...]:
         ids: dict[str, None] = {}
@@ -107,38 +205,48 @@ class Starter:
 
     # ---- environment
 
-    async def _environment(self, pod: KubeletPod, container: KubeletContainer, ip: str) -> dict[str, str]:
-        env: dict[str, str] = {"HOSTNAME": pod.metadata.name}
+    async def _environment(
+        self, pod: KubeletPod, container: KubeletContainer, ip: str
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """The environment, and the same as logs may show it: they are read by more people than secrets are."""
+        env: dict[str, str] = {"HOSTNAME": pod.spec.hostname or pod.metadata.name}
+        shown = dict(env)
         for source in container.env_from:
-            env.update(await self._from_object(pod, source))
+            for key, value, text in await self._from_object(pod, source):
+                env[key], shown[key] = value, text
         for variable in container.env:
             if variable.value_from is None:
-                env[variable.name] = expand(variable.value, env)
-            else:
-                value = await self._value_from(pod, container, variable.value_from, ip)
-                if value is not None:
-                    env[variable.name] = value
-        return env
+                env[variable.name], shown[variable.name] = expand(variable.value, env), expand(variable.value, shown)
+                continue
+            value_text = await self._value_from(pod, container, variable.value_from, ip)
+            if value_text is not None:
+                env[variable.name], shown[variable.name] = value_text
+        return env, shown
 
-    async def _from_object(self, pod: KubeletPod, source: Any) -> dict[str, str]:
+    async def _from_object(self, pod: KubeletPod, source: Any) -> list[tuple[str, str, str]]:
         prefix = source.get("prefix", "")
         for field, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
             if reference := source.get(field):
                 data = await self._data(pod, kind, reference)
-                return {prefix + key: _shown(kind, reference["name"], key, value) for key, value in data.items()}
-        return {}
+                name = reference["name"]
+                return [(prefix + key, value, _shown(kind, name, key, value)) for key, value in data.items()]
+        return []
 
-    async def _value_from(self, pod: KubeletPod, container: KubeletContainer, source: Any, ip: str) -> str | None:
+    async def _value_from(
+        self, pod: KubeletPod, container: KubeletContainer, source: Any, ip: str
+    ) -> tuple[str, str] | None:
         if reference := source.get("fieldRef"):
-            return self._field(pod, reference.get("fieldPath", ""), ip)
+            text = self._field(pod, reference.get("fieldPath", ""), ip)
+            return text, text
         if reference := source.get("resourceFieldRef"):
-            return _resource(pod, container, reference)
+            text = _resource(pod, container, reference)
+            return text, text
         for field, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
             if reference := source.get(field):
                 data = await self._data(pod, kind, reference)
                 key = reference.get("key", "")
                 if key in data:
-                    return _shown(kind, reference["name"], key, data[key])
+                    return data[key], _shown(kind, reference["name"], key, data[key])
                 if not reference.get("optional"):
                     raise CannotStart(
                         "CreateContainerConfigError",
@@ -146,7 +254,7 @@ class Starter:
                     )
         return None
 
-    async def _data(self, pod: KubeletPod, kind: str, reference: Any) -> Object:
+    async def _data(self, pod: KubeletPod, kind: str, reference: Any) -> dict[str, str]:
         try:
             found = await self.client.get(kind_of(kind), reference["name"], pod.metadata.namespace)
         except NotFound:
@@ -155,7 +263,23 @@ class Starter:
             raise CannotStart("CreateContainerConfigError", f'{kind.lower()} "{reference["name"]}" not found') from None
         except DragomanError as error:
             raise CannotStart("CreateContainerConfigError", str(error)) from None
-        return found.get("data") or {}
+        data: dict[str, str] = found.get("data") or {}
+        if kind == "Secret":
+            return {key: base64.b64decode(value).decode("utf-8", "replace") for key, value in data.items()}
+        return data
+
+    def _text_of(self, pod: KubeletPod, container: KubeletContainer | None, item: Any) -> str:
+        """The text of an entry of a downward API volume."""
+        if reference := item.get("resourceFieldRef"):
+            return _resource(pod, container or pod.spec.containers[0], reference)
+        path = (item.get("fieldRef") or {}).get("fieldPath", "")
+        if path in ("metadata.labels", "metadata.annotations"):
+            values = pod.metadata.labels if path.endswith("labels") else pod.metadata.annotations
+            return "".join(f"{key}={msgspec.json.encode(text).decode()}\n" for key, text in sorted(values.items()))
+        try:
+            return self._field(pod, path, "")
+        except CannotStart as error:
+            raise NotFound(error.message) from None
 
     def _field(self, pod: KubeletPod, path: str, ip: str) -> str:
         meta = pod.metadata
@@ -215,31 +339,28 @@ def container_id(pod_uid: str, name: str, attempt: int) -> str:
 # ---- run time and exit code
 
 
-def fate(pod: KubeletPod, container: KubeletContainer) -> tuple[float | None, int]:
-    """(seconds until it ends by itself or None, exit code). Raises CannotStart for annotations that say nothing.
+def fate(pod: KubeletPod, container: KubeletContainer, command: Sequence[str] = ()) -> tuple[float | None, int] | None:
+    """(seconds until it ends by itself or None, exit code); None: what its command does decides that.
 
-    `dragoman.dev/run-seconds` and `dragoman.dev/exit-code` (each also with `.<container>`) come first, then what the
-    command says (`sleep 5`, a last `exit 3`, `true` or `false` alone), then: init containers end at once, a Job's
-    after a second, others never.
+    `dragoman.dev/run-seconds` and `dragoman.dev/exit-code` (each also with `.<container>`) come first; a command that
+    only sleeps lasts so long. Of other programs than those of the simulated shell, init containers' end at once, a
+    Job's after a second, others' never. command: with variables expanded. Raises CannotStart for annotations that say
+    nothing.
     """
     init = any(c.name == container.name for c in pod.spec.init_containers) and not container.is_sidecar
-    command = " ".join((*container.command, *container.args))
-    said = _said(container, command)
-    exit_code = _exit_code(pod, container, said or 0, init=init)
+    words = tuple(command) or (*container.command, *container.args)
+    _, exit_code = _exit_code(pod, container, init=init)
     text = pod.annotation("run-seconds", container.name)
     # The annotation without a container's name is about the pod's work, not about its preparation.
     if text[0] and (text[0].endswith(f".{container.name}") or not (init or container.is_sidecar)):
         return _seconds(*text), exit_code
-    if _FOREVER.search(command):
-        return None, exit_code
-    if sleeps := _SLEEP.findall(command):
-        total = 0.0
-        for number, unit in sleeps:
-            if number.startswith("inf"):
-                return None, exit_code
-            total += float(number) * _UNIT_S[unit]
-        return total, exit_code
-    if init or said is not None:
+    if match := _ONLY_SLEEP.fullmatch(" ".join(words)):
+        seconds = seconds_of(match[1])
+        assert seconds is not None
+        return (None if seconds == float("inf") else seconds), exit_code
+    if words and (posixpath.basename(words[0]) in FROM_DRIVERS or knows(words, {})):
+        return None
+    if init:
         return 0.0, exit_code
     owner = pod.metadata.controller
     if owner and owner.kind == "Job" and not container.is_sidecar:
@@ -248,22 +369,13 @@ def fate(pod: KubeletPod, container: KubeletContainer) -> tuple[float | None, in
     return (JOB_RUN_S if exit_code else None), exit_code
 
 
-def _said(container: KubeletContainer, command: str) -> int | None:
-    """The exit code that the command itself tells."""
-    if truth := _TRUTH.fullmatch(command):
-        return 1 if truth[1] else 0
-    script = (*container.command, *container.args)[-1:]
-    last = _EXIT.search(script[0]) if script else None
-    return int(last[1]) % 256 if last else None
-
-
-def _exit_code(pod: KubeletPod, container: KubeletContainer, said: int, *, init: bool) -> int:
+def _exit_code(pod: KubeletPod, container: KubeletContainer, *, init: bool) -> tuple[bool, int]:
     key, text = pod.annotation("exit-code", container.name)
     if not key or (not key.endswith(f".{container.name}") and (init or container.is_sidecar)):
-        return said
+        return False, 0
     if not text.isdecimal() or int(text) > 255:
         raise CannotStart("CreateContainerConfigError", f"annotation {key}: must be 0 to 255, got {text!r}")
-    return int(text)
+    return True, int(text)
 
 
 def _seconds(key: str, text: str) -> float | None:
@@ -291,6 +403,31 @@ def stop_seconds(pod: KubeletPod, container: str) -> float:
         return 0.0
 
 
+def _links(service: Object) -> dict[str, str]:
+    """The variables of a Service, as kubelets make them."""
+    spec, name = service.get("spec") or {}, service["metadata"]["name"].upper().replace("-", "_")
+    ip, ports = spec.get("clusterIP") or "", spec.get("ports") or []
+    if not ip or ip == "None" or not ports:
+        return {}
+    env = {f"{name}_SERVICE_HOST": ip, f"{name}_SERVICE_PORT": str(ports[0]["port"])}
+    for port in ports:
+        if port.get("name"):
+            env[f"{name}_SERVICE_PORT_{port['name'].upper().replace('-', '_')}"] = str(port["port"])
+    for index, port in enumerate(ports):
+        protocol, number = (port.get("protocol") or "TCP").lower(), port["port"]
+        url = f"{protocol}://{ip}:{number}"
+        if index == 0:
+            env[f"{name}_PORT"] = url
+        prefix = f"{name}_PORT_{number}_{protocol.upper()}"
+        env |= {
+            prefix: url,
+            f"{prefix}_PROTO": protocol,
+            f"{prefix}_PORT": str(number),
+            f"{prefix}_ADDR": ip,
+        }
+    return env
+
+
 # ---- logs
 
 
@@ -301,9 +438,9 @@ def log_text(pod: KubeletPod, container: KubeletContainer, seen: ContainerView, 
         f"simulated container {container.name} of pod {meta.namespace}/{meta.name} on node {node_name}",
         f"run: {attempt + 1}",
         f"image: {container.image}",
-        f"command: {shlex.join(seen.command) if seen.command else '(of the image)'}",
+        f"command: {shlex.join(seen.words) if seen.words else '(of the image)'}",
     ]
-    lines += _block("environment", [f"{key}={value}" for key, value in sorted(seen.env.items())])
+    lines += _block("environment", [f"{key}={value}" for key, value in sorted(seen.shown.items())])
     lines += _block("CDI devices", seen.cdi_ids)
     nodes = [
         node.path

@@ -7,6 +7,7 @@ A final phase is reported only after the claims are given back (KEP-4381). It de
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -25,8 +26,11 @@ from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
+from dragoman.kubelet.probes import Probes
+from dragoman.kubelet.programs import TERM, Running
 from dragoman.kubelet.runtime import EXIT_KILLED, EXIT_TERMINATED, ContainerRun, Sandbox, SimulatedRuntime
 from dragoman.kubelet.status import Ending
+from dragoman.kubelet.volumes import CannotMount
 from dragoman.runtime.clock import Clock, Timer
 from dragoman.runtime.log import get
 from dragoman.runtime.retry import Backoff
@@ -82,6 +86,10 @@ class PodWorker:
         self._retry_at: dict[str, float] = {}
         self._faults: dict[str, int] = {}
         self._failures = 0
+        self._probes = Probes(node.runtime, pod.uid, self.wake)
+        self._hooks: dict[str, float] = {}
+        """Containers whose preStop hook was begun, and until when it lasts; inf: until its command ends."""
+        self._running_hooks: dict[str, Running] = {}
         self._written: dict[str, Any] = {}
         self._conditions: tuple[Condition, ...] = pod.status.conditions
         self._started_at = self._first_seen(pod)
@@ -174,6 +182,7 @@ class PodWorker:
                 return await self._end()
             box = made
         delay = await self._containers(box)
+        delay = _soonest(delay, self._probe(box))
         if status.phase_of(pod, box, self.node.clock.now(), ending=None) in ("Succeeded", "Failed"):
             self._ending = Ending()
             return await self._end()
@@ -199,6 +208,13 @@ class PodWorker:
         finally:
             slow.cancel()
         self._failures = 0
+        try:
+            await node.starter.mount(pod, node.clock.now())
+        except CannotMount as error:
+            self._failures += 1
+            self._event("Warning", "FailedMount", str(error))
+            await self._report()
+            return PREPARE_BACKOFF.wait_s(self._failures)
         if dead:
             # A new sandbox runs the init containers again.
             for container in pod.spec.init_containers:
@@ -213,12 +229,12 @@ class PodWorker:
         for container in self.pod.spec.init_containers:
             run = await self._current(container, box, delays)
             if container.is_sidecar:
-                if run is None:
+                if run is None or not self._probes.state(container, run)[0]:
                     return _soonest(*delays)
                 continue
             if run is None or run.is_running(self.node.clock.now()) or run.exit_code != 0:
                 return _soonest(*delays)
-        for container in self.pod.spec.containers:
+        for container in (*self.pod.spec.containers, *self.pod.spec.ephemeral_containers):
             await self._current(container, box, delays)
         return _soonest(*delays)
 
@@ -226,6 +242,8 @@ class PodWorker:
         """The container's run, started (again) if it is time for it; None if it cannot start now."""
         now = self.node.clock.now()
         run = box.current.get(container.name)
+        if run is not None and self.node.runtime.is_lost(self.pod.uid, run):
+            await self._resume(container, box, run, delays)
         if run is not None and (run.is_running(now) or not status.will_restart(self.pod, container, run.exit_code)):
             return run
         if run is not None:
@@ -240,13 +258,25 @@ class PodWorker:
             return None
         return await self._start(container, box, delays)
 
+    async def _resume(self, container: KubeletContainer, box: Sandbox, run: ContainerRun, delays: list[float]) -> None:
+        """Run the command of a container on that was started before this process."""
+        node = self.node
+        try:
+            await node.starter.mount(self.pod, node.clock.now())
+            start = await node.starter.again(self.pod, container, run, box.ip)
+        except (CannotStart, CannotMount) as error:
+            self._log.info("cannot resume yet", container=container.name, error=str(error))
+            delays.append(CONTAINER_BACKOFF.initial_s)
+            return
+        node.runtime.launch(self.pod.uid, start)
+
     async def _start(self, container: KubeletContainer, box: Sandbox, delays: list[float]) -> ContainerRun | None:
         node, name = self.node, container.name
         before = box.current.get(name) or box.previous.get(name)
         attempt = before.attempt + 1 if before else self._attempts_before(name)
         streak = status.next_streak(before) if before and before.ends_at is not None else 0
         try:
-            run = await node.starter.run(self.pod, container, attempt, streak, box.ip, node.clock.now())
+            start = await node.starter.run(self.pod, container, attempt, streak, box.ip, node.clock.now())
         except CannotStart as error:
             self._faults[name] = self._faults.get(name, 0) + 1
             wait_s = CONTAINER_BACKOFF.wait_s(self._faults[name])
@@ -257,13 +287,46 @@ class PodWorker:
             return None
         for known in (self._faults, self._retry_at, self._waiting):
             known.pop(name, None)
-        node.runtime.start(self.pod.uid, run)
+        run = start.run
+        node.runtime.start(self.pod.uid, start)
         self._event("Normal", "Pulled", f'Container image "{container.image}" already present on machine', name)
         self._event("Normal", "Created", "Container created", name)
-        self._event("Normal", "Started", "Container started", name)
+        if run.reason == "StartError":
+            self._event("Warning", "Failed", f"Error: {run.message}", name)
+        else:
+            self._event("Normal", "Started", "Container started", name)
+            self._post_start(container)
         if not run.is_running(node.clock.now()):
             delays.append(0.0)
         return run
+
+    def _post_start(self, container: KubeletContainer) -> None:
+        """Run the container's postStart command; it goes when that fails."""
+        command = ((container.lifecycle or {}).get("postStart") or {}).get("exec")
+        if not command:
+            return
+
+        def ended(code: int) -> None:
+            if code:
+                message = f"PostStartHook failed: command exited with {code}"
+                self._event("Warning", "FailedPostStartHook", message, container.name)
+                self.node.runtime.stop(self.pod.uid, container.name, after_s=0.0, exit_code=EXIT_KILLED)
+                self.wake()
+
+        with contextlib.suppress(NotFound):
+            self.node.runtime.execute(self.pod.uid, container.name, tuple(command["command"]), _unheard, ended)
+
+    def _probe(self, box: Sandbox) -> float | None:
+        """Ask the probes that are due, and let containers go that are not alive; seconds until the next question."""
+        failures, delay = self._probes.ask(self.pod, box, self.node.clock.now())
+        for failure in failures:
+            self._event("Warning", "Unhealthy", f"{failure.probe} probe failed: {failure.message}", failure.container)
+            if failure.fatal:
+                what = f"failed {failure.probe.lower()} probe, will be restarted"
+                self._event("Normal", "Killing", f"Container {failure.container} {what}", failure.container)
+                self.node.runtime.stop(self.pod.uid, failure.container, after_s=0.0, exit_code=EXIT_KILLED)
+                delay = 0.0
+        return delay
 
     def _attempts_before(self, name: str) -> int:
         """Runs that only the API knows of, of a node whose memory was lost."""
@@ -309,9 +372,14 @@ class PodWorker:
         if node.runtime.running(pod.uid):
             self._stop_running()
         if node.runtime.running(pod.uid):
+            box = node.runtime.sandboxes[pod.uid]
+            _, due_s = self._probes.ask(pod, box, node.clock.now(), ending=True)
             if not self.gone:
                 await self._report(running=True)
-            return _soonest(node.runtime.next_exit(pod.uid))
+            now = node.clock.now()
+            hooks = [until - now for until in self._hooks.values() if now < until < float("inf")]
+            # Hooks that last longer than the pod may are cut off by its grace period.
+            return _soonest(node.runtime.next_exit(pod.uid), due_s, *hooks, self._grace_left() or 1.0)
         try:
             await self._timed("UnprepareResources", node.claims.unprepare(pod.uid))
         except Retry as error:
@@ -333,17 +401,52 @@ class PodWorker:
         init = [c.name for c in pod.spec.init_containers if c.name in running]
         for name in regular or init[-1:]:
             grace_left = self._grace_left()
+            run = runtime.sandboxes[pod.uid].current[name]
+            if not run.stopping and name not in self._hooks:
+                self._event("Normal", "Killing", f"Stopping container {name}", name)
+            if grace_left > 0 and self._in_pre_stop(name):
+                continue
             takes = stop_seconds(pod, name)
+            if not run.stopping and grace_left > 0 and runtime.signal(pod.uid, name, TERM):
+                # Its trap decides when it ends, within the grace period.
+                takes = grace_left if run.is_running(self.node.clock.now()) else 0.0
+                if takes:
+                    runtime.stop(pod.uid, name, after_s=takes, exit_code=EXIT_KILLED)
+                continue
             killed = takes > grace_left
             after_s = grace_left if killed else takes
-            run = runtime.sandboxes[pod.uid].current[name]
-            if run.reason != "Error" or run.ends_at is None:
-                self._event("Normal", "Killing", f"Stopping container {name}", name)
             runtime.stop(pod.uid, name, after_s=after_s, exit_code=EXIT_KILLED if killed else EXIT_TERMINATED)
         if not runtime.running(pod.uid):
             return
         if set(runtime.running(pod.uid)) != running:
             self._stop_running()
+
+    def _in_pre_stop(self, name: str) -> bool:
+        """Whether the container's preStop hook still runs; it is begun at the first call."""
+        now = self.node.clock.now()
+        if name in self._hooks:
+            return now < self._hooks[name]
+        everybody = (*self.pod.spec.init_containers, *self.pod.spec.containers)
+        container = next((c for c in everybody if c.name == name), None)
+        hook = ((container.lifecycle if container else None) or {}).get("preStop") or {}
+        self._hooks[name] = now
+        if sleeps := hook.get("sleep"):
+            self._hooks[name] = now + sleeps.get("seconds", 0)
+        elif command := (hook.get("exec") or {}).get("command"):
+
+            def ended(code: int) -> None:
+                self._hooks[name] = now
+                if code:
+                    self._event("Warning", "FailedPreStopHook", f"PreStopHook failed: exit code {code}", name)
+                self.wake()
+
+            self._hooks[name] = float("inf")
+            try:
+                running = self.node.runtime.execute(self.pod.uid, name, tuple(command), _unheard, ended)
+                self._running_hooks[name] = running
+            except NotFound:
+                self._hooks[name] = now
+        return now < self._hooks[name]
 
     def _grace_left(self) -> float:
         """Seconds that the containers have to stop."""
@@ -361,6 +464,7 @@ class PodWorker:
         pod = self.pod
         if self.gone:
             self.node.runtime.remove(pod.uid)
+            self.node.starter.volumes.forget(pod.uid)
             self.node.forget(pod.uid)
             return None
         if pod.is_deleted:
@@ -411,6 +515,7 @@ class PodWorker:
                 ending=None if running else self._ending,
                 conditions=self._conditions,
                 health=node.health.statuses(pod) if pod.spec.resource_claims else None,
+                probed=self._probes.state,
             )
             if made == self._written:
                 return
@@ -436,6 +541,10 @@ class PodWorker:
 
     def _event(self, type_: str, reason: str, message: str, container: str = "") -> None:
         self.node.events.emit(self.pod.ref, type_, reason, message, host=self.node.name, container=container)
+
+
+def _unheard(number: int, data: bytes) -> None:
+    """Output that nobody reads."""
 
 
 def _soonest(*delays: float | None) -> float | None:

@@ -28,6 +28,7 @@ class VolumeMount(Value, frozen=True):
     name: str = ""
     mount_path: str = ""
     sub_path: str = ""
+    sub_path_expr: str = ""
     read_only: bool = False
 
 
@@ -44,6 +45,17 @@ class KubeletContainer(Value, frozen=True):
     volume_mounts: tuple[VolumeMount, ...] = ()
     restart_policy: str | None = None
     working_dir: str = ""
+    startup_probe: Any = None
+    readiness_probe: Any = None
+    liveness_probe: Any = None
+    lifecycle: Any = None
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+    termination_message_path: str = "/dev/termination-log"
+    termination_message_policy: str = "File"
+    security_context: Any = None
+    ports: tuple[Any, ...] = ()
 
     @property
     def is_sidecar(self) -> bool:
@@ -57,6 +69,7 @@ class KubeletPodSpec(Value, frozen=True):
     node_name: str = ""
     containers: tuple[KubeletContainer, ...] = ()
     init_containers: tuple[KubeletContainer, ...] = ()
+    ephemeral_containers: tuple[KubeletContainer, ...] = ()
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
@@ -68,6 +81,10 @@ class KubeletPodSpec(Value, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     resources: ResourceRequirements | None = None
     overhead: dict[str, Quantity] = {}
+    hostname: str = ""
+    subdomain: str = ""
+    security_context: Any = None
+    enable_service_links: bool = True
 
 
 class KubeletPod(Value, frozen=True):

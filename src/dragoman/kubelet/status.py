@@ -6,7 +6,7 @@ writes, and touches no field that others own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,9 @@ Waiting = tuple[str, str]
 """A waiting reason and its message."""
 
 Json = dict[str, Any]
+
+Probed = Callable[[KubeletContainer, ContainerRun], tuple[bool, bool]]
+"""(started, ready) of a running container, by its probes."""
 
 BACKOFF_INITIAL_S = 10.0
 BACKOFF_MAX_S = 300.0
@@ -53,6 +56,8 @@ def will_restart(pod: KubeletPod, container: KubeletContainer, exit_code: int) -
     """Whether the restart policy wants another run after such an end."""
     if container.is_sidecar:
         return True
+    if any(c.name == container.name for c in pod.spec.ephemeral_containers):
+        return False
     policy = container.restart_policy or pod.spec.restart_policy
     init = any(c.name == container.name for c in pod.spec.init_containers)
     if exit_code == 0:
@@ -104,6 +109,7 @@ def made(
     ending: Ending | None = None,
     conditions: Sequence[Condition] = (),
     health: Mapping[str, list[Json]] | None = None,
+    probed: Probed = lambda container, run: (True, True),
 ) -> Json:
     """The kubelet's status fields. conditions: those known so far, for transition times."""
     phase = phase_of(pod, box, now, ending=ending)
@@ -111,11 +117,17 @@ def made(
     initialized = is_initialized(pod, box, now)
     default = "PodInitializing" if pod.spec.init_containers else "ContainerCreating"
     regular = [
-        _container(pod, c, box, now, waiting, default, final=final, health=(health or {}).get(c.name))
+        _container(pod, c, box, now, waiting, default, probed, final=final, health=(health or {}).get(c.name))
         for c in pod.spec.containers
     ]
     # Init containers wait for each other under the same reason.
-    init = [_container(pod, c, box, now, waiting, "PodInitializing", final=final) for c in pod.spec.init_containers]
+    init = [
+        _container(pod, c, box, now, waiting, "PodInitializing", probed, final=final) for c in pod.spec.init_containers
+    ]
+    ephemeral = [
+        _container(pod, c, box, now, waiting, "ContainerCreating", probed, final=final)
+        for c in pod.spec.ephemeral_containers
+    ]
     made_conditions = _conditions(pod, box, now, phase, initialized, regular)
     status: Json = {
         "observedGeneration": pod.metadata.generation or None,
@@ -128,6 +140,8 @@ def made(
     }
     if init:
         status["initContainerStatuses"] = init
+    if ephemeral:
+        status["ephemeralContainerStatuses"] = ephemeral
     ip = box.ip if box else ""
     if ip and not (final and not box):
         status["podIP"] = ip
@@ -149,6 +163,7 @@ def _container(
     now: float,
     waiting: Mapping[str, Waiting],
     default: str,
+    probed: Probed,
     *,
     final: bool,
     health: list[Json] | None = None,
@@ -171,9 +186,9 @@ def _container(
         status["state"] = _never_ran(reason or default, message) if not final else _never_started()
     elif run.is_running(now):
         status["state"] = {"running": {"startedAt": _time(run.started_at)}}
-        status["started"] = True
+        status["started"], ready = probed(container, run)
         # An init container that is no sidecar is ready only once it has ended well.
-        status["ready"] = not init or container.is_sidecar
+        status["ready"] = ready and (not init or container.is_sidecar)
     elif reason and not final:
         status["state"] = _never_ran(reason, message)
         status["lastState"] = {"terminated": _terminated(run)}

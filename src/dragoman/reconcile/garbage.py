@@ -105,7 +105,7 @@ def _state(world: ReconcileInput, item: Owned, owner: OwnerReference) -> OwnerSt
         return "there"  # a cluster-scoped object with a namespaced owner: nobody can tell which
     if owner.uid in world.gone:
         return "gone"
-    ref = Ref(kind.kind, item.ref.namespace if kind.namespaced else "", owner.name)
+    ref = Ref(kind.kind, item.ref.namespace if kind.namespaced else "", owner.name, owner.uid)
     if ref not in world.answers:
         return ref
     return "there" if world.answers[ref] == owner.uid else "gone"

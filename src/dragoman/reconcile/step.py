@@ -20,7 +20,8 @@ from dragoman.snapshot.change import Snapshot
 class ReconcileInput(msgspec.Struct, frozen=True):
     """What controllers decide on. `now` is epoch seconds, UTC.
 
-    answers: what the API said when asked (`ReconcileResult.asks`): the uid of the object of that name, "" if none.
+    answers: what the API said when asked (`ReconcileResult.asks`): the uid of the object of that name, "" if none; the
+    uid of an asked Ref, where set, is the one that a reference names.
     gone: uids that were seen to be deleted lately. heartbeats: node name -> when it was last heard of; time that
     nobody watched (a suspended machine, a clock moved on) does not count as silence and is added. tally: what steps
     have counted since the controller started (`ReconcileResult.tally`).

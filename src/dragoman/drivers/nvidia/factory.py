@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.drivers.entry import DriverFactory, MachineProfile, Site
+from dragoman.drivers.nvidia import smi
 from dragoman.drivers.nvidia.classes import GPU
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
 from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
@@ -102,7 +103,8 @@ def on_machine(machine: MachineProfile, settings: MachineSettings, where: str = 
         )
         return driver(node_name, site, hardware, options)
 
-    return DriverFactory(make, lambda rack: labels(machine, rack), metadata=options.gates.on("DeviceMetadata"))
+    metadata = options.gates.on("DeviceMetadata")
+    return DriverFactory(make, lambda rack: labels(machine, rack), metadata=metadata, tools=smi.tools)
 
 
 def machine_options(machine: MachineProfile, settings: MachineSettings, where: str = "") -> DriverOptions:

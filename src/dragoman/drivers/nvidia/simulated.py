@@ -172,6 +172,10 @@ class SimulatedHardware:
                 return index
         raise Invalid(f"GPU {gpu}", f"is not in {self.node_name}")
 
+    def power_w(self, index: int) -> int:
+        """The power limit of a GPU, in watts."""
+        return self._model(index).power_w
+
     def _model(self, index: int) -> GpuModel:
         return self.catalog.gpus[self.profile.model_of(self.profile.gpus[index])]
 

@@ -1,0 +1,168 @@
+"""What is in a pod's volumes? ConfigMaps, Secrets, projections, fields of the pod, and empty folders, as folders in
+memory.
+
+A volume whose object is missing keeps the pod waiting, as a kubelet does (`CannotMount`). hostPath and claims for
+storage are empty folders that last as long as the node agent. It never writes to the API, but for the tokens that it
+asks for.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from dragoman.api.kinds import kind_of
+from dragoman.api.shape import Object
+from dragoman.cluster.client import Client
+from dragoman.errors import DragomanError, NotFound
+from dragoman.kubelet.pod import KubeletContainer, KubeletPod
+from dragoman.kubelet.shell.files import Entry, FileMount, Folder
+
+FieldText = Callable[[KubeletPod, KubeletContainer | None, Any], str]
+"""The text of a fieldRef or resourceFieldRef entry."""
+MODE = 0o644
+TOKEN_S = 3607
+
+
+class CannotMount(Exception):
+    """Why a volume cannot be set up."""
+
+
+class Volumes:
+    """The volumes of one node's pods, by pod uid and volume name."""
+
+    def __init__(self, client: Client, fields: FieldText) -> None:
+        self.client = client
+        self.fields = fields
+        self._pods: dict[str, dict[str, Folder]] = {}
+        self._shared: dict[str, Folder] = {}
+
+    async def of(self, pod: KubeletPod, now: float) -> dict[str, Folder]:
+        """The folders of a pod's volumes, made at the first call. Raises CannotMount."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            made: dict[str, Folder] = {}
+            for volume in pod.spec.volumes:
+                made[volume.get("name", "")] = await self._folder(pod, volume, now)
+            known = self._pods[pod.uid] = made
+        return known
+
+    def known(self, pod_uid: str) -> dict[str, Folder]:
+        """The folders that were made for a pod."""
+        return self._pods.get(pod_uid, {})
+
+    async def refresh(self, pod: KubeletPod, now: float) -> None:
+        """Bring what comes from the API up to date; what has gone meanwhile stays as it was."""
+        for volume in pod.spec.volumes:
+            folder = self._pods.get(pod.uid, {}).get(volume.get("name", ""))
+            if folder is None or not volume.keys() & {"configMap", "secret", "projected", "downwardAPI"}:
+                continue
+            try:
+                folder.entries = (await self._folder(pod, volume, now)).entries
+            except CannotMount:
+                continue
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod is over."""
+        self._pods.pop(pod_uid, None)
+
+    def mounts(
+        self, pod: KubeletPod, container: KubeletContainer, expand: Callable[[str], str]
+    ) -> tuple[FileMount, ...]:
+        """The mounts of a container. Raises CannotMount for a volume that the pod does not have."""
+        made: list[FileMount] = []
+        for mount in container.volume_mounts:
+            folder = self.known(pod.uid).get(mount.name)
+            if folder is None:
+                raise CannotMount(f'volume "{mount.name}" is not in the pod')
+            below = (mount.sub_path or expand(mount.sub_path_expr)).strip("/")
+            if below and below not in folder.entries:
+                folder.put(below, Entry("folder", mode=0o755))
+            made.append(FileMount("/" + mount.mount_path.strip("/"), folder, below, mount.read_only))
+        return tuple(made)
+
+    async def _folder(self, pod: KubeletPod, volume: Any, now: float) -> Folder:
+        folder = Folder(now=now)
+        name = volume.get("name", "")
+        for source, add in self._sources().items():
+            if (asked := volume.get(source)) is not None:
+                try:
+                    await add(folder, pod, asked, now)
+                except DragomanError as error:
+                    raise CannotMount(f'MountVolume.SetUp failed for volume "{name}" : {error}') from None
+                return folder
+        for source, field in (("hostPath", "path"), ("persistentVolumeClaim", "claimName")):
+            if (asked := volume.get(source)) is not None:
+                space = "" if source == "hostPath" else pod.metadata.namespace
+                return self._shared.setdefault(f"{source}/{space}/{asked.get(field)}", folder)
+        return folder
+
+    def _sources(self) -> dict[str, Callable[[Folder, KubeletPod, Any, float], Awaitable[None]]]:
+        return {
+            "configMap": self._config_map,
+            "secret": self._secret,
+            "downwardAPI": self._downward,
+            "projected": self._projected,
+        }
+
+    async def _projected(self, folder: Folder, pod: KubeletPod, asked: Any, now: float) -> None:
+        mode = asked.get("defaultMode", MODE)
+        for source in asked.get("sources") or []:
+            for kind, add in self._sources().items():
+                if (part := source.get(kind)) is not None and kind != "projected":
+                    await add(folder, pod, {"defaultMode": mode, **part}, now)
+            if (token := source.get("serviceAccountToken")) is not None:
+                folder.put(token["path"], Entry("file", (await self._token(pod, token)).encode(), mode, now))
+
+    async def _token(self, pod: KubeletPod, asked: Any) -> str:
+        name = pod.spec.service_account_name or "default"
+        spec = {
+            "audiences": [asked["audience"]] if asked.get("audience") else [],
+            "expirationSeconds": asked.get("expirationSeconds") or TOKEN_S,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid},
+        }
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        answer = await self.client.create(
+            kind_of("ServiceAccount"), body, pod.metadata.namespace, name=name, subresource="token"
+        )
+        return str(answer["status"]["token"])
+
+    async def _config_map(self, folder: Folder, pod: KubeletPod, asked: Any, now: float) -> None:
+        found = await self._object("ConfigMap", pod, asked.get("name", ""), optional=bool(asked.get("optional")))
+        data = {key: str(text).encode() for key, text in (found.get("data") or {}).items()}
+        data |= {key: base64.b64decode(text) for key, text in (found.get("binaryData") or {}).items()}
+        _put(folder, data, asked, now)
+
+    async def _secret(self, folder: Folder, pod: KubeletPod, asked: Any, now: float) -> None:
+        name = asked.get("secretName") or asked.get("name", "")
+        found = await self._object("Secret", pod, name, optional=bool(asked.get("optional")))
+        _put(folder, {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}, asked, now)
+
+    async def _object(self, kind: str, pod: KubeletPod, name: str, *, optional: bool) -> Object:
+        try:
+            return await self.client.get(kind_of(kind), name, pod.metadata.namespace)
+        except NotFound:
+            if optional:
+                return {}
+            raise NotFound(f'{kind.lower()} "{name}" not found') from None
+
+    async def _downward(self, folder: Folder, pod: KubeletPod, asked: Any, now: float) -> None:
+        for item in asked.get("items") or []:
+            mode = item.get("mode") or asked.get("defaultMode") or MODE
+            folder.put(item["path"], Entry("file", self.fields(pod, None, item).encode(), mode, now))
+
+
+def _put(folder: Folder, data: dict[str, bytes], asked: Any, now: float) -> None:
+    mode = asked.get("defaultMode") or MODE
+    items = asked.get("items")
+    if not items:
+        for key, value in data.items():
+            folder.put(key, Entry("file", value, mode, now))
+        return
+    for item in items:
+        if item["key"] not in data:
+            if asked.get("optional"):
+                continue
+            raise NotFound(f"references non-existent config key: {item['key']}")
+        folder.put(item["path"], Entry("file", data[item["key"]], item.get("mode") or mode, now))

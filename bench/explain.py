@@ -20,9 +20,10 @@ from dragoman.explain import report as say
 from dragoman.explain.explanation import explain_pod
 from dragoman.inspect.inventory import inventory
 from dragoman.schedule.units import SchedulingContext
-from dragoman.schedule.whatif import steps, units
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import DRIVER, claim, device, device_class, node, pod, pool, snapshot_of
+from dragoman.whatif.decide import steps
+from dragoman.whatif.units import units_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EXPLAIN_S = 0.7
@@ -63,7 +64,7 @@ def _user(name: str, i: int) -> list[dict[str, Any]]:
 def explain(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """The whole answer for one pod, as the command gives it."""
     context = SchedulingContext(new_id=lambda: "")
-    (step,) = steps(snapshot, units(snapshot, [("Pod", "default", name)]), NOW, context)
+    (step,) = steps(snapshot, units_of(snapshot, [("default", name)]), NOW, context)
     end = time.monotonic() + EXPLAIN_S
     answer = explain_pod(step, step.verdicts[0], NOW, context, lambda: time.monotonic() >= end)
     lines = say.reason_lines(answer)

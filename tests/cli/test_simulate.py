@@ -136,7 +136,9 @@ def test_who_would_be_displaced_by_a_taint(as_file: bool, write: Any, capsys: py
 def test_pods_with_a_claim_for_extended_resources_are_displaced_too(
     write: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    busy = [dict(BUSY[0]), pod("u", extended={"e.com/g": "1"}, nodeName="a")]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "u", "uid": "uid-u", "controller": True}
+    held = {**BUSY[0], "metadata": {**BUSY[0]["metadata"], "ownerReferences": [owner]}}
+    busy = [held, pod("u", extended={"e.com/g": "1"}, nodeName="a")]
     busy[1]["status"] = {
         "phase": "Running",
         "extendedResourceClaimStatus": {"resourceClaimName": "held", "requestMappings": []},

@@ -18,7 +18,6 @@ from dragoman.explain.explanation import explain_pod
 from dragoman.explain.state import deletion, events_of, stuck
 from dragoman.schedule.cycle import decide
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit
-from dragoman.schedule.whatif import settled, steps, units
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import (
     DRIVER,
@@ -33,6 +32,10 @@ from dragoman.testing.build import (
     request,
     snapshot_of,
 )
+from dragoman.whatif.cluster import bring
+from dragoman.whatif.decide import steps
+from dragoman.whatif.settle import settled
+from dragoman.whatif.units import units_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ATTRIBUTE = f"device.attributes['{DRIVER}']"
@@ -45,12 +48,12 @@ def pods(*made: dict[str, Any], gates: dict[str, bool] | None = None, **context:
     base = [node("node-a")] if "Node" not in kinds else []
     base += [device_class()] if "DeviceClass" not in kinds else []
     base += [gpus("node-a", 2, model="A")] if "ResourceSlice" not in kinds else []
-    snapshot = settled(snapshot_of(*base, *made))
+    snapshot = settled(bring(snapshot_of(*base, *made), NOW)).snapshot
     options = AllocatorOptions(gates=gates_with(gates or {})[0])
     asked = SchedulingContext(new_id=iter(map(str, range(10_000))).__next__, options=options, **context)
-    order = [("Pod", obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in made if obj["kind"] == "Pod"]
+    order = [(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in made if obj["kind"] == "Pod"]
     found: list[Any] = []
-    for step in steps(snapshot, units(snapshot, order), NOW, asked):
+    for step in steps(snapshot, units_of(snapshot, order), NOW, asked):
         for verdict in step.verdicts:
             answer = explain_pod(step, verdict, NOW, asked, lambda: True)
             found += verdict.refused.reasons if verdict.refused is not None else ()
@@ -394,7 +397,7 @@ def mapped(mapping: dict[str, str], *others: dict[str, Any], **spec: Any) -> Rea
 def pods_without_nodes() -> Reasons:
     snapshot = snapshot_of(pod("p"))
     context = SchedulingContext(new_id=lambda: "")
-    (step,) = steps(snapshot, units(snapshot, [("Pod", "default", "p")]), NOW, context)
+    (step,) = steps(snapshot, units_of(snapshot, [("default", "p")]), NOW, context)
     refused = step.verdicts[0].refused
     assert refused is not None
     return refused.reasons

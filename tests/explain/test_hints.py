@@ -13,7 +13,6 @@ from dragoman.explain.candidates import KINDS
 from dragoman.explain.conflict_messages import hint_json
 from dragoman.explain.explanation import Explanation, explain_pod
 from dragoman.schedule.units import SchedulingContext
-from dragoman.schedule.whatif import DecidedUnit, settled, steps, units
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.testing.build import (
     DRIVER,
@@ -29,9 +28,17 @@ from dragoman.testing.build import (
     snapshot_of,
     template,
 )
+from dragoman.whatif.cluster import bring
+from dragoman.whatif.decide import DecidedUnit, steps
+from dragoman.whatif.settle import settled
+from dragoman.whatif.units import units_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ATTRIBUTE = f"device.attributes['{DRIVER}']"
+
+
+def at_rest(snapshot: Snapshot) -> Snapshot:
+    return settled(bring(snapshot, NOW)).snapshot
 
 
 def context() -> SchedulingContext:
@@ -41,8 +48,8 @@ def context() -> SchedulingContext:
 
 def explained(snapshot: Snapshot, *names: str) -> list[tuple[DecidedUnit, Explanation]]:
     """The pods of the default namespace, decided in this order and explained without a limit of time."""
-    world, asked = settled(snapshot), context()
-    wanted = units(world, [("Pod", "default", name) for name in names])
+    world, asked = at_rest(snapshot), context()
+    wanted = units_of(world, [("default", name) for name in names])
     return [
         (step, explain_pod(step, verdict, NOW, asked, lambda: False))
         for step in steps(world, wanted, NOW, asked)
@@ -264,9 +271,9 @@ def test_no_hint_starts_from_a_search_that_gave_up() -> None:
     wanted = claim("c", request("x", count=2), request("y", count=5), constraints=constraints)
     from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
 
-    world = settled(snapshot_of(node("a"), device_class(), pool("a", devices, node="a"), wanted, pod("p", "c")))
+    world = at_rest(snapshot_of(node("a"), device_class(), pool("a", devices, node="a"), wanted, pod("p", "c")))
     asked = SchedulingContext(new_id=lambda: "", options=AllocatorOptions(limits=SearchLimits(3)))
-    (step,) = steps(world, units(world, [("Pod", "default", "p")]), NOW, asked)
+    (step,) = steps(world, units_of(world, [("default", "p")]), NOW, asked)
     answer = explain_pod(step, step.verdicts[0], NOW, asked, lambda: False)
     assert answer.verdict.refused is not None
     assert answer.verdict.refused.undecided
@@ -275,8 +282,8 @@ def test_no_hint_starts_from_a_search_that_gave_up() -> None:
 
 
 def test_what_was_not_tried_is_counted() -> None:
-    world, asked = settled(snapshot_of(*FULL, *held("u", "a", 0))), context()
-    (step,) = steps(world, units(world, [("Pod", "default", "p")]), NOW, asked)
+    world, asked = at_rest(snapshot_of(*FULL, *held("u", "a", 0))), context()
+    (step,) = steps(world, units_of(world, [("default", "p")]), NOW, asked)
     answer = explain_pod(step, step.verdicts[0], NOW, asked, lambda: True)
     assert answer.hints.found == ()
     assert answer.hints.tried == 0

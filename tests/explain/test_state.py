@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.explain import describe
 from dragoman.explain.objects import claim_facts, device_facts, node_facts, pod_facts
-from dragoman.explain.scenarios import displaced, focus, node_like, pending_again, without_node, without_pod
+from dragoman.explain.scenarios import focus, pending_again, without_pod
 from dragoman.explain.state import consumers_of, deletion, events_of, stuck
 from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Snapshot, apply_all
@@ -179,23 +179,6 @@ def test_a_pod_that_is_pending_again_has_no_node_and_no_devices_of_its_own() -> 
     assert {device.device for device in after.holders} == {"gpu-1"}
 
 
-def test_without_a_node_its_slices_go_and_its_pods_wait() -> None:
-    snapshot = two_pods()
-    after = apply_all(snapshot, without_node(snapshot, "a"))
-    assert not after.nodes
-    assert not after.slices
-    assert {pod.spec.node_name for pod in after.pods.values()} == {""}
-
-
-def test_one_more_node_has_devices_of_its_own() -> None:
-    snapshot = two_pods()
-    after = apply_all(snapshot, node_like(snapshot, "a", "b"))
-    assert sorted(after.nodes) == ["a", "b"]
-    (resource_slice,) = [s for s in after.slices.values() if s.spec.node_name == "b"]
-    assert (resource_slice.spec.pool.name, len(resource_slice.spec.devices)) == ("b", 3)
-    assert after.nodes["b"].metadata.labels["kubernetes.io/hostname"] == "b"
-
-
 def test_the_part_around_a_node_holds_what_decides_there() -> None:
     other = [node("b"), gpus("b", 1), claim("elsewhere"), pod("r", "elsewhere", nodeName="b")]
     snapshot = snapshot_of(*WORLD, *other, given("c"), bound("p", "c"), claim("new"), pod("n", "new"))
@@ -204,18 +187,3 @@ def test_the_part_around_a_node_holds_what_decides_there() -> None:
     assert {key[1] for key in small.pods} == {"p", "n"}
     assert {key[1] for key in small.claims} == {"c", "new"}
     assert set(small.holders) == set(snapshot.holders)
-
-
-@pytest.mark.parametrize(
-    ("effect", "seconds", "expected"), [("NoExecute", None, []), ("NoExecute", 60, [60]), ("NoSchedule", None, [0])]
-)
-def test_who_is_displaced_by_a_rule(effect: str, seconds: int | None, expected: list[int]) -> None:
-    toleration: dict[str, Any] = {"key": "k", "operator": "Exists", "effect": effect}
-    if seconds is not None:
-        toleration["tolerationSeconds"] = seconds
-    rule = manifest(
-        "DeviceTaintRule", "r", spec={"deviceSelector": {"pool": "a"}, "taint": {"key": "k", "effect": "NoExecute"}}
-    )
-    snapshot = snapshot_of(*WORLD, given("c", tolerations=[toleration]), bound("p", "c"), rule)
-    found = displaced(snapshot, snapshot.taint_rules["r"])
-    assert [entry.after_s for entry in found] == expected

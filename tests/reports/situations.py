@@ -29,7 +29,7 @@ class Finding(NamedTuple):
 class Situation(NamedTuple):
     """places: pod to node and devices, None where it has none. facts: object to what `explain` must say of it.
 
-    flags: of simulate and explain. change: of the documents before names are changed; may give more facts.
+    flags: of simulate and explain. rejected: facts of what the API server would refuse of these documents. change: of the documents before names are changed; may give more facts.
     missing: what Dragoman does not do yet; the expectation is then known to fail.
     """
 
@@ -40,6 +40,7 @@ class Situation(NamedTuple):
     lint: tuple[Finding, ...] = ()
     change: Change | None = None
     missing: str = ""
+    rejected: tuple[str, ...] = ()
 
 
 # ---- words
@@ -339,7 +340,8 @@ SITUATIONS: dict[str, Situation] = {
             pod("bowls", "pair"),
         ],
         {"default/bowls": None},
-        {"pod/bowls": ["3 devices in incomplete", "0 is published", "1 would be right", "fits on shed-1"]},
+        {"pod/bowls": ["shed-1"]},
+        rejected=(f"shed-1-{KILN}", "spec.pool.resourceSliceCount", "Invalid value: 0: must be greater than zero"),
         lint=(
             Finding(
                 f"ResourceSlice shed-1-{KILN}",
@@ -702,7 +704,7 @@ SITUATIONS: dict[str, Situation] = {
             pod("potter", templates=["single"], namespace="guild"),
         ],
         {"guild/warden": None, "guild/potter": ("shed-1", ["kiln-0"])},
-        missing="what the API server would refuse counts in simulate",
+        rejected=("resource.kubernetes.io/admin-access: true", "label on the containing namespace"),
     ),
     "a rolling update that waits for its own device": Situation(
         [
@@ -732,6 +734,8 @@ SITUATIONS: dict[str, Situation] = {
             claim("single", one()),
             pod("bowls", "single"),
         ],
+        {"default/bowls": None},
+        rejected=(f"shed-1-{KILN}", "spec.devices[0].attributes", "7.4.21.90000000", "semver.org spec 2.0.0"),
         lint=(
             Finding("DeviceClass kiln", "SelectorFails"),
             Finding(f"ResourceSlice shed-1-{KILN}", "InvalidField", ("7.4.21.90000000",)),

@@ -151,7 +151,9 @@ def test_places_and_explanations(name: str, seed: int, tmp_path: Path, capsys: p
     file.write_text(text)
     flags = [flag for flag in case.flags if flag not in ("-n", "batch")]
     found = json.loads(ran(capsys, "simulate", "-f", str(file), "-o", "json", *flags))
-    assert found["errors"] == []
+    rejected = "".join(error["object"] + error["message"] for error in found["errors"])
+    assert bool(rejected) == bool(case.rejected)
+    assert [fact for fact in case.rejected if names.text(fact) not in rejected] == []
     pods = {f"{pod['namespace']}/{pod['name']}": pod for pod in found["pods"]}
     for key, place in case.places.items():
         pod = pods[names.text(key)]

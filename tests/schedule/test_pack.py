@@ -10,9 +10,10 @@ from dragoman.allocate.allocator import AllocatorOptions, Demand, NodeChange, Po
 from dragoman.allocate.task_history import FIRST
 from dragoman.schedule.cycle import SchedulingContext, decide, unit_of
 from dragoman.schedule.decision import Decision
-from dragoman.schedule.whatif import simulate, units
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.testing.build import claim, device_class, gpus, node, pod, snapshot_of
+from dragoman.whatif.decide import steps
+from dragoman.whatif.units import units_of
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GPU = device_class()
@@ -120,7 +121,7 @@ def test_a_simulation_learns_and_leaves_the_options_it_was_given() -> None:
     pods = [thing for i in numbers for thing in (claim(f"c{i}"), pod(f"p{i}", f"c{i}", cpu="1", memory="1Gi"))]
     snapshot = snapshot_of(*nodes, *slices, GPU, *pods)
     using = context()
-    order = [("Pod", "default", f"p{i}") for i in numbers]
-    verdicts = simulate(snapshot, units(snapshot, order), NOW, using)
-    assert [verdict.node for verdict in verdicts] == [f"n{i // 4}" for i in numbers]
+    order = [("default", f"p{i}") for i in numbers]
+    decided_on = steps(snapshot, units_of(snapshot, order), NOW, using)
+    assert [verdict.node for step in decided_on for verdict in step.verdicts] == [f"n{i // 4}" for i in numbers]
     assert using.options.demand == Demand()

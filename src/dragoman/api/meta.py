@@ -53,6 +53,12 @@ class ObjectMeta(Value, frozen=True):
         return next((o for o in self.owner_references if o.controller), None)
 
 
+class Bare(Value, frozen=True):
+    """An object of a kind that no decision reads: its metadata only."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class Ref(msgspec.Struct, frozen=True, order=True):
     """Names one object: kind is the Kind's name (`ResourceClaim`), namespace is empty for cluster scope.
 

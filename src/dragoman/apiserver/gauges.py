@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dragoman.apiserver.status import qualified
+from dragoman.api.admission import qualified
 from dragoman.apiserver.store import Store
 
 REQUESTS = "dragoman_apiserver_requests_total"

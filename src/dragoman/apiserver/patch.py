@@ -13,10 +13,11 @@ import jsonpatch
 import jsonpointer
 import msgspec
 
+from dragoman.api.merge import copy_json, merge_patch
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.strategic import strategic_patch
 
-__all__ = ["MAX_OPERATIONS", "PatchFailed", "json_patch", "merge_patch", "strategic_patch"]
+__all__ = ["MAX_OPERATIONS", "PatchFailed", "copy_json", "json_patch", "merge_patch", "strategic_patch"]
 
 # kube-apiserver's limit (maxJSONPatchOperations).
 MAX_OPERATIONS = 10_000
@@ -82,25 +83,3 @@ def _step(doc: Any, index: int, operation: dict[str, Any]) -> Any:
     except (TypeError, KeyError, IndexError, ValueError) as error:
         # The library walks into scalars without looking.
         raise PatchFailed(f"{what}: the path does not exist ({error})") from None
-
-
-def merge_patch(doc: Any, patch: Any) -> Any:
-    """The document after the RFC 7386 merge patch: null removes, objects merge, everything else replaces."""
-    return _merge(copy_json(doc), copy_json(patch))
-
-
-def _merge(doc: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    merged = doc if isinstance(doc, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merge(merged.get(key), value)
-    return merged
-
-
-def copy_json(value: Any) -> Any:
-    """A deep copy of a JSON value; a JSON round trip is several times faster than copy.deepcopy."""
-    return msgspec.json.decode(msgspec.json.encode(value))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dragoman.api.admission import forbidden_text, invalid_text, qualified
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
 from dragoman.errors import Denied, DragomanError, Invalid, NotFound, Retry, Stale
@@ -70,11 +71,6 @@ def success(details: Object | None = None, code: int = 200) -> Object:
     return status
 
 
-def qualified(kind: Kind) -> str:
-    """`pods` or `deployments.apps`."""
-    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-
-
 def _details(kind: Kind, name: str, **more: Any) -> Object:
     details: Object = {"name": name}
     if kind.group:
@@ -109,7 +105,7 @@ def stale(kind: Kind, name: str) -> StatusError:
 
 def forbidden(kind: Kind, name: str, why: str) -> StatusError:
     """Admission says no."""
-    return StatusError(403, "Forbidden", f'{qualified(kind)} "{name}" is forbidden: {why}', _details(kind, name))
+    return StatusError(403, "Forbidden", forbidden_text(kind, name, why), _details(kind, name))
 
 
 def bad_request(message: str) -> StatusError:
@@ -120,15 +116,12 @@ def bad_request(message: str) -> StatusError:
 def invalid(kind: Kind, name: str, causes: Iterable[tuple[str, str, str]]) -> StatusError:
     """Validation says no. causes: (reason, message without the field, field path)."""
     listed = list(causes)
-    texts = [f"{field}: {text}" if field else text for _, text, field in listed]
-    joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-    full_kind = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     details: Object = {"name": name}
     if kind.group:
         details["group"] = kind.group
     details["kind"] = kind.kind
     details["causes"] = [{"reason": reason, "message": text, "field": field} for reason, text, field in listed]
-    return StatusError(422, "Invalid", f'{full_kind} "{name}" is invalid: {joined}', details)
+    return StatusError(422, "Invalid", invalid_text(kind, name, listed), details)
 
 
 def expired(message: str = "The resourceVersion for the provided watch is too old.") -> StatusError:

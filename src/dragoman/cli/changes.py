@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,30 @@ from dragoman.api.meta import NamespacedName, ObjectMeta
 from dragoman.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from dragoman.cli import source
 from dragoman.errors import Invalid, NotFound
-from dragoman.explain import scenarios
-from dragoman.explain.scenarios import Displaced
-from dragoman.schedule.whatif import Named
-from dragoman.snapshot.change import Change, Put, Snapshot, apply_all, keys_of
+from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.taints import applies
+from dragoman.whatif.changes import (
+    Displaced,
+    PutObject,
+    RemoveNode,
+    RemoveObject,
+    TaintDevices,
+    WhatIfChange,
+    apply,
+    free_name,
+    node_like,
+)
+from dragoman.whatif.cluster import ClusterState
+from dragoman.whatif.units import Named
 
 SHAPE = "shape-of "
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 
 class ChangedSnapshot(msgspec.Struct, frozen=True):
-    """The snapshot after the changes. order: pods that lost their place and are decided again, after the files'."""
+    """The cluster after the changes. order: pods that their users create again, to be decided after the files'."""
 
-    snapshot: Snapshot
+    cluster: ClusterState
     order: tuple[Named, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -78,37 +89,42 @@ class ChangedSnapshot(msgspec.Struct, frozen=True):
         return reported
 
 
-def changed(snapshot: Snapshot, args: argparse.Namespace) -> ChangedSnapshot:
-    """The snapshot with what the flags say. Raises Invalid, NotFound."""
-    order: list[Named] = []
+def changed(cluster: ClusterState, args: argparse.Namespace) -> ChangedSnapshot:
+    """The cluster with what the flags say, controllers at rest. Raises Invalid, NotFound."""
+    created: dict[Named, None] = {}
     added: list[str] = []
+    deleted: list[str] = []
     displaced: dict[NamespacedName, Displaced] = {}
     idle: list[str] = []
+
+    def made(steps: Sequence[WhatIfChange]) -> None:
+        nonlocal cluster
+        after = apply(cluster, steps)
+        cluster = after.cluster
+        displaced.update((entry.pod, entry) for entry in after.displaced)
+        created.update((("Pod", *key), None) for key in after.created)
+
     for text in args.add_node:
-        more, nodes = _more(snapshot, text)
-        snapshot = apply_all(snapshot, more)
+        more, nodes = _more(cluster, text)
+        made(more)
         added += nodes
     for name in args.remove_node:
-        if name not in snapshot.nodes:
-            raise NotFound(f"--remove-node: node {name} does not exist{_near(name, snapshot.nodes)}")
-        order += [("Pod", *key) for key in keys_of(snapshot.pods_by_node, name)]
-        snapshot = apply_all(snapshot, scenarios.without_node(snapshot, name))
+        if name not in cluster.snapshot.nodes:
+            raise NotFound(f"--remove-node: node {name} does not exist{_near(name, cluster.snapshot.nodes)}")
+        made([RemoveNode(name)])
     for text in args.taint:
         rules = _rules(text)
-        if not any(_concerns(rule, snapshot) for rule in rules):
+        if not any(_concerns(rule, cluster.snapshot) for rule in rules):
             idle.append(text)
-        for rule in rules:
-            displaced |= {entry.pod: entry for entry in scenarios.displaced(snapshot, rule)}
-            snapshot = apply_all(snapshot, [Put("DeviceTaintRule", rule)])
-    for key in displaced:
-        snapshot = apply_all(snapshot, scenarios.pending_again(snapshot, key))
-        order.append(("Pod", *key))
-    deleted = [_pod(snapshot, text) for text in args.delete]
-    for key in deleted:
-        snapshot = apply_all(snapshot, scenarios.without_pod(snapshot, key))
-    names = tuple("/".join(key) for key in deleted)
-    removed = tuple(args.remove_node)
-    return ChangedSnapshot(snapshot, tuple(order), tuple(added), removed, names, tuple(displaced.values()), tuple(idle))
+        made([TaintDevices(rule) for rule in rules])
+    for text in args.delete:
+        key = _pod(cluster.snapshot, text)
+        made([RemoveObject("Pod", *key)])
+        deleted.append("/".join(key))
+    listed = tuple(displaced[key] for key in sorted(displaced))
+    return ChangedSnapshot(
+        cluster, tuple(created), tuple(added), tuple(args.remove_node), tuple(deleted), listed, tuple(idle)
+    )
 
 
 def _concerns(rule: DeviceTaintRule, snapshot: Snapshot) -> bool:
@@ -120,13 +136,14 @@ def _concerns(rule: DeviceTaintRule, snapshot: Snapshot) -> bool:
     )
 
 
-def _more(snapshot: Snapshot, text: str) -> tuple[list[Change], list[str]]:
+def _more(cluster: ClusterState, text: str) -> tuple[list[WhatIfChange], list[str]]:
+    snapshot = cluster.snapshot
     if text.startswith((SHAPE, "shape-of=")):
         shape = text[len(SHAPE) :].strip()
         if shape not in snapshot.nodes:
             raise NotFound(f"--add-node: node {shape} does not exist{_near(shape, snapshot.nodes)}")
-        name = scenarios.free_name(snapshot, f"{shape}-new")
-        return list(scenarios.node_like(snapshot, shape, name)), [name]
+        name = free_name(snapshot, f"{shape}-new")
+        return list(node_like(snapshot, shape, name)), [name]
     world = source.from_files([text])
     nodes = sorted(world.snapshot.nodes)
     if not nodes:
@@ -134,8 +151,12 @@ def _more(snapshot: Snapshot, text: str) -> tuple[list[Change], list[str]]:
     for name in nodes:
         if name in snapshot.nodes:
             raise Invalid(f"--add-node {text}", f"node {name} exists already")
-    changes: list[Change] = [Put("Node", world.snapshot.nodes[name]) for name in nodes]
-    changes += [Put("ResourceSlice", resource_slice) for _, resource_slice in sorted(world.snapshot.slices.items())]
+    for refused in world.refused:
+        raise Invalid(f"--add-node {text}", refused.rejection.message)
+    changes: list[WhatIfChange] = [PutObject("Node", world.snapshot.nodes[name]) for name in nodes]
+    changes += [
+        PutObject("ResourceSlice", resource_slice) for _, resource_slice in sorted(world.snapshot.slices.items())
+    ]
     return changes, nodes
 
 

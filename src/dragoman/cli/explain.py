@@ -2,14 +2,20 @@
 
     explain pod/NAME | claim/NAME | node/NAME | device/DRIVER/POOL/DEVICE     without: everything that waits
 
-Flags only; what is done with them is in `explaining`, so that --help is fast.
+What to say is decided in `explain.answers`. Imports stand in functions, so that --help is fast.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from typing import TYPE_CHECKING
 
-from dragoman.cli import explain_watch, simulate, source
+from dragoman.cli import connect, explain_watch, output, simulate, source
+
+if TYPE_CHECKING:
+    from dragoman.allocate.allocator import AllocatorOptions
+    from dragoman.explain.answers import ExplainInput
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +33,34 @@ def run(args: argparse.Namespace) -> int:
     """Print why; 1 if the object waits or is stuck."""
     if args.watch:
         return explain_watch.run(args)
-    from dragoman.cli import explaining
+    from dragoman.explain import answers
 
-    return explaining.run(args)
+    kind, name = answers.object_of(args.object)
+    options = simulate.options_of(args)
+    world = source.tool_input(args, options.gates)
+    scene = _scene(world, options)
+    namespace = args.namespace or ""
+    if kind in ("pod", "claim") and not namespace and not args.filename:
+        namespace = connect.namespace(args)
+    found = answers.about(scene, kind, name, namespace)
+    if args.output == "json":
+        errors = [refused.as_json() for refused in world.refused]
+        output.write(json.dumps({**found.body, "errors": errors}, indent=2))
+    else:
+        output.prose([*(refused.line for refused in world.refused), *found.lines])
+    return 0 if found.well and not world.refused else 1
+
+
+def _scene(world: source.ToolInput, options: AllocatorOptions) -> ExplainInput:
+    from dragoman.explain.answers import ExplainInput
+    from dragoman.explain.state import events_of
+    from dragoman.runtime.clock import Clock
+    from dragoman.runtime.entropy import Entropy
+    from dragoman.schedule.units import SchedulingContext
+    from dragoman.whatif.cluster import bring
+    from dragoman.whatif.settle import settled
+
+    clock = Clock()
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options)
+    cluster = settled(bring(world.snapshot, clock.utc()))
+    return ExplainInput(world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic)

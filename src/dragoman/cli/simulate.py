@@ -1,19 +1,24 @@
 """`dragoman simulate`: where would the pods of these files run, with which devices, or why not? No cluster needed.
 
-The state can be changed first: --add-node, --remove-node, --taint, --delete, in this order. Flags only; what is done
-with them is in `simulation`, so that --help is fast.
+The state can be changed first: --add-node, --remove-node, --taint, --delete, in this order. What happens then is asked
+of `whatif`. Imports stand in functions, so that --help is fast.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
-from dragoman.cli import source
+from dragoman.cli import output, source
 from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.allocate.allocator import AllocatorOptions
+    from dragoman.cli.changes import ChangedSnapshot
+    from dragoman.explain.explanation import Explanation
 
 POLICIES = ("first-fit", "pack")
 MOST_STEPS = 2_000_000
@@ -43,10 +48,83 @@ def options_of(args: argparse.Namespace) -> AllocatorOptions:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decide the unscheduled pods in file order; 1 if one of them has no place or would lose it."""
-    from dragoman.cli import simulation
+    """Decide the unscheduled pods in file order; 1 if one of them has no place or would lose it, or is refused."""
+    from dragoman.cli import changes
+    from dragoman.explain import report as say
+    from dragoman.runtime.clock import Clock
+    from dragoman.runtime.entropy import Entropy
+    from dragoman.schedule.units import SchedulingContext
+    from dragoman.whatif.cluster import bring
+    from dragoman.whatif.settle import settled
 
-    return simulation.run(args)
+    if not args.filename:
+        raise Invalid("-f", "name the files to simulate; - reads standard input")
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args))
+    world = _read(args, context)
+    clock = Clock()
+    cluster = settled(bring(world.snapshot, clock.utc()))
+    changed = changes.changed(cluster, args)
+    answers = _answers(changed, world.order, context, clock)
+    if args.output == "json":
+        errors = [refused.as_json() for refused in world.refused]
+        pods = [say.as_json(answer) for answer in answers]
+        output.write(json.dumps({"pods": pods, **changed.as_json(), "errors": errors}, indent=2))
+    else:
+        _print(answers, changed, world.refused)
+    placed = all(answer.verdict.node for answer in answers)
+    return 0 if placed and not changed.displaced and not world.refused else 1
+
+
+def _read(args: argparse.Namespace, context: Any) -> source.ToolInput:
+    try:
+        return source.from_files(args.filename, context.gates)
+    except Invalid:
+        if args.output == "json" and "-" not in args.filename:  # standard input cannot be read twice
+            output.write(json.dumps({"pods": [], "errors": source.errors_in(args.filename)}, indent=2))
+        raise
+
+
+def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clock: Any) -> list[Explanation]:
+    from dragoman.explain.explanation import explain_unit
+    from dragoman.whatif.budget import Budget
+    from dragoman.whatif.decide import run
+
+    budget = Budget(clock.monotonic)
+    answers: list[Explanation] = []
+    for step in run(changed.cluster, (*order, *changed.order), context):
+        brief = budget.is_brief(step)
+        with budget.spent(step) as over:
+            answers += explain_unit(step, changed.cluster.now, context, over, brief=brief)
+    return answers
+
+
+def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:
+    from dragoman.explain import report as say
+
+    output.prose([*changed.lines(), *(entry.line for entry in refused)])
+    if not answers:
+        output.say("no unscheduled pods in these files")
+        return
+    output.write(table(answers))
+    for answer in answers:
+        verdict = answer.verdict
+        if verdict.node is None:
+            output.write("")
+            output.prose([say.headline(answer), *(f"  {line}" for line in say.reason_lines(answer))])
+
+
+def table(answers: list[Explanation]) -> str:
+    """Where each pod goes and what it gets."""
+    from dragoman.explain import report as say
+
+    body: list[tuple[Any, ...]] = []
+    for answer in answers:
+        verdict = answer.verdict
+        place = verdict.node or ("not decided" if verdict.refused and verdict.refused.undecided else "none")
+        lines = say.devices(verdict) or [""]
+        body.append((f"{verdict.pod[0]}/{verdict.pod[1]}", place, lines[0]))
+        body += [("", "", line) for line in lines[1:]]
+    return output.rows(("POD", "NODE", "DEVICES"), body)
 
 
 def _changes(parser: argparse.ArgumentParser) -> None:

@@ -17,24 +17,53 @@ from dragoman.cli import connect, output
 if TYPE_CHECKING:  # what flags do not need is imported where it is used, so that --help is fast
     from dragoman.api.files import Document
     from dragoman.api.gates import Gates
-    from dragoman.schedule.whatif import Named
     from dragoman.snapshot.change import Snapshot
+    from dragoman.whatif.cluster import Rejection
+    from dragoman.whatif.units import Named
 
 NOT_ASKED_FOR = frozenset({"CronJob", "ReplicationController", "PriorityClass"})
 """Kinds that a snapshot holds and a live cluster is not asked for."""
+
+FROZEN_MIN = 5_000
+"""Objects that are so many that looking for garbage among them is felt."""
+
+
+class RejectedDocument(NamedTuple):
+    """An object of a file that an API server would refuse."""
+
+    document: Document
+    rejection: Rejection
+
+    @property
+    def line(self) -> str:
+        """The refusal for people, with its place."""
+        place = f"{self.document.place}, line {self.document.line(self.rejection.field)}"
+        return f"{place}: the API server would refuse this: {self.rejection.message}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as an entry of `errors`."""
+        return {
+            "file": self.document.file,
+            "document": self.document.number,
+            "object": self.document.subject,
+            "field": self.rejection.field,
+            "message": self.rejection.message,
+        }
 
 
 class ToolInput(NamedTuple):
     """A snapshot and what tools need beside it.
 
     order: pods and workloads in file order (for a live cluster, pods by creation time). documents: as read, for
-    places; empty for a live cluster. events: Event objects, as on the wire.
+    places; empty for a live cluster. events: Event objects, as on the wire. refused: objects of the files that an API
+    server would not take, which are not in the snapshot.
     """
 
     snapshot: Snapshot
     order: tuple[Named, ...]
     documents: tuple[Document, ...] = ()
     events: tuple[dict[str, Any], ...] = ()
+    refused: tuple[RejectedDocument, ...] = ()
 
 
 def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
@@ -62,9 +91,9 @@ def gates(args: argparse.Namespace) -> Gates:
     return found
 
 
-def tool_input(args: argparse.Namespace) -> ToolInput:
+def tool_input(args: argparse.Namespace, gates: Gates | None = None) -> ToolInput:
     """From the files if there are any, else from the cluster. Raises Invalid, NotFound, Denied, Retry."""
-    return from_files(args.filename) if args.filename else asyncio.run(_live(args))
+    return from_files(args.filename, gates) if args.filename else asyncio.run(_live(args))
 
 
 async def world_now(args: argparse.Namespace) -> ToolInput:
@@ -72,14 +101,20 @@ async def world_now(args: argparse.Namespace) -> ToolInput:
     return from_files(args.filename) if args.filename else await _live(args)
 
 
-def from_files(names: Sequence[str]) -> ToolInput:
-    """The objects of these files. Raises Invalid for the first thing that cannot be understood."""
+def from_files(names: Sequence[str], gates: Gates | None = None) -> ToolInput:
+    """The objects of these files. Raises Invalid for the first thing that cannot be understood.
+
+    gates: of the API server that judges objects which no server has taken yet; default: Kubernetes' defaults.
+    """
     from dragoman.api import files
     from dragoman.cli import progress
 
     texts = _texts(names)
     with progress.reading(texts, passes=2) as reported, _without_collections():
-        return _of(files.read_all(texts, reported), reported)
+        found = _of(files.read_all(texts, reported), reported, gates)
+    if len(found.documents) > FROZEN_MIN:
+        gc.freeze()  # it lives as long as the process: no collection need look at it again
+    return found
 
 
 @contextmanager
@@ -122,24 +157,29 @@ def _texts(names: Sequence[str]) -> list[tuple[str, str]]:
     return list(manifests.texts(list(names)))
 
 
-def _of(documents: list[Document], reported: Callable[[], None]) -> ToolInput:
-    from dragoman.snapshot.change import HELD, WORKLOADS, Snapshot
+def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | None) -> ToolInput:
+    from dragoman.api.gates import DEFAULTS
+    from dragoman.runtime.clock import Clock
+    from dragoman.snapshot.change import WORKLOADS, Snapshot
+    from dragoman.whatif.admit import admitted
+    from dragoman.whatif.cluster import identified
+
+    now = Clock().utc()
+    taken, refused = admitted(documents, now, gates or DEFAULTS)
 
     def objects() -> Iterator[tuple[str, Any]]:
-        for document in held:
-            if document.kind is not None:
-                yield document.kind.kind, document.value
-                reported()
+        for entry in identified([(document.kind_name, value) for document, value in taken], now):
+            yield entry
+            reported()
 
-    held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
     snapshot = Snapshot.from_objects(objects())
     order = tuple(
-        (d.kind.kind, d.namespace, d.name)
-        for d in held
-        if d.kind is not None and (d.kind.kind == "Pod" or d.kind.kind in WORKLOADS)
+        (d.kind_name, d.namespace, value.metadata.name)
+        for d, value in taken
+        if d.kind_name == "Pod" or d.kind_name in WORKLOADS
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
-    return ToolInput(snapshot, order, tuple(documents), events)
+    return ToolInput(snapshot, order, tuple(documents), events, tuple(RejectedDocument(*pair) for pair in refused))
 
 
 async def _live(args: argparse.Namespace) -> ToolInput:

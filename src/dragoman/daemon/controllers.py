@@ -10,36 +10,29 @@ kube-controller-manager does not run should be named in the settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from immutables import Map
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dragoman.api.kinds import KINDS, kind_of
-from dragoman.api.meta import Ref
+from dragoman.api.kinds import kind_of
+from dragoman.api.meta import Ref, Value
 from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATION, ResourceClaim
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
+from dragoman.daemon.custom import Definition
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
 from dragoman.errors import Invalid, NotFound, Retry
-from dragoman.reconcile import claims, disruption, endpoints, garbage, namespaces, nodes, podgc, taints
+from dragoman.reconcile import nodes
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.reconcile.step import OTHERS, ReconcileInput, ReconcileResult
-from dragoman.reconcile.workloads import (
-    cronjob,
-    daemonset,
-    deployment,
-    job,
-    replicaset,
-    replicationcontroller,
-    statefulset,
-)
+from dragoman.reconcile.table import EVERYTHING, Controller, table
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -48,26 +41,10 @@ from dragoman.runtime.tasks import KeyQueue, Tasks, work
 from dragoman.snapshot import change as changes_of
 from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
 
-Keys: TypeAlias = Callable[[Change, ReconcileInput, ReconcileInput], Iterable[Any]]
-WriteEvents: TypeAlias = Callable[[ReconcileInput, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
-
-EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
 GONE_REMEMBERED = 10_000
 ASKS_MAX = 5
-
-
-class Controller(msgspec.Struct, frozen=True):
-    """One controller: which keys a change concerns, and what to do about a key.
-
-    kinds: changes of these are looked at. told: what people are told of each write of a step.
-    """
-
-    name: str
-    kinds: frozenset[str]
-    keys: Keys
-    sync: Callable[[ReconcileInput, Any], ReconcileResult]
-    events: WriteEvents | None = None
-    workers: int = 8
+DEFINITION = "CustomResourceDefinition"
+_TYPES: dict[str, type[Value]] = {"Lease": nodes.Lease, DEFINITION: Definition}
 
 
 class ControllerSettings(msgspec.Struct, frozen=True):
@@ -77,58 +54,9 @@ class ControllerSettings(msgspec.Struct, frozen=True):
     root_ca: str = ""
 
 
-def table(settings: ControllerSettings) -> tuple[Controller, ...]:
-    """All controllers there are."""
-
-    def namespace(world: ReconcileInput, name: str) -> ReconcileResult:
-        return namespaces.sync(world, name, settings.root_ca)
-
-    workloads = (
-        Controller(
-            "replicaset", frozenset({"ReplicaSet", "Pod"}), replicaset.keys, replicaset.sync, replicaset.write_events
-        ),
-        Controller("deployment", frozenset({"Deployment", "ReplicaSet", "Pod"}), deployment.keys, deployment.sync),
-        Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.write_events),
-        Controller(
-            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.write_events
-        ),
-        Controller(
-            "statefulset",
-            frozenset({"StatefulSet", "Pod"}),
-            statefulset.keys,
-            statefulset.sync,
-            statefulset.write_events,
-        ),
-        Controller(
-            "replicationcontroller",
-            frozenset({"ReplicationController", "Pod"}),
-            replicationcontroller.keys,
-            replicationcontroller.sync,
-            replicationcontroller.write_events,
-        ),
-        Controller("cronjob", frozenset({"CronJob", "Job"}), cronjob.keys, cronjob.sync, cronjob.write_events),
-        Controller("job-strays", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
-    )
-    return (
-        Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
-        *workloads,
-        Controller("taints", taints.KINDS, taints.keys, taints.sync),
-        Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
-        Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),
-        Controller("endpoints", endpoints.KINDS, endpoints.keys, endpoints.sync),
-        Controller("podgc", frozenset({"Node", "Pod"}), podgc.keys, podgc.sync),
-        Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),
-        Controller("namespaces", EVERYTHING, namespaces.keys, namespace, workers=2),
-    )
-
-
-def _claim_keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[claims.ClaimKey]:
-    return claims.keys(change, before.snapshot, after.snapshot)
-
-
 def chosen(settings: ControllerSettings) -> tuple[Controller, ...]:
     """The controllers that the settings name. Raises Invalid for an unknown name."""
-    everything = table(settings)
+    everything = table(settings.root_ca)
     known = {controller.name for controller in everything}
     for name in settings.controllers:
         if name != "*" and name.removeprefix("-") not in known:
@@ -184,6 +112,7 @@ class Controllers:
         self._snapshot = Snapshot.empty()
         self._ownership = Ownership.empty()
         self._others: Map[tuple[str, str, str], Any] = Map()
+        self._custom: dict[str, tuple[tuple[str, str], str]] = {}
         self.queues: dict[str, KeyQueue[Any]] = {
             controller.name: KeyQueue(controller.name, self._clock) for controller in self.controllers
         }
@@ -201,6 +130,7 @@ class Controllers:
             heartbeats=self._heartbeats.heard,
             tally=self._tally,
             others=self._others,
+            custom=dict(self._custom.values()),
         )
 
     @property
@@ -213,7 +143,7 @@ class Controllers:
         self._begin()
         kinds = sorted(set().union(*(controller.kinds for controller in self.controllers)))
         for kind in kinds:
-            self.informers.of(kind, nodes.Lease if kind == "Lease" else None)
+            self.informers.of(kind, _TYPES.get(kind))
             self.informers.follow(kind, self._receive)
         try:
             async with Tasks("controllers", self._clock, self._entropy) as tasks:
@@ -222,6 +152,7 @@ class Controllers:
                 tasks.supervise("heartbeats", lambda: self._heartbeats.run(lambda: self._snapshot))
                 # No step on half a picture: everything is listed first.
                 await self.informers.synced()
+                await self.informers.synced()  # custom resources too, of which the first lists told
                 self._log.info("running", controllers=",".join(c.name for c in self.controllers))
                 for controller in self.controllers:
                     log = get("controllers", controller=controller.name)
@@ -242,6 +173,10 @@ class Controllers:
         for change in changes:
             if isinstance(change, Gone):
                 self._remember(before, change)
+                if change.kind == DEFINITION:
+                    self._unfollow(change.name)
+            elif change.kind == DEFINITION:
+                self._follow(change.object)
             elif change.kind == "Node":
                 self._heartbeats.first_seen(change.object.metadata.name)
             if node := nodes.heartbeat(change, before):
@@ -250,9 +185,27 @@ class Controllers:
         for controller in self.controllers:
             queue = self.queues[controller.name]
             for change in changes:
-                if change.kind in controller.kinds:
+                if change.kind in controller.kinds or (controller.kinds is EVERYTHING and "/" in change.kind):
                     for key in controller.keys(change, before, after):
                         queue.add(key)
+
+    # ---- custom resources
+
+    def _follow(self, definition: Definition) -> None:
+        """Hear of the objects of a definition, once it is established."""
+        known = self._custom.get(definition.metadata.name)
+        name = definition.name
+        if known is not None and known[1] != name:
+            self._unfollow(definition.metadata.name)
+            known = None
+        if known is None and name:
+            self._custom[definition.metadata.name] = (definition.spec.group, definition.spec.names.kind), name
+            self.informers.follow(name, self._receive)
+
+    def _unfollow(self, definition: str) -> None:
+        known = self._custom.pop(definition, None)
+        if known is not None:
+            self.informers.drop(known[1])
 
     def _remember(self, before: ReconcileInput, change: Gone) -> None:
         found = before.ownership.find(change.kind, change.namespace, change.name)

@@ -29,8 +29,8 @@ from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, gated, is_waiting
 from dragoman.schedule.decision import Refused
-from dragoman.schedule.whatif import Named, units
 from dragoman.snapshot.change import Snapshot
+from dragoman.whatif.units import units_of
 
 COMPONENT = "dragoman-explain"
 LOOK_S = 2.0
@@ -108,7 +108,7 @@ class Explainer:
             return
         open_ends = len(due) < len(self._waiting)
         began = self._clock.monotonic()
-        for unit in units(snapshot, due):
+        for unit in units_of(snapshot, due):
             for refused in self._refused(snapshot, unit):
                 pod = snapshot.pods.get(refused.pod)
                 if pod is not None and not await self._heard(pod, refused):
@@ -118,7 +118,7 @@ class Explainer:
                 began = self._clock.monotonic()
         self._looked = (snapshot, open_ends)
 
-    def _due(self, snapshot: Snapshot) -> list[Named]:
+    def _due(self, snapshot: Snapshot) -> list[NamespacedName]:
         """Pods whose patience is over, oldest first; those that wait no more are forgotten."""
         now_s = self._clock.monotonic()
         found: dict[str, _Waiting] = {}
@@ -130,7 +130,7 @@ class Explainer:
                 if now_s - found[uid].since_s >= PATIENCE_S:
                     due.append((pod.metadata.creation_timestamp or "", key))
         self._waiting = found
-        return [("Pod", *key) for _, key in sorted(due)]
+        return [key for _, key in sorted(due)]
 
     def _refused(self, snapshot: Snapshot, unit: SchedulingUnit) -> tuple[Refused, ...]:
         """Why the pods of a unit have no place, each unit asked as if it were next; () if it has one."""

@@ -16,7 +16,7 @@ from dragoman.allocate import refusal
 from dragoman.allocate.allocator import Allocation, Ask, allocate
 from dragoman.allocate.policy import TOPOLOGY
 from dragoman.allocate.refusal import Refusal
-from dragoman.api.core import Container, Pod, Toleration
+from dragoman.api.core import Container, Node, Pod, Toleration
 from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import (
     ALL,
@@ -40,7 +40,7 @@ from dragoman.explain.edits import (
     without_request,
 )
 from dragoman.explain.relax import corrected, weaker
-from dragoman.explain.scenarios import claims_used, free_name, node_like, pending_again, released, without_pod
+from dragoman.explain.scenarios import claims_used, pending_again, released, without_pod
 from dragoman.schedule import refusal as schedule
 from dragoman.schedule.decision import AnyReason
 from dragoman.schedule.extended import SPECIAL_NAME
@@ -48,6 +48,7 @@ from dragoman.schedule.units import SchedulingContext, priority_of
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all, keys_of
 from dragoman.snapshot.usage import DeviceId, Holder, is_finished
 from dragoman.values.quantity import Quantity
+from dragoman.whatif.changes import free_name, node_like
 
 PCIE_ROOT, NUMA_NODE = TOPOLOGY
 WAIT, OWN, TOLERATE, OTHER_CLASS, MOVE, REMOVE, ADD = range(7)
@@ -167,11 +168,13 @@ def _one_more(snapshot: Snapshot, shape: str) -> HintCandidate:
     name = free_name(snapshot, f"{shape}-new")
 
     def make(base: Snapshot) -> tuple[Change, ...]:
-        changes = node_like(base, shape, name)
-        node = changes[0].object if isinstance(changes[0], Put) else None
-        assert node is not None
-        spec = msgspec.structs.replace(node.spec, unschedulable=False)
-        return (Put("Node", msgspec.structs.replace(node, spec=spec)), *changes[1:])
+        found: list[Change] = []
+        for part in node_like(base, shape, name):
+            value = part.object
+            if isinstance(value, Node):
+                value = msgspec.structs.replace(value, spec=msgspec.structs.replace(value.spec, unschedulable=False))
+            found.append(Put(part.kind, value))
+        return tuple(found)
 
     return HintCandidate("AddNode", ADD, f"node {shape}", {"shape": shape}, make, node=shape, place=name)
 

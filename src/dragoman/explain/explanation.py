@@ -20,8 +20,8 @@ from dragoman.explain.state import NoResourceSlices, absent_drivers
 from dragoman.schedule.decision import NodesRefused
 from dragoman.schedule.refusal import ReasonBase
 from dragoman.schedule.units import SchedulingContext
-from dragoman.schedule.whatif import DecidedUnit, PodPrediction
 from dragoman.snapshot.change import Snapshot
+from dragoman.whatif.decide import DecidedUnit, PodPrediction
 
 EXPLAINED_GROUPS = 16
 """Groups of nodes of which all facts are told, nearest to a yes first."""

@@ -23,8 +23,8 @@ from dragoman.explain.scenarios import claims_used, focus
 from dragoman.schedule.decision import AnyReason
 from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit
-from dragoman.schedule.whatif import steps
 from dragoman.snapshot.change import Change, Put, Snapshot, apply_all
+from dragoman.whatif.decide import steps
 
 OF_A_KIND = 2
 SHOWN = 8

@@ -1,6 +1,6 @@
 """What is said of a pod that was decided on, as JSON and as lines? The shape that simulate and explain share.
 
-Takes verdicts of `schedule.whatif`, explained by `why`; sentences come from `text` and `phrases`. Never decides.
+Takes verdicts of `whatif.decide`, explained by `why`; sentences come from `text` and `phrases`. Never decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dragoman.explain import conflict_messages, messages
 from dragoman.explain.closest import nearest_first
 from dragoman.explain.explanation import Explanation
 from dragoman.schedule.decision import AnyReason, NodesRefused, Refused
-from dragoman.schedule.whatif import ClaimVerdict, PodPrediction
+from dragoman.whatif.cluster import Rejection
+from dragoman.whatif.decide import ClaimVerdict, PodPrediction
 
 NODES_SHOWN = 3
 GROUPS_SHOWN = 8
@@ -62,11 +63,22 @@ def _refusal(answer: Explanation, refused: Refused, reader: str | None) -> dict[
     return {
         "summary": messages.message(refused, reader),
         "reasons": [messages.as_json(reason, reader) for reason in refused.reasons],
+        "rejected": [_rejection(rejection) for rejection in answer.verdict.rejected],
         "undecided": refused.undecided,
         "conflict": None if answer.conflict is None else conflict_messages.conflict_json(answer.conflict),
         "hints": [conflict_messages.hint_json(hint) for hint in answer.hints.found],
         "hintsTried": answer.hints.tried,
         "hintsUntried": answer.hints.untried,
+    }
+
+
+def _rejection(rejection: Rejection) -> dict[str, Any]:
+    return {
+        "kind": rejection.kind,
+        "namespace": rejection.namespace,
+        "name": rejection.name,
+        "field": rejection.field,
+        "message": rejection.message,
     }
 
 
@@ -82,12 +94,20 @@ def devices(verdict: PodPrediction) -> list[str]:
     return lines
 
 
+def headline(answer: Explanation) -> str:
+    """What became of a pod without a place, in one line."""
+    refused = answer.verdict.refused
+    decided = "is not decided" if refused is not None and refused.undecided else "has no place"
+    return f"pod {'/'.join(answer.verdict.pod)} {decided}:"
+
+
 def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
     """Lines that say why a pod has no place: what holds everywhere, the nodes by reason, contradiction, hints."""
     refused = answer.verdict.refused
     if refused is None:
         return []
     lines = [messages.sentence(reason, reader) for reason in refused.reasons]
+    lines += [f"the API server would refuse this: {rejection.message}" for rejection in answer.verdict.rejected]
     nearest, *others = _node_blocks(answer.verdict.nodes, reader) or [[]]
     lines += [*nearest, *(f"  {line}" for line in device_lines(answer, reader))]
     lines += [line for block in others for line in block]

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dragoman.api.core import Node, Pod
+from dragoman.api.core import Pod
 from dragoman.api.meta import NamespacedName
-from dragoman.api.resource import DeviceTaint, DeviceTaintRule, DeviceToleration, ResourceClaim, ResourceSlice
+from dragoman.api.resource import ResourceClaim
 from dragoman.schedule.claims import owned_by, same
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, keys_of
-from dragoman.snapshot.taints import applies
 from dragoman.snapshot.usage import DeviceId, claim_names, is_finished
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -90,64 +89,6 @@ def released(claim: ResourceClaim) -> Change:
     return Put("ResourceClaim", msgspec.structs.replace(claim, status=status))
 
 
-# ---- nodes
-
-
-def without_node(snapshot: Snapshot, name: str) -> tuple[Change, ...]:
-    """The node and its slices gone; its pods pending again, those of DaemonSets gone with it."""
-    changes: list[Change] = [Gone("Node", "", name)]
-    changes += [Gone("ResourceSlice", "", resource_slice) for resource_slice in keys_of(snapshot.slices_by_node, name)]
-    for key in keys_of(snapshot.pods_by_node, name):
-        pod = snapshot.pods[key]
-        owner = pod.metadata.controller
-        if is_finished(pod) or (owner is not None and owner.kind == "DaemonSet"):
-            changes += without_pod(snapshot, key)
-        else:
-            changes += pending_again(snapshot, key)
-    return tuple(changes)
-
-
-def node_like(snapshot: Snapshot, shape: str, name: str) -> tuple[Change, ...]:
-    """One more node, empty, with the labels, resources and devices of another one. Its taints and cordon too."""
-    node = snapshot.nodes[shape]
-    labels = dict(node.metadata.labels)
-    if HOSTNAME in labels:
-        labels[HOSTNAME] = name
-    meta = msgspec.structs.replace(node.metadata, name=name, uid="", resource_version="", labels=labels)
-    made: Node = msgspec.structs.replace(node, metadata=meta)
-    resource_slices = [snapshot.slices[resource_slice] for resource_slice in keys_of(snapshot.slices_by_node, shape)]
-    return (
-        Put("Node", made),
-        *(Put("ResourceSlice", _slice_like(resource_slice, shape, name)) for resource_slice in resource_slices),
-    )
-
-
-def _slice_like(resource_slice: ResourceSlice, shape: str, name: str) -> ResourceSlice:
-    pool = resource_slice.spec.pool
-    renamed = pool.name.replace(shape, name) if shape in pool.name else f"{pool.name}-{name}"
-    spec = msgspec.structs.replace(
-        resource_slice.spec, node_name=name, pool=msgspec.structs.replace(pool, name=renamed)
-    )
-    meta = msgspec.structs.replace(
-        resource_slice.metadata,
-        name=f"{resource_slice.metadata.name}-{name}",
-        uid="",
-        resource_version="",
-        owner_references=(),
-    )
-    return msgspec.structs.replace(resource_slice, metadata=meta, spec=spec)
-
-
-def free_name(snapshot: Snapshot, wanted: str) -> str:
-    """A node name that nobody has: `wanted`, else with a number."""
-    if wanted not in snapshot.nodes:
-        return wanted
-    number = 2
-    while f"{wanted}-{number}" in snapshot.nodes:
-        number += 1
-    return f"{wanted}-{number}"
-
-
 def focus(snapshot: Snapshot, nodes: Sequence[str], pods: Iterable[NamespacedName]) -> Snapshot:
     """The part of a cluster that decides whether these pods fit on these nodes: cheap to change and to ask."""
     objects: list[tuple[str, object]] = [("Node", snapshot.nodes[name]) for name in nodes if name in snapshot.nodes]
@@ -181,54 +122,3 @@ def focus(snapshot: Snapshot, nodes: Sequence[str], pods: Iterable[NamespacedNam
     ):
         objects += [(kind, value) for _, value in sorted(store.items())]
     return Snapshot.from_objects(objects)
-
-
-# ---- taints
-
-
-class Displaced(msgspec.Struct, frozen=True):
-    """A pod that a taint drives out, from which device. after_s: seconds that it is tolerated, 0 at once."""
-
-    pod: NamespacedName
-    node: str
-    claim: str
-    device: DeviceId
-    after_s: int
-
-
-def displaced(snapshot: Snapshot, rule: DeviceTaintRule) -> tuple[Displaced, ...]:
-    """The running pods that a rule would evict, each once, by name. Effects other than NoExecute evict nobody."""
-    if rule.spec.taint.effect != _HARD:
-        return ()
-    found: dict[NamespacedName, Displaced] = {}
-    for claim_key in sorted(snapshot.claims):
-        claim = snapshot.claims[claim_key]
-        allocation = claim.status.allocation
-        for result in allocation.devices.results if allocation is not None else ():
-            if not applies(rule, driver=result.driver, pool=result.pool, device=result.device):
-                continue
-            delay = _tolerated_s(result.tolerations, rule.spec.taint)
-            if delay is None:
-                continue
-            for key in snapshot.consumers(claim):
-                pod = snapshot.pods[key]
-                known = found.get(key)
-                if pod.spec.node_name and not is_finished(pod) and (known is None or delay < known.after_s):
-                    device = DeviceId(result.driver, result.pool, result.device)
-                    found[key] = Displaced(key, pod.spec.node_name, claim_key[1], device, delay)
-    return tuple(found[key] for key in sorted(found))
-
-
-def _tolerated_s(tolerations: Iterable[DeviceToleration], taint: DeviceTaint) -> int | None:
-    """Seconds until the pod must go; None: never. Only tolerations that say NoExecute protect (KEP-5055)."""
-    covering = [
-        t
-        for t in tolerations
-        if t.effect == _HARD
-        and t.key in ("", taint.key)
-        and (t.operator == "Exists" or (t.operator in ("", "Equal") and t.key and t.value == taint.value))
-    ]
-    limits = [max(0, t.toleration_seconds) for t in covering if t.toleration_seconds is not None]
-    if len(limits) < len(covering):
-        return None
-    return min(limits, default=0)

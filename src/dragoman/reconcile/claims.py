@@ -337,7 +337,7 @@ def _keeps(world: ReconcileInput, namespace: str, reserved: ConsumerReference) -
         return group.metadata.uid == reserved.uid
     if reserved.uid in world.gone:
         return False
-    ref = Ref("Pod" if what == PODS else "PodGroup", namespace, reserved.name)
+    ref = Ref("Pod" if what == PODS else "PodGroup", namespace, reserved.name, reserved.uid)
     if ref not in world.answers:
         return ref
     return world.answers[ref] == reserved.uid

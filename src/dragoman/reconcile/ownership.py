@@ -57,6 +57,11 @@ class Ownership(msgspec.Struct, frozen=True):
         found = (self.by_uid[uid] for uid in self.loose.get((kind, namespace), _NONE))
         return tuple(sorted((o.ref for o in found if not o.deleting), key=lambda ref: ref.name))
 
+    def all_of(self, kind: str) -> tuple[Ref, ...]:
+        """Every object of a kind, sorted."""
+        found = (uids for (known, _), uids in self.contents.items() if known == kind)
+        return tuple(sorted(self.by_uid[uid].ref for uids in found for uid in uids))
+
     def content(self, namespace: str, kinds: Iterable[str]) -> tuple[Owned, ...]:
         """Everything of those kinds in a namespace, sorted."""
         found = (self.by_uid[uid] for kind in kinds for uid in self.contents.get((kind, namespace), _NONE))

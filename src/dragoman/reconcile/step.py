@@ -23,11 +23,13 @@ OTHERS = frozenset({"PodDisruptionBudget", "Service", "EndpointSlice", "Endpoint
 class ReconcileInput(msgspec.Struct, frozen=True):
     """What controllers decide on. `now` is epoch seconds, UTC.
 
-    answers: what the API said when asked (`ReconcileResult.asks`): the uid of the object of that name, "" if none.
+    answers: what the API said when asked (`ReconcileResult.asks`): the uid of the object of that name, "" if none; the
+    uid of an asked Ref, where set, is the one that a reference names.
     gone: uids that were seen to be deleted lately. heartbeats: node name -> when it was last heard of; time that
     nobody watched (a suspended machine, a clock moved on) does not count as silence and is added. tally: what steps
-    have counted since the controller started (`ReconcileResult.tally`). others: objects of OTHERS by kind, namespace
-    and name, which snapshots do not hold.
+    have counted since the controller started (`ReconcileResult.tally`). custom: group and kind of custom resources ->
+    the name that they go by here (`kinds.custom_name`). others: objects of OTHERS by kind, namespace and name, which
+    snapshots do not hold.
     """
 
     snapshot: Snapshot
@@ -37,6 +39,7 @@ class ReconcileInput(msgspec.Struct, frozen=True):
     gone: Container[str] = frozenset()
     heartbeats: Mapping[str, float] = {}
     tally: Mapping[str, int] = {}
+    custom: Mapping[tuple[str, str], str] = {}
     others: Map[tuple[str, str, str], Any] = Map()
 
     def other(self, kind: str, namespace: str, name: str) -> Any:

@@ -6,7 +6,7 @@ any more. Never chooses devices; after the pods are gone the claims' own control
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from dragoman.api.core import Pod
 from dragoman.api.resource import (
@@ -24,7 +24,7 @@ from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, re
 from dragoman.reconcile.workloads.pods import seconds_of, time_text
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 from dragoman.snapshot.taints import applies, tolerates
-from dragoman.snapshot.usage import claim_names, is_finished
+from dragoman.snapshot.usage import DeviceId, claim_names, is_finished
 
 NAME = "device-taint-eviction-controller"
 NO_EXECUTE = "NoExecute"
@@ -35,8 +35,15 @@ KINDS = frozenset({"ResourceSlice", "DeviceTaintRule", "ResourceClaim", "Pod"})
 EvictionKey: TypeAlias = tuple[Literal["pod", "spared", "rule"], str, str]
 """What to look at, namespace and name. "spared" is a pod that was to leave and may stay after all."""
 EVENT = "DeviceTaintManagerEviction"
-EvictionReason: TypeAlias = tuple[float, str]
-"""(epoch seconds at which a taint drives out, uid of the rule or "")."""
+
+
+class EvictionReason(NamedTuple):
+    """Why a pod must leave: when (epoch seconds), uid of the rule or "", and the claim's device that is tainted."""
+
+    when: float
+    rule: str
+    claim: str
+    device: DeviceId
 
 
 # ---- which keys
@@ -189,7 +196,9 @@ def _reasons(world: ReconcileInput, claim: ResourceClaim) -> list[EvictionReason
         for uid, taint in taints:
             delay = delay_s(result.tolerations, taint)
             if delay is not None:
-                found.append(((seconds_of(taint.time_added) or world.now) + delay, uid))
+                since = seconds_of(taint.time_added) or world.now
+                device = DeviceId(result.driver, result.pool, result.device)
+                found.append(EvictionReason(since + delay, uid, claim.metadata.name, device))
     return found
 
 
@@ -223,7 +232,7 @@ def _is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
 
 
 def _rule_names(snapshot: Snapshot, why: list[EvictionReason]) -> list[str]:
-    uids = {uid for _, uid in why if uid}
+    uids = {reason.rule for reason in why if reason.rule}
     return sorted(name for name, rule in snapshot.taint_rules.items() if rule.metadata.uid in uids)
 
 
@@ -245,10 +254,10 @@ def sync(world: ReconcileInput, key: EvictionKey) -> ReconcileResult:
         return NOTHING if why else ReconcileResult((event,))
     if not why:
         return NOTHING
-    due = min(when for when, _ in why)
+    due = min(reason.when for reason in why)
     if due > world.now:
         return ReconcileResult(again_s=due - world.now)
-    uids = sorted({uid for _, uid in why if uid})
+    uids = sorted({reason.rule for reason in why if reason.rule})
     if any(_is_unannounced(rule) for rule in world.snapshot.taint_rules.values() if rule.metadata.uid in uids):
         return ReconcileResult(again_s=1.0)  # the rule says first what it will do; that change comes back here
     effects = evicted(
@@ -307,7 +316,7 @@ def _leaving(world: ReconcileInput, uid: str) -> list[tuple[str, str]]:
         for key, pod in world.snapshot.pods.items()
         if claim_names(pod)
         and not pod.metadata.deletion_timestamp
-        and any(rule == uid for _, rule in reasons(world, pod))
+        and any(reason.rule == uid for reason in reasons(world, pod))
     ]
 
 

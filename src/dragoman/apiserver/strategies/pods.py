@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from dragoman.api.admission import tolerate_lost_nodes
 from dragoman.api.shape import Object
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import DeleteOptions, Write
 from dragoman.apiserver.strategies.base import Strategy, dig
 
 FINISHED = ("Succeeded", "Failed")
-TOLERATED_S = 300
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class PodStrategy(Strategy):
@@ -35,7 +32,7 @@ class PodStrategy(Strategy):
                 }
             ]
         obj["status"] = status
-        _tolerate_lost_nodes(spec)
+        tolerate_lost_nodes(spec)
         return []
 
     def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
@@ -57,23 +54,6 @@ class PodStrategy(Strategy):
             return 0
         grace = options.grace_s if options.grace_s is not None else spec.get("terminationGracePeriodSeconds", 30)
         return 1 if grace < 0 else int(grace)
-
-
-def _tolerate_lost_nodes(spec: Object) -> None:
-    tolerations = spec.get("tolerations") or []
-    for key in _LOST:
-        if not any(_covers(toleration, key) for toleration in tolerations):
-            tolerations = [
-                *tolerations,
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_S},
-            ]
-    spec["tolerations"] = tolerations
-
-
-def _covers(toleration: Any, key: str) -> bool:
-    if not isinstance(toleration, dict):
-        return False
-    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 
 def qos_class(spec: Object) -> str:

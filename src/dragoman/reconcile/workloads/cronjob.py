@@ -94,7 +94,7 @@ def _finished(job: Workload) -> str:
 def _due(cron: Workload, schedule: Schedule, zone: Any, now: float) -> tuple[float | None, float | None]:
     """(the latest run that is due and was not started, the next one)."""
     last = (cron.status or {}).get("lastScheduleTime")
-    since = the_pods.seconds_of(last or cron.metadata.creation_timestamp)
+    since = the_pods.seconds_of(last or cron.metadata.creation_timestamp) or now
     deadline = cron.spec.starting_deadline_seconds
     if deadline is not None:
         since = max(since, now - deadline)

@@ -46,10 +46,7 @@ def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[
     name = change.name if isinstance(change, Gone) else change.object.metadata.name
     if _capacity_of(before, name) == _capacity_of(after, name):
         return []
-    refs = (
-        owned.ref for namespace in after.snapshot.namespaces for owned in after.ownership.content(namespace, (KIND,))
-    )
-    return sorted((ref.namespace, ref.name) for ref in refs)
+    return [(ref.namespace, ref.name) for ref in after.ownership.all_of(KIND)]
 
 
 def _capacity_of(world: ReconcileInput, name: str) -> Any:
@@ -154,6 +151,9 @@ def _placed(world: ReconcileInput, ds: Workload, plan: _Plan) -> tuple[list[Effe
         if name in world.snapshot.nodes and name not in plan.kept:
             effects += [_gone(pod) for pod in pods if not pod.metadata.deletion_timestamp]
             continue
+        if name and name not in world.snapshot.nodes:
+            # Never scheduled, they are nobody's: podgc looks after those that were on the node.
+            effects += [_gone(p) for p in pods if not p.spec.node_name and not p.metadata.deletion_timestamp]
         for pod in [p for p in pods if is_finished(p) and not p.metadata.deletion_timestamp]:
             ended = max((the_pods.seconds_of(c.last_transition_time) for c in pod.status.conditions), default=0.0)
             left_s = ended + FAILED_S - world.now

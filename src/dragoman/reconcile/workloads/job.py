@@ -484,7 +484,7 @@ def sync_orphan(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
         return NOTHING
     owner = pod.metadata.controller
     if owner is not None and owner.kind == KIND and owner.uid not in world.gone:
-        ref = Ref(KIND, pod.metadata.namespace, owner.name)
+        ref = Ref(KIND, pod.metadata.namespace, owner.name, owner.uid)
         if ref not in world.answers:
             return ReconcileResult(asks=(ref,))
         if world.answers[ref] == owner.uid:

@@ -1,20 +1,21 @@
-"""What does `dragoman explain` do? Finds the object, asks the core why, prints what it answers."""
+"""What is the answer to a question about an object, or about everything that waits? As JSON and as lines.
+
+    scene = ExplainInput(raw, cluster, order, events, context, monotonic)
+    answer = about_pod(scene, ("default", "train"))
+
+Asks `whatif` what the scheduler would decide now and `explain` why; reads, prints and waits for nothing.
+"""
 
 from __future__ import annotations
 
-import argparse
 import difflib
-import json
-from collections import Counter
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from dragoman.api.files import DEFAULT_NAMESPACE
 from dragoman.api.meta import NamespacedName
-from dragoman.cli import connect, output, simulate, simulation, source
 from dragoman.errors import Invalid, NotFound
 from dragoman.explain import describe, messages
 from dragoman.explain import report as say
@@ -29,67 +30,64 @@ from dragoman.explain.objects import (
     probe,
 )
 from dragoman.explain.scenarios import claims_used
-from dragoman.explain.state import EventInfo, deletion, events_of, stuck
-from dragoman.runtime.clock import Clock
-from dragoman.runtime.entropy import Entropy
-from dragoman.schedule.units import SchedulingContext, SchedulingUnit
-from dragoman.schedule.whatif import DecidedUnit, Named, expanded, settled, steps, units
-from dragoman.snapshot.change import Snapshot
+from dragoman.explain.state import EventInfo, deletion, stuck
+from dragoman.schedule.units import SchedulingContext
+from dragoman.snapshot.change import Put, Snapshot
 from dragoman.snapshot.usage import DeviceId
+from dragoman.whatif.budget import EXPLAIN_S, Budget, deadline
+from dragoman.whatif.cluster import ClusterState
+from dragoman.whatif.decide import DecidedUnit, run
+from dragoman.whatif.settle import changed
+from dragoman.whatif.units import Named, units
 
 KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "claim": "claim", "resourceclaim": "claim", "node": "node"}
 KINDS |= {"resourceclaims": "claim", "nodes": "node", "no": "node", "device": "device", "devices": "device"}
-EACH_S = 0.05
-"""What one of many waiting pods may take at least for its contradiction and hints, while all have time."""
 
 
 class ExplainInput(msgspec.Struct):
-    """What explanations draw on. now: raw objects as they are; settled: as controllers will have made them."""
+    """What explanations draw on. raw: objects as they are; cluster: as controllers will have made them.
+
+    monotonic: seconds of a clock that limits how long contradictions and hints are looked for.
+    """
 
     raw: Snapshot
-    settled: Snapshot
+    cluster: ClusterState
     order: tuple[Named, ...]
     events: tuple[EventInfo, ...]
-    now: datetime
     context: SchedulingContext
-    clock: Clock
+    monotonic: Callable[[], float]
+
+    @property
+    def settled(self) -> Snapshot:
+        """The cluster's snapshot."""
+        return self.cluster.snapshot
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print why; 1 if the object waits or is stuck."""
-    kind, name = _object(args.object)
-    world = source.tool_input(args)
-    clock = Clock()
-    scene = ExplainInput(
-        world.snapshot,
-        settled(expanded(world.snapshot)),
-        world.order,
-        events_of(world.events),
-        clock.utc(),
-        SchedulingContext(new_id=Entropy().uuid4, options=simulate.options_of(args)),
-        clock,
-    )
-    if not kind:
-        reported, lines, well = _everything(scene, args.namespace or "")
-    elif kind == "pod":
-        reported, lines, well = _pod(scene, (_namespace(args, scene), name))
-    elif kind == "claim":
-        reported, lines, well = _claim(scene, (_namespace(args, scene), name))
-    elif kind == "node":
-        reported, lines, well = _node(scene, name)
-    else:
-        reported, lines, well = _device(scene, name)
-    if args.output == "json":
-        output.write(json.dumps({**reported, "errors": []}, indent=2))
-    else:
-        output.prose(lines)
-    return 0 if well else 1
+class About(msgspec.Struct, frozen=True):
+    """An answer. body: parts of the JSON output; well: the object neither waits nor is stuck."""
+
+    body: dict[str, Any]
+    lines: list[str]
+    well: bool
 
 
-_Answered = tuple[dict[str, Any], list[str], bool]
+def about(scene: ExplainInput, kind: str, name: str, namespace: str) -> About:
+    """The answer about one object, or with kind "" about everything that waits. Raises Invalid, NotFound."""
+    match kind:
+        case "":
+            return about_everything(scene, namespace)
+        case "pod":
+            return about_pod(scene, (namespace or only_namespace(scene), name))
+        case "claim":
+            return about_claim(scene, (namespace or only_namespace(scene), name))
+        case "node":
+            return about_node(scene, name)
+        case _:
+            return about_device(scene, name)
 
 
-def _object(word: str) -> tuple[str, str]:
+def object_of(word: str) -> tuple[str, str]:
+    """Kind and name of `pod/NAME` and the like; ("", "") for no word. Raises Invalid."""
     if not word:
         return "", ""
     kind, slash, name = word.partition("/")
@@ -99,12 +97,8 @@ def _object(word: str) -> tuple[str, str]:
     return found, name
 
 
-def _namespace(args: argparse.Namespace, scene: ExplainInput) -> str:
-    """The flag's; of a live cluster the context's; else default, or the only one that there is."""
-    if args.namespace:
-        return str(args.namespace)
-    if not args.filename:
-        return connect.namespace(args)
+def only_namespace(scene: ExplainInput) -> str:
+    """The namespace of all objects where they have but one, else default."""
     known = {key[0] for key in (*scene.settled.pods, *scene.settled.claims, *scene.raw.claims)}
     return known.pop() if len(known) == 1 else DEFAULT_NAMESPACE
 
@@ -120,75 +114,75 @@ def _missing(what: str, key: NamespacedName, known: Iterable[NamespacedName]) ->
 # ---- pods
 
 
-def _pod(scene: ExplainInput, key: NamespacedName) -> _Answered:
-    pod = scene.settled.pods.get(key)
+def about_pod(scene: ExplainInput, key: NamespacedName) -> About:
+    """Why a pod is where it is, or where it would go now."""
+    pod = scene.settled.pods.get(key) or scene.raw.pods.get(key)
     if pod is None:
         raise _missing("pod", key, scene.settled.pods)
-    waiting = units(scene.settled, [*scene.order, ("Pod", *key)])
+    waiting = units(scene.cluster, [*scene.order, ("Pod", *key)])
     if not any(key in unit.pods for unit in waiting):
-        facts = pod_facts(
-            scene.raw if key in scene.raw.pods else scene.settled, pod, scene.events, scene.now, scene.context
-        )
-        return {"pods": [describe.pod_json(facts)]}, describe.pod_lines(facts), not facts.reasons
-    return _waiting_pod(scene, scene.settled, waiting, key)
+        snapshot = scene.raw if key in scene.raw.pods else scene.settled
+        facts = pod_facts(snapshot, pod, scene.events, scene.cluster.now, scene.context)
+        return About({"pods": [describe.pod_json(facts)]}, describe.pod_lines(facts), not facts.reasons)
+    return _waiting_pod(scene, scene.cluster, [*scene.order, ("Pod", *key)], key)
 
 
-def _waiting_pod(
-    scene: ExplainInput, snapshot: Snapshot, waiting: list[SchedulingUnit], key: NamespacedName
-) -> _Answered:
+def _waiting_pod(scene: ExplainInput, cluster: ClusterState, order: Sequence[Named], key: NamespacedName) -> About:
     """Decides those that stand before it, then the pod."""
-    for step in steps(snapshot, waiting, scene.now, scene.context):
+    for step in run(cluster, order, scene.context):
         if key in step.unit.pods:
             break
     verdict = next(verdict for verdict in step.verdicts if verdict.pod == key)
-    over = simulation.deadline(scene.clock, simulation.EXPLAIN_S)
-    answer = explain_pod(step, verdict, scene.now, scene.context, over)
-    return _reported(scene, step, answer)
+    over = deadline(scene.monotonic, EXPLAIN_S)
+    return _decided(scene, step, explain_pod(step, verdict, cluster.now, scene.context, over))
 
 
-def _reported(scene: ExplainInput, step: DecidedUnit, answer: Explanation) -> _Answered:
+def _decided(scene: ExplainInput, step: DecidedUnit, answer: Explanation) -> About:
     verdict = answer.verdict
     entry = say.as_json(answer)
-    name = "/".join(verdict.pod)
     if verdict.node is None:
-        refused = verdict.refused
-        decided = "is not decided" if refused is not None and refused.undecided else "has no place"
-        return {"pods": [entry]}, [f"pod {name} {decided}:", *(f"  {line}" for line in say.reason_lines(answer))], False
+        return About(
+            {"pods": [entry]}, [say.headline(answer), *(f"  {line}" for line in say.reason_lines(answer))], False
+        )
     claims = claims_used(step.after, step.after.pods[verdict.pod])
     choices = choices_of(step.after, claims, verdict.node, scene.context)
     entry["choices"] = [plain(choice) for choice in choices]
-    lines = [f"pod {name} waits and fits on {verdict.node}"]
+    lines = [f"pod {'/'.join(verdict.pod)} waits and fits on {verdict.node}"]
     lines += [f"  {line}" for line in describe.choice_lines(choices)]
     if verdict.nodes:
         lines.append("  other nodes cannot take it:")
         lines += [f"    {line}" for line in (*say.node_lines(verdict.nodes), *say.absent_lines(answer))]
-    return {"pods": [entry]}, lines, True
+    return About({"pods": [entry]}, lines, True)
 
 
 # ---- claims, devices, nodes
 
 
-def _claim(scene: ExplainInput, key: NamespacedName) -> _Answered:
+def about_claim(scene: ExplainInput, key: NamespacedName) -> About:
+    """What a claim has and for whom, or why nothing yet."""
     snapshot = scene.raw if key in scene.raw.claims else scene.settled
     claim = snapshot.claims.get(key)
     if claim is None:
         raise _missing("claim", key, [*scene.raw.claims, *scene.settled.claims])
-    facts = claim_facts(snapshot, claim, scene.now, scene.context)
-    reported: dict[str, Any] = {"claims": [describe.claim_json(facts)]}
+    facts = claim_facts(snapshot, claim, scene.cluster.now, scene.context)
+    body: dict[str, Any] = {"claims": [describe.claim_json(facts)]}
     lines = describe.claim_lines(facts)
     if facts.state != "pending":
-        return reported, lines, facts.state != "deleting"
+        return About(body, lines, facts.state != "deleting")
     users = [user for user in facts.users if user in scene.settled.pods]
     if users:
-        more, pod_lines, well = _pod(scene, users[0])
+        more = about_pod(scene, users[0])
+        pod_lines = more.lines
     else:
         probed, pod = probe(scene.settled, scene.settled.claims.get(key, claim))
-        more, pod_lines, well = _waiting_pod(scene, probed, [SchedulingUnit(("Pod", *pod), (pod,))], pod)
-        pod_lines = ["a pod with this claim alone:", *pod_lines[1:]] if not well else pod_lines
-    return {**reported, **more}, [*lines, *(f"  {line}" for line in pod_lines)], well
+        alone = changed(scene.cluster, [Put("Pod", probed.pods[pod])])
+        more = _waiting_pod(scene, alone, [("Pod", *pod)], pod)
+        pod_lines = more.lines if more.well else ["a pod with this claim alone:", *more.lines[1:]]
+    return About({**body, **more.body}, [*lines, *(f"  {line}" for line in pod_lines)], more.well)
 
 
-def _device(scene: ExplainInput, name: str) -> _Answered:
+def about_device(scene: ExplainInput, name: str) -> About:
+    """Who holds a device, and what is wrong with it. name: DRIVER/POOL/DEVICE."""
     parts = name.split("/")
     if len(parts) < 3:
         raise Invalid(f"device/{name}", "must be device/DRIVER/POOL/DEVICE")
@@ -203,39 +197,40 @@ def _device(scene: ExplainInput, name: str) -> _Answered:
             f"device {name} is neither published nor allocated" + (f"; near: {', '.join(near)}" if near else "")
         )
     well = facts.state in ("free", "held", "shared")
-    return {"devices": [describe.device_json(facts)]}, describe.device_lines(facts), well
+    return About({"devices": [describe.device_json(facts)]}, describe.device_lines(facts), well)
 
 
-def _node(scene: ExplainInput, name: str) -> _Answered:
+def about_node(scene: ExplainInput, name: str) -> About:
+    """What a node has, and what is wrong with it."""
     node = scene.raw.nodes.get(name)
     if node is None:
         near = difflib.get_close_matches(name, list(scene.raw.nodes), 3)
         raise NotFound(f"node {name} does not exist" + (f"; near: {', '.join(near)}" if near else ""))
-    facts = node_facts(scene.raw, node, scene.now)
+    facts = node_facts(scene.raw, node, scene.cluster.now)
     well = facts.ready in ("True", "unknown") and not facts.cordoned and not facts.absent
     well = well and all(pool[2] == "ok" for pool in facts.pools)
-    return {"nodes": [describe.node_json(facts)]}, describe.node_lines(facts), well
+    return About({"nodes": [describe.node_json(facts)]}, describe.node_lines(facts), well)
 
 
 # ---- everything that waits
 
 
-def _everything(scene: ExplainInput, namespace: str) -> _Answered:
+def about_everything(scene: ExplainInput, namespace: str) -> About:
     """Of one namespace, or of all with ""; what stands before them in the order is decided first all the same."""
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     waits: list[say.Summary] = []
-    explained: Counter[bool] = Counter()
     fits: list[tuple[str, str]] = []
-    waiting = units(scene.settled, scene.order)
+    waiting = units(scene.cluster, scene.order)
     asked = sum(_is_asked(key, namespace) for unit in waiting for key in unit.pods)
-    budget = simulation.Budget(scene.clock, max(EACH_S, simulation.EXPLAIN_S / max(asked, 1)))
-    for step in steps(scene.settled, waiting, scene.now, scene.context):
+    budget = Budget.shared(scene.monotonic, asked)
+    now = scene.cluster.now
+    for step in run(scene.cluster, scene.order, scene.context):
         if not any(_is_asked(key, namespace) for key in step.unit.pods):
             continue
-        brief = simulation.is_brief(step, explained)
+        brief = budget.is_brief(step)
         with budget.spent(step) as over:
-            answers = explain_unit(step, scene.now, scene.context, over, brief=brief)
+            answers = explain_unit(step, now, scene.context, over, brief=brief)
         for answer in answers:
             verdict = answer.verdict
             pods.append(say.as_json(answer))
@@ -245,20 +240,19 @@ def _everything(scene: ExplainInput, namespace: str) -> _Answered:
                 fits.append(("/".join(verdict.pod), verdict.node))
     for key in sorted(key for key in scene.raw.pods if _is_asked(key, namespace)):
         pod = scene.raw.pods[key]
-        reasons = stuck(scene.raw, pod, scene.events, scene.now)
+        reasons = stuck(scene.raw, pod, scene.events, now)
         if reasons:
-            facts = pod_facts(scene.raw, pod, scene.events, scene.now, scene.context)
-            pods.append(describe.pod_json(facts))
+            pods.append(describe.pod_json(pod_facts(scene.raw, pod, scene.events, now, scene.context)))
             why = tuple(messages.sentence(reason) for reason in reasons)
             waits.append(say.Summary(f"pod {'/'.join(key)}", why, why))
     for key in sorted(key for key in scene.raw.claims if _is_asked(key, namespace)):
-        kept = deletion(scene.raw, scene.raw.claims[key], scene.now)
+        kept = deletion(scene.raw, scene.raw.claims[key], now)
         if kept is not None:
-            claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], scene.now, scene.context)))
+            claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], now, scene.context)))
             why = (messages.sentence(kept),)
             waits.append(say.Summary(f"claim {'/'.join(key)}", why, why))
     lines = [*say.summary_lines(waits), *say.fit_lines(fits)] or ["nothing waits"]
-    return {"pods": pods, "claims": claims}, lines, not waits
+    return About({"pods": pods, "claims": claims}, lines, not waits)
 
 
 def _is_asked(key: NamespacedName, namespace: str) -> bool:

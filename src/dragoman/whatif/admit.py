@@ -1,0 +1,101 @@
+"""Would an API server take these objects? Manifests of files, judged before they count as part of a cluster.
+
+An object with a uid, and an item of a List as `kubectl get` and `record` print it, was taken by a server before and is
+not judged again. Others are defaulted, validated and admitted as `kubectl create` would have it, in the server's words;
+what is refused is not in the cluster. Bare pods may leave out what no decision reads, as their image. Never places
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dragoman.api import defaults, validate
+from dragoman.api.admission import admin_access_refused, forbidden_text, invalid_text, select_own_pods
+from dragoman.api.files import Document
+from dragoman.api.gated import gates_drop
+from dragoman.api.gates import DEFAULTS, Gates
+from dragoman.api.kinds import Kind
+from dragoman.api.validate.field import REQUIRED, FieldError
+from dragoman.snapshot.change import HELD, WORKLOADS
+from dragoman.whatif.cluster import Rejection, uid_for
+from dragoman.whatif.names import letters
+
+_BARE = frozenset({"Pod", *WORKLOADS})
+_ADMIN = ("ResourceClaim", "ResourceClaimTemplate")
+
+
+def admitted(
+    documents: Iterable[Document], now: datetime, gates: Gates = DEFAULTS
+) -> tuple[list[tuple[Document, Any]], list[tuple[Document, Rejection]]]:
+    """The objects of kinds that snapshots hold, typed, with their documents; and those that a server refuses.
+
+    Objects without a name get one of their generateName.
+    """
+    held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
+    labels = {d.name: _labels(d.object) for d in held if d.kind_name == "Namespace"}
+    taken: list[tuple[Document, Any]] = []
+    refused: list[tuple[Document, Rejection]] = []
+    for number, document in enumerate(held):
+        value: Any = document.value
+        if value.metadata.uid or document.item is not None:
+            taken.append((document, _named(value, number)))
+            continue
+        assert document.kind is not None
+        rejection = judged(document.kind, document.object, labels.get(document.namespace), now, gates)
+        if rejection is not None:
+            refused.append((document, rejection))
+        else:
+            taken.append((document, _named(value, number)))
+    return taken, refused
+
+
+def judged(
+    kind: Kind, obj: dict[str, Any], namespace_labels: dict[str, str] | None, now: datetime, gates: Gates = DEFAULTS
+) -> Rejection | None:
+    """What a server says to the creation of this object, None if it takes it.
+
+    obj is in the stored version. namespace_labels: of its namespace; None where it is not known, which refuses nothing.
+    """
+    made = defaults.apply(kind.kind, kind.versions[0], obj, now)
+    for field in ("apiVersion", "kind"):
+        made.pop(field, None)
+    made = gates_drop(kind.kind, made, None, gates)
+    meta = made.setdefault("metadata", {})
+    name, namespace = str(meta.get("name") or meta.get("generateName") or ""), str(meta.get("namespace") or "")
+    if kind.kind == "Job" and isinstance(made.get("spec"), dict):
+        select_own_pods({**made, "metadata": {**meta, "uid": uid_for("Job", namespace, name)}})
+    if kind.kind in _ADMIN and namespace_labels is not None:
+        path, why = admin_access_refused(kind.kind, made, namespace_labels)
+        if path:
+            text = forbidden_text(kind, name, f"{path}: Forbidden: {why}")
+            return Rejection(kind.kind, namespace, name, path, text)
+    errors = [e for e in validate.create(kind.kind, made, gates=gates) if not _left_out(kind.kind, e)]
+    if not errors:
+        return None
+    text = invalid_text(kind, name, [(error.reason, error.body, error.path) for error in errors])
+    return Rejection(kind.kind, namespace, name, errors[0].path, text)
+
+
+def _left_out(kind: str, error: FieldError) -> bool:
+    """A field of a pod that must be set and that a bare one need not have; without a selector nothing can be said."""
+    return error.type == REQUIRED and kind in _BARE and not error.path.startswith("spec.selector")
+
+
+def _labels(obj: dict[str, Any]) -> dict[str, str]:
+    meta = obj.get("metadata")
+    labels = meta.get("labels") if isinstance(meta, dict) else None
+    return labels if isinstance(labels, dict) else {}
+
+
+def _named(value: Any, number: int) -> Any:
+    """The object with a name, if it has only a generateName."""
+    meta = value.metadata
+    if meta.name:
+        return value
+    name = meta.generate_name + letters(meta.namespace, meta.generate_name, str(number))
+    return msgspec.structs.replace(value, metadata=msgspec.structs.replace(meta, name=name))

@@ -1,0 +1,187 @@
+"""Where would pods run? The scheduler's own decisions, one unit after the other, with what controllers do in between.
+
+    for step in run(settled(bring(snapshot, now)), order, context): ...     # until nothing is left to decide
+    for step in steps(snapshot, units, now, context): ...                   # decisions alone, for small questions
+
+A pod of a workload that is placed counts as running and ready at once, so that its controller goes on: the next pod of
+a StatefulSet, the next step of a rollout. Never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from dragoman.allocate.allocator import TaskHistory
+from dragoman.api.core import Pod
+from dragoman.api.meta import Condition, NamespacedName
+from dragoman.api.resource import AllocationResult
+from dragoman.reconcile.table import Controller
+from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, refusing_nodes
+from dragoman.schedule.decision import Decision, NodesRefused, Refused
+from dragoman.snapshot.change import WORKLOADS, Change, Put, Snapshot, apply_all
+from dragoman.whatif.cluster import ClusterState, Rejection
+from dragoman.whatif.settle import CONTROLLERS, changed
+from dragoman.whatif.units import Named, units
+
+MAX_ROUNDS = 8
+"""Decisions for one unit, which may give up idle claims one by one before it is placed."""
+UNITS_MAX = 100_000
+"""Units that one run decides at most: controllers may make pods without end."""
+
+
+class ClaimVerdict(msgspec.Struct, frozen=True):
+    """A claim of a pod. pod_claim None: the special one. new: allocated by this very decision."""
+
+    pod_claim: str | None
+    name: str
+    template: str | None
+    new: bool
+    allocation: AllocationResult | None
+
+
+class PodPrediction(msgspec.Struct, frozen=True):
+    """What would become of a pod. nodes: those that cannot take it, also when it has a place.
+
+    rejected: what the API server refused to create for it.
+    """
+
+    pod: NamespacedName
+    node: str | None
+    claims: tuple[ClaimVerdict, ...]
+    nodes: tuple[NodesRefused, ...]
+    refused: Refused | None
+    rejected: tuple[Rejection, ...] = ()
+
+
+class DecidedUnit(msgspec.Struct, frozen=True, eq=False):
+    """A unit that was decided: on which snapshot, what it left, what became of each pod."""
+
+    unit: SchedulingUnit
+    before: Snapshot
+    after: Snapshot
+    verdicts: tuple[PodPrediction, ...]
+
+
+def run(
+    cluster: ClusterState,
+    order: Sequence[Named],
+    context: SchedulingContext,
+    *,
+    controllers: Sequence[Controller] = CONTROLLERS,
+) -> Iterator[DecidedUnit]:
+    """Decides what waits, in this order and then what else waits, until nothing new does. The cluster is settled.
+
+    Each unit is decided once, on what those before it left.
+    """
+    context, recent = msgspec.structs.replace(context), TaskHistory()
+    seen: set[NamespacedName] = set()
+    for _ in range(UNITS_MAX):
+        waiting = [unit for unit in units(cluster, order) if not seen.issuperset(unit.pods)]
+        if not waiting:
+            return
+        for unit in waiting:
+            if any(key not in cluster.snapshot.pods for key in unit.pods):
+                continue  # a controller took the pod away since
+            seen.update(unit.pods)
+            before, now = cluster.snapshot, cluster.now
+            decision, assumed = _decided(before, unit, now, context)
+            context.learn(decision.placements, recent)
+            after = changed(cluster, assumed, controllers=controllers) if assumed else cluster
+            refused = {one.pod: one for one in decision.refused}
+            shown_as = apply_all(before, assumed)
+            yield DecidedUnit(
+                unit, before, shown_as, tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected))
+            )
+            started = [change for p in decision.placements for change in _started(after, p.pod)]
+            cluster = changed(after, started, controllers=controllers) if started else after
+
+
+def steps(
+    snapshot: Snapshot, wanted: Iterable[SchedulingUnit], now: datetime, context: SchedulingContext
+) -> Iterator[DecidedUnit]:
+    """The decisions for these units alone, each on what those before it left; no controller does anything."""
+    context, recent = msgspec.structs.replace(context), TaskHistory()
+    for unit in wanted:
+        before = snapshot
+        decision, assumed = _decided(snapshot, unit, now, context)
+        snapshot = apply_all(snapshot, assumed)
+        context.learn(decision.placements, recent)
+        refused = {one.pod: one for one in decision.refused}
+        yield DecidedUnit(unit, before, snapshot, tuple(_verdicts(before, snapshot, unit, refused, context, ())))
+
+
+def _decided(
+    snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: SchedulingContext
+) -> tuple[Decision, list[Change]]:
+    changes: list[Change] = []
+    for _ in range(MAX_ROUNDS):
+        decision = decide(snapshot, unit, now, context)
+        changes += decision.assumed
+        if not any(one.released for one in decision.refused):
+            break
+        snapshot = apply_all(snapshot, decision.assumed)
+    return decision, changes
+
+
+def _started(cluster: ClusterState, key: NamespacedName) -> Iterator[Change]:
+    """A placed pod of a workload as its kubelet reports it soon after."""
+    pod = cluster.snapshot.pods.get(key)
+    owner = pod.metadata.controller if pod is not None else None
+    if pod is None or owner is None or owner.kind not in WORKLOADS:
+        return
+    ready = Condition(type="Ready", status="True", last_transition_time=cluster.now_text)
+    others = tuple(condition for condition in pod.status.conditions if condition.type != "Ready")
+    status = msgspec.structs.replace(pod.status, phase="Running", conditions=(*others, ready))
+    yield Put("Pod", msgspec.structs.replace(pod, status=status))
+
+
+def _verdicts(
+    before: Snapshot,
+    after: Snapshot,
+    unit: SchedulingUnit,
+    refused: dict[NamespacedName, Refused],
+    context: SchedulingContext,
+    rejected: Sequence[Rejection],
+) -> Iterator[PodPrediction]:
+    for key in unit.pods:
+        yield _verdict(before, after, key, refused.get(key), context, rejected)
+
+
+def _verdict(
+    before: Snapshot,
+    after: Snapshot,
+    key: NamespacedName,
+    refused: Refused | None,
+    context: SchedulingContext,
+    rejected: Sequence[Rejection],
+) -> PodPrediction:
+    pod = after.pods[key]
+    node = pod.spec.node_name or None
+    if node is not None:
+        nodes = refusing_nodes(before, before.pods[key], context)
+    else:
+        nodes = refused.nodes if refused is not None else ()
+    mine = tuple(r for r in rejected if r.owner is not None and r.owner.uid == pod.metadata.uid) if rejected else ()
+    return PodPrediction(key, node, tuple(_claims(before, after, pod)), nodes, refused if node is None else None, mine)
+
+
+def _claims(before: Snapshot, after: Snapshot, pod: Pod) -> Iterator[ClaimVerdict]:
+    namespace = pod.metadata.namespace
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    named = [
+        (entry.name, entry.resource_claim_name or made.get(entry.name), entry.resource_claim_template_name)
+        for entry in pod.spec.resource_claims
+    ]
+    special = pod.status.extended_resource_claim_status
+    every: list[tuple[str | None, str | None, str | None]] = [*named]
+    if special is not None:
+        every.append((None, special.resource_claim_name, None))
+    for entry, name, template in every:
+        claim = after.claims.get((namespace, name or ""))
+        allocation = claim.status.allocation if claim is not None else None
+        old = before.claims.get((namespace, name or ""))
+        new = allocation is not None and (old is None or old.status.allocation != allocation)
+        yield ClaimVerdict(entry, name or "", template, new, allocation)

@@ -35,7 +35,9 @@ def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[
         return [(namespace, name)]
     if change.kind == SLICE:
         found = [world.other(SLICE, namespace, name) for world in (before, after)]
-        names = {piece.metadata.labels.get(NAME_LABEL, "") for piece in found if piece is not None}
+        names = {
+            endpoint_slice.metadata.labels.get(NAME_LABEL, "") for endpoint_slice in found if endpoint_slice is not None
+        }
         return [(namespace, service) for service in sorted(names - {""})]
     services = after.others_of(SERVICE, namespace)
     if not services:

@@ -477,8 +477,8 @@ NOWHERE = {
     "a namespace for a cluster's kind": ("GET", "/api/v1/namespaces/default/nodes", 404),
     "create without namespace": ("POST", "/api/v1/pods", 405),
     "a wrong method": ("POST", f"{PODS}/a", 405),
-    "exec": ("POST", f"{PODS}/a/exec", 501),
-    "port-forward": ("GET", f"{PODS}/a/portforward", 501),
+    "exec in no pod": ("POST", f"{PODS}/a/exec?stdout=true&command=ls", 404),
+    "port-forward to no pod": ("GET", f"{PODS}/a/portforward", 404),
 }
 
 

@@ -194,6 +194,16 @@ def test_a_name_in_use_is_not_accepted_until_it_is_free(api: Api) -> None:
     assert api("GET", f"/apis/{GROUP}/v1/gearboxes").status == 200
 
 
+def test_conditions_of_others_stay_whatever_they_are(api: Api) -> None:
+    path = f"{CRDS}/gears.{GROUP}/status"
+    crd = api("GET", path).json()
+    crd["status"]["conditions"].append({"message": "updated", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    assert api("PUT", path, crd).status == 200
+    assert "updated" in {c["message"] for c in api("GET", path).json()["status"]["conditions"]}
+    assert api("DELETE", f"{CRDS}/gears.{GROUP}").status == 200
+    assert api("GET", path).status == 404
+
+
 def test_a_definition_goes_after_its_objects(api: Api) -> None:
     held = gear("held")
     held["metadata"]["finalizers"] = ["example.org/x"]

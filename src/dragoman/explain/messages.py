@@ -282,17 +282,21 @@ def _of_node(reason: pod.NodeReason) -> str:
         case pod.ClaimNotAvailableOnNode():
             return f"claim {reason.claim} has devices that the node cannot reach"
         case pod.NodeAllocatableClaimShared():
-            return f"claim {reason.claim}, whose devices need resources of the node, is already used by another pod"
+            return (
+                f"node allocatable resource claim {reason.claim} has a mapped device and cannot be shared across pods"
+            )
         case pod.NodeAllocatableAmountUnknown():
             return f"claim {reason.claim} does not tell how much {reason.capacity} of device {reason.device} it holds"
         case pod.InsufficientPodLevelResource():
             return (
-                f"the pod states {reason.stated} of {reason.resource}, "
-                f"its containers and devices need {reason.wanted} together"
+                f"pod level request for {reason.resource} is insufficient to cover the aggregated container and "
+                f"node-allocatable DRA requests: {reason.stated} of {reason.wanted}"
             )
         case pod.BindingFailed():
             if reason.timed_out:
-                return f"claim {reason.claim}: {reason.condition} of device {reason.device} did not become true in time"
+                return (
+                    f"claim {reason.claim}: binding timeout: {reason.condition} of device {reason.device} is not true"
+                )
             reported = f" ({reason.reported})" if reason.reported else ""
             return f"claim {reason.claim}: device {reason.device} reports {reason.condition}{reported}"
         case _:

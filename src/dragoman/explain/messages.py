@@ -281,6 +281,8 @@ def _of_node(reason: pod.NodeReason) -> str:
             return f"the node has no label {reason.topology_key}, by which the pod's group is spread"
         case pod.TopologySpread():
             return f"one more pod in the node's {reason.topology_key} would exceed maxSkew {reason.max_skew}"
+        case pod.ClaimNotAvailableOnNode() if reason.feature:
+            return f"claim {reason.claim} has devices that need a node with the feature {reason.feature}"
         case pod.ClaimNotAvailableOnNode():
             return f"claim {reason.claim} has devices that the node cannot reach"
         case pod.NodeAllocatableClaimShared():

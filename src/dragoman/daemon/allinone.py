@@ -72,7 +72,8 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
     allowed to every user.
 
-    users: (name, groups) that get a kubeconfig beside `kubeconfig`. repair_data: give up what stands behind damage in the log of `data`.
+    users: (name, groups) that get a kubeconfig beside `kubeconfig`. repair_data: give up what stands behind damage in
+    the log of `data`.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)

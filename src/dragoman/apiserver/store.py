@@ -18,6 +18,7 @@ import msgspec
 from dragoman.api.kinds import Kind
 from dragoman.api.meta import NamespacedName
 from dragoman.api.shape import Object
+from dragoman.apiserver.limits import check_object
 from dragoman.apiserver.selectors import FieldTerm, Requirements
 from dragoman.apiserver.selectors import accepts as labels_accept
 from dragoman.apiserver.status import expired, too_large_version
@@ -314,8 +315,12 @@ class Store:
         return list(self.shelf(kind).select(selection))
 
     def put(self, kind: Kind, obj: Object, old: StoredObject | None) -> StoredObject:
-        """Write an object (without apiVersion and kind); its resourceVersion is set. old is what it replaces."""
+        """Write an object (without apiVersion and kind); its resourceVersion is set. old is what it replaces.
+
+        Raises 500 for one that is too large, 400 for one that nests too deep.
+        """
         record = self._record(kind, obj, self.version + 1)
+        check_object(record.body)
         self._commit(StoreEvent(record.version, record, old, gone=False, frames={}))
         return record
 

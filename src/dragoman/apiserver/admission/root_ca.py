@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.api.kinds import BY_NAME
-from dragoman.apiserver.admission.attributes import AdmissionAttributes, Plugin
+from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
 
 CONFIG_MAP: Final = BY_NAME["ConfigMap"]
 NAME: Final = "kube-root-ca.crt"
 
 
-class RootCertificate(Plugin):
+class RootCertificate(AdmissionPlugin):
     """Keeps ca.crt."""
 
-    def mutate(self, lookup: Lookup, attributes: AdmissionAttributes) -> None:
+    def mutate(self, lookup: Lookup, attributes: Attributes) -> None:
         """On every change of the ConfigMap."""
         obj = attributes.obj
         if attributes.kind is CONFIG_MAP and attributes.name == NAME and attributes.operation == "UPDATE" and obj:

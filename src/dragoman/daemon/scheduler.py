@@ -23,7 +23,7 @@ from dragoman.cluster.cache import Assumption, Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
-from dragoman.daemon.coexistence import MANAGER, FreshClaims, Surroundings, look
+from dragoman.daemon.coexistence import GUIDE, LOOK_AROUND_S, MANAGER, FreshClaims, Surroundings, look
 from dragoman.daemon.units import Units
 from dragoman.effects import Bind, Effect, Patch
 from dragoman.errors import DragomanError, NotFound, Retry, Stale
@@ -47,8 +47,6 @@ from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 
 POD, CLAIM = kind_of("Pod"), kind_of("ResourceClaim")
-LOOK_AROUND_S = 30.0
-"""How often it is looked whether another scheduler is there, or still there."""
 PATIENCE_S = 3.0
 """How long a reason that mostly goes away by itself may last before people hear of it."""
 LOOK_AGAIN = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
@@ -174,7 +172,7 @@ class Scheduler:
         while True:
             found = await look(self._client, self._clock, self.settings.own_lease)
             if found.is_shared and self.shared is None:
-                self._log.error("devices are shared", why=str(found), hint="docs/guides/coexistence.md")
+                self._log.error("devices are shared", why=str(found), hint=GUIDE)
             self.shared = found if found.is_shared else None
             self._unfenced.set(len(found.unfenced) if found.rivals else 0)
             await self._clock.sleep(LOOK_AROUND_S)

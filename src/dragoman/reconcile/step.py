@@ -24,7 +24,8 @@ class ReconcileInput(msgspec.Struct, frozen=True):
     uid of an asked Ref, where set, is the one that a reference names.
     gone: uids that were seen to be deleted lately. heartbeats: node name -> when it was last heard of; time that
     nobody watched (a suspended machine, a clock moved on) does not count as silence and is added. tally: what steps
-    have counted since the controller started (`ReconcileResult.tally`).
+    have counted since the controller started (`ReconcileResult.tally`). custom: group and kind of custom resources ->
+    the name that they go by here (`kinds.custom_name`).
     """
 
     snapshot: Snapshot
@@ -34,6 +35,7 @@ class ReconcileInput(msgspec.Struct, frozen=True):
     gone: Container[str] = frozenset()
     heartbeats: Mapping[str, float] = {}
     tally: Mapping[str, int] = {}
+    custom: Mapping[tuple[str, str], str] = {}
 
 
 class ReconcileResult(msgspec.Struct, frozen=True):

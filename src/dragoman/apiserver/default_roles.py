@@ -34,7 +34,7 @@ def ensure(registry: Registry) -> None:
         rows = {(row["name"], row.get("namespace", "")): row for row in (*tables[name], *OWN.get(name, ()))}
         for row in rows.values():
             _ensure(registry, BY_NAME[name], row)
-    registry.when_changed[CLUSTER_ROLE] = lambda: aggregate(registry)
+    registry.followers[CLUSTER_ROLE] = lambda old, new: aggregate(registry)
     aggregate(registry)
 
 

@@ -39,6 +39,7 @@ class InProcessClient:
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         """One object."""
+        kind = self._served(kind)
         with _errors():
             self._may("get", kind, namespace, name)
             return _whole(kind, self.registry.get(kind, name, namespace).body)
@@ -47,6 +48,7 @@ class InProcessClient:
         self, kind: Kind, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
     ) -> Listed:
         """All objects of the kind (in the namespace, if given)."""
+        kind = self._served(kind)
         with _errors():
             selection = self.registry.selection(kind, namespace, labels=label_selector, selected=field_selector)
             self._may("list", kind, namespace, fields=selection.fields)
@@ -66,6 +68,7 @@ class InProcessClient:
 
         Without a version (or "0") what exists comes first, as ADDED.
         """
+        kind = self._served(kind)
         with _errors():
             selection = self.registry.selection(kind, namespace, labels=label_selector, selected=field_selector)
             self._may("watch", kind, namespace, fields=selection.fields)
@@ -97,6 +100,7 @@ class InProcessClient:
         self, kind: Kind, obj: Object, namespace: str = "", *, subresource: str = "", name: str = ""
     ) -> Object:
         """Create; with subresource (`binding`, `eviction`, `token`) POST to that of object `name`."""
+        kind = self._served(kind)
         registry = self.registry
         namespace = namespace or (obj.get("metadata") or {}).get("namespace", "")
         with _errors():
@@ -119,6 +123,7 @@ class InProcessClient:
 
     async def replace(self, kind: Kind, obj: Object, *, subresource: str = "") -> Object:
         """PUT an object that we own whole (our slices, leases), with its resourceVersion."""
+        kind = self._served(kind)
         meta = obj["metadata"]
         with _errors():
             self._may("update", kind, meta.get("namespace", ""), meta["name"], subresource)
@@ -137,6 +142,7 @@ class InProcessClient:
         self, kind: Kind, name: str, patch: Any, namespace: str = "", **options: Unpack[PatchOptions]
     ) -> Object:
         """Patch; an apply patch gets apiVersion and kind if it has none."""
+        kind = self._served(kind)
         type, subresource = options.get("type", "merge"), options.get("subresource", "")
         manager, force = options.get("manager", "dragoman"), options.get("force", False)
         write = msgspec.structs.replace(self._write, manager=manager, force=force, verb="patch")
@@ -170,6 +176,7 @@ class InProcessClient:
         propagation: str = "",
     ) -> None:
         """Delete one object, with preconditions where given."""
+        kind = self._served(kind)
         options = DeleteOptions(grace_period_s, propagation, uid, resource_version)
         with _errors():
             self._may("delete", kind, namespace, name)
@@ -180,6 +187,7 @@ class InProcessClient:
         self, kind: Kind, namespace: str = "", *, field_selector: str = "", label_selector: str = ""
     ) -> None:
         """Delete all that match."""
+        kind = self._served(kind)
         with _errors():
             selection = self.registry.selection(kind, namespace, labels=label_selector, selected=field_selector)
             self._may("deletecollection", kind, namespace, fields=selection.fields)
@@ -211,6 +219,10 @@ class InProcessClient:
             self._user, verb, kind.group, kind.versions[0], kind.plural, subresource, place, name, fields=fields
         )
         self.registry.authorizer.check(asked)
+
+    def _served(self, kind: Kind) -> Kind:
+        """The kind as it is served: callers know of custom resources only how to address them."""
+        return (self.registry.store.kind_of(kind.group, kind.plural) or kind) if "/" in kind.kind else kind
 
     def _versioned(self, kind: Kind, obj: Object) -> Write:
         version = _version_of(kind, obj)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.api import validate
-from dragoman.api.gates import DEFAULTS, gates_with
+from dragoman.api.gates import gates_with
 
 Obj = dict[str, Any]
 CLASS = "gpu.example.com"

@@ -348,3 +348,22 @@ def test_definitions_and_objects_survive_a_kill(tmp_path: Path) -> None:
     assert [item["metadata"]["uid"] for item in found] == [made["metadata"]["uid"]]
     assert conditions(Api(second)) == {"NamesAccepted": "True", "Established": "True"}
     second_wal.close()
+
+
+def test_an_apply_with_fields_that_are_not_declared_or_stand_twice_is_refused(api: Api) -> None:
+    url = f"{GEARS}/g?fieldManager=m&fieldValidation=Strict"
+    lines = [
+        f"apiVersion: {GROUP}/v1",
+        "kind: Gear",
+        "metadata: {name: g, soul: 1}",
+        "spec:",
+        "  teeth: 8",
+        "  tooth: 1",
+    ]
+    wrong = api("PATCH", url, "\n".join(lines).encode(), content_type=APPLY)
+    assert wrong.status == 400
+    assert ".metadata.soul: field not declared in schema" in wrong.json()["message"]
+    assert ".spec.tooth: field not declared in schema" in wrong.json()["message"]
+    twice = "\n".join([*lines[:2], "metadata: {name: g}", "spec:", "  teeth: 8", "  teeth: 9"])
+    answer = api("PATCH", url, twice.encode(), content_type=APPLY)
+    assert (answer.status, 'line 6: key "teeth" already set in map' in answer.json()["message"]) == (400, True)

@@ -68,7 +68,7 @@ _TEXTS: dict[str, dict[str, str]] = {
         "managedFields": "ManagedFields say which manager owns which field, for server-side apply.",
         "name": "Name is unique among the objects of a kind in a namespace, and does not change.",
         "namespace": "Namespace is where the name is unique; empty for kinds of the whole cluster.",
-        "ownerReferences": "OwnerReferences name objects that this one belongs to; it is deleted with the last of them.",
+        "ownerReferences": "OwnerReferences name objects that this one belongs to; it goes with the last of them.",
         "resourceVersion": "ResourceVersion changes with every write; opaque to clients.",
         "uid": "UID is unique among all objects of all times.",
     },

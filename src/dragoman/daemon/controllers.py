@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from immutables import Map
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -30,7 +31,7 @@ from dragoman.errors import Invalid, NotFound, Retry
 from dragoman.reconcile import nodes
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
-from dragoman.reconcile.step import ReconcileInput, ReconcileResult
+from dragoman.reconcile.step import OTHERS, ReconcileInput, ReconcileResult
 from dragoman.reconcile.table import EVERYTHING, Controller, table
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -110,6 +111,7 @@ class Controllers:
         self._heartbeats = Heartbeats(self._clock)
         self._snapshot = Snapshot.empty()
         self._ownership = Ownership.empty()
+        self._others: Map[tuple[str, str, str], Any] = Map()
         self._custom: dict[str, tuple[tuple[str, str], str]] = {}
         self.queues: dict[str, KeyQueue[Any]] = {
             controller.name: KeyQueue(controller.name, self._clock) for controller in self.controllers
@@ -127,6 +129,7 @@ class Controllers:
             gone=self._gone,
             heartbeats=self._heartbeats.heard,
             tally=self._tally,
+            others=self._others,
             custom=dict(self._custom.values()),
         )
 
@@ -166,6 +169,7 @@ class Controllers:
         before = self.world
         self._snapshot = changes_of.apply_all(self._snapshot, (c for c in changes if c.kind in HELD))
         self._ownership = ownerships.apply_all(self._ownership, changes)
+        self._others = _applied(self._others, changes)
         for change in changes:
             if isinstance(change, Gone):
                 self._remember(before, change)
@@ -271,6 +275,19 @@ class Controllers:
             requests = effect.body["spec"].get("devices", {}).get("requests", ())
             admin = any((request.get("exactly") or {}).get("adminAccess") for request in requests)
             self._creates.labels("failure" if failed else "success", str(admin).lower()).inc()
+
+
+def _applied(others: Map[tuple[str, str, str], Any], changes: Sequence[Change]) -> Map[tuple[str, str, str], Any]:
+    for change in changes:
+        if change.kind not in OTHERS:
+            continue
+        if isinstance(change, Gone):
+            key = (change.kind, change.namespace, change.name)
+            others = others.delete(key) if key in others else others
+        else:
+            meta = change.object.metadata
+            others = others.set((change.kind, meta.namespace, meta.name), change.object)
+    return others
 
 
 class _Claims(Collector):

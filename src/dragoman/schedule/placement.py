@@ -25,6 +25,7 @@ from dragoman.allocate.allocator import (
     survey,
 )
 from dragoman.allocate.allocator import AllocationCache as DeviceMemory
+from dragoman.allocate.device_state import SKIP_OPERATIONS
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
@@ -260,6 +261,9 @@ def _reaches_claims(pod_info: PodInfo, node: Node) -> ClaimNotAvailableOnNode | 
     for claim, selector in pod_info.selectors:
         if not selects(selector, node):
             return ClaimNotAvailableOnNode(claim)
+    for claim in pod_info.skipping:
+        if SKIP_OPERATIONS not in node.status.declared_features:
+            return ClaimNotAvailableOnNode(claim, SKIP_OPERATIONS)
     return None
 
 
@@ -303,8 +307,8 @@ def _with_devices(
     maps = search.options.gates.on(NODE_ALLOCATABLE_GATE) and bool(claims or pod_info.claims)
     if not claims and not search.ranks and not maps:
         return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
-    names = frozenset(name for group, _ in some for name in group.members)
-    few = sorted(names) if 2 * len(names) < len(search.snapshot.nodes) else None
+    many = sum(len(group.members) for group, _ in some)  # of thousands of nodes names are not listed for each pod
+    few = sorted(_names(some)) if 2 * many < len(search.snapshot.nodes) else None
     answer = survey(search.snapshot, claims, search.options, nodes=few, memory=memory.devices)
     if isinstance(answer, Refusals):
         return answer
@@ -318,8 +322,12 @@ def _with_devices(
         options = _options(fitting, some, special)
     if options and not whole:  # nobody asks why other nodes cannot
         return _Seen(options, [], False)
-    refused, undecided = _refused_by_devices(answer.classes, names)
+    refused, undecided = _refused_by_devices(answer.classes, _names(some))
     return _Seen(options, refused + short, undecided)
+
+
+def _names(some: list[tuple[NodeGroup, _Verdict]]) -> frozenset[str]:
+    return frozenset(name for group, _ in some for name in group.members)
 
 
 def _options(

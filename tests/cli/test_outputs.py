@@ -62,7 +62,7 @@ COMMANDS = {
     "explain a node": ("Explanation", ["explain", "node/b", "-f", "WORLD"]),
     "explain a device": ("Explanation", ["explain", "device/gpu.example.com/a/gpu-0", "-f", "WORLD"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
-    "lint": ("LintReport", ["lint", "WORLD"]),
+    "lint": ("LintReport", ["lint", "-f", "WORLD"]),
     "profiles": ("MachineProfileList", ["profiles"]),
     "a profile": ("MachineProfile", ["profiles", "dgx-h100"]),
 }
@@ -97,6 +97,17 @@ def test_every_kind_has_a_schema_and_a_line_in_the_docs() -> None:
     assert kinds == {file.stem for file in SCHEMAS.glob("*.json")}
     page = (ROOT / "docs/reference/outputs.md").read_text()
     assert not [kind for kind in kinds if f"schemas/{kind}.json" not in page]
+
+
+METRIC = re.compile(r'\.(?:counter|gauge|histogram)\(\s*"([a-z_]+)"')
+
+
+def test_every_metric_is_documented() -> None:
+    source = "".join(file.read_text() for file in (ROOT / "src/dragoman").rglob("*.py"))
+    page = (ROOT / "docs/reference/outputs.md").read_text()
+    names = set(METRIC.findall(source))
+    assert names
+    assert not [name for name in names if f"`{name}`" not in page]
 
 
 # ---- what reaches a terminal

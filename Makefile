@@ -35,11 +35,12 @@ demo: $(VENV)/.run ## a guided tour on an embedded cluster; ends by itself
 test: $(VENV)/.dev ## all tests
 	@$(BIN)/python -m pytest -q -n 2 tests
 
-check: $(VENV)/.dev ## formatting, lint, types, import contracts
+check: $(VENV)/.dev ## formatting, lint, types, import contracts and cycles
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python tools/check_cycles.py
 
 sim: $(VENV)/.dev ## the whole system in virtual time, with faults by seeds
 	@$(BIN)/python -m pytest -q -n 2 tests/sim

@@ -325,7 +325,7 @@ def main() -> int:
     unknown = [name for name in args.cases if name not in CASES]
     if unknown:
         parser.error(f"no case {unknown[0]!r}; there are {' '.join(CASES)}")
-    with_upstream = not args.no_upstream and bool(peer.peer())
+    with_upstream = not args.no_upstream and bool(peer.peer(build=True))
     if not with_upstream and not args.no_upstream:
         print("note: no peer to compare with; `make peers` builds it", file=sys.stderr)
     Filled(scenes.equivalent(10), 20)  # imports and caches

@@ -225,9 +225,9 @@ def test_tables_and_metadata_only(api: Api) -> None:
 
 
 def test_yaml_both_ways_and_nothing_else(api: Api) -> None:
-    text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\ndata: {a: b}\n"
+    text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: why\ndata: {a: b}\n"
     assert api("POST", MAPS, text, content_type="application/yaml").status == 201
-    assert b"kind: ConfigMap" in api("GET", f"{MAPS}/y", accept="application/yaml").body
+    assert b"kind: ConfigMap" in api("GET", f"{MAPS}/why", accept="application/yaml").body
     assert api("GET", MAPS, accept="application/cbor").status == 406
     assert api("POST", MAPS, b"x", content_type="text/csv").status == 415
     assert api("POST", MAPS, b"{", content_type="application/json").status == 400
@@ -477,8 +477,8 @@ NOWHERE = {
     "a namespace for a cluster's kind": ("GET", "/api/v1/namespaces/default/nodes", 404),
     "create without namespace": ("POST", "/api/v1/pods", 405),
     "a wrong method": ("POST", f"{PODS}/a", 405),
-    "exec": ("POST", f"{PODS}/a/exec", 501),
-    "port-forward": ("GET", f"{PODS}/a/portforward", 501),
+    "exec in no pod": ("POST", f"{PODS}/a/exec?stdout=true&command=ls", 404),
+    "port-forward to no pod": ("GET", f"{PODS}/a/portforward", 404),
 }
 
 

@@ -1,30 +1,30 @@
 """Our apply, tracking and strategic patches against upstream's own code, on random histories.
 
-Needs the peer of bench/upstream_api, named by DRAGOMAN_TEST_UPSTREAM_API; skipped where it is not.
+Needs the peer of bench/upstream_api: DRAGOMAN_TEST_UPSTREAM_API=PATH, or what `make peers` built; skipped where there is
+none.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from peer import peer as built_peer
 
 from dragoman.apiserver.apply import ApplyConflict, apply, track
 from dragoman.apiserver.patch import strategic_patch
 
-PEER = os.environ.get("DRAGOMAN_TEST_UPSTREAM_API", "")
 HISTORIES = 300
 NOW = "2026-01-01T00:00:00Z"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PEER, reason="no peer: build bench/upstream_api, set DRAGOMAN_TEST_UPSTREAM_API=PATH"),
-]
+if not built_peer("api"):
+    pytest.skip("no peer: `make peers`, or DRAGOMAN_TEST_UPSTREAM_API=PATH", allow_module_level=True)
+
+pytestmark = pytest.mark.slow
 
 Object = dict[str, Any]
 
@@ -33,7 +33,7 @@ class Peer:
     """Upstream's code behind a pipe: one JSON line in, one out."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen([PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([built_peer("api")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, request: Any) -> Any:
         assert self.process.stdin is not None

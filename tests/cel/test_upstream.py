@@ -1,7 +1,7 @@
 """Our selectors against Kubernetes' own, on random expressions: answer, cost, worst-case cost, place of refusals.
 
-Needs the peer of bench/upstream/selectors: DRAGOMAN_TEST_UPSTREAM_SELECTORS=PATH, or Go with the modules at hand (`make
-peers`); skipped where there is none. tests/vectors/test_selectors.py compares with recorded answers anywhere.
+Needs the peer of bench/upstream/selectors: DRAGOMAN_TEST_UPSTREAM_SELECTORS=PATH, or what `make peers` built; skipped
+where there is none. tests/vectors/test_selectors.py compares with recorded answers anywhere.
 """
 
 from __future__ import annotations
@@ -32,14 +32,8 @@ SEEDS = range(4)
 EXPRESSIONS = 750
 LENGTH_MAX = 1500
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _built() -> None:
-    if not peer("./selectors"):
-        pytest.skip(
-            "no peer: `make peers`, or DRAGOMAN_TEST_UPSTREAM_SELECTORS=PATH of a built bench/upstream/selectors"
-        )
-
+if not peer("selectors"):
+    pytest.skip("no peer: `make peers`, or DRAGOMAN_TEST_UPSTREAM_SELECTORS=PATH", allow_module_level=True)
 
 pytestmark = pytest.mark.slow
 

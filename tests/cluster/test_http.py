@@ -13,18 +13,15 @@ from dragoman.api.meta import Ref
 from dragoman.cluster.commit import Committer
 from dragoman.effects import Patch
 from dragoman.errors import Denied, Invalid, NotFound, Retry, Stale
+from dragoman.testing.build import manifest
 
 POD = kind_of("Pod")
 CLAIM = kind_of("ResourceClaim")
 
 
-def pod(name: str, **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
-
-
 def test_objects_are_created_read_patched_and_deleted(run: Any) -> None:
     async def body(t: Any) -> None:
-        made = await t.client.create(POD, pod("a", unknownField=1))
+        made = await t.client.create(POD, manifest("Pod", "a", spec={"unknownField": 1}))
         assert made["spec"] == {"unknownField": 1}
         patched = await t.client.patch(POD, "a", {"spec": {"nodeName": "n"}}, "default")
         assert patched["spec"] == {"unknownField": 1, "nodeName": "n"}
@@ -115,7 +112,7 @@ def test_nobody_there_is_worth_a_retry(run: Any) -> None:
 def test_lists_come_in_pages(run: Any) -> None:
     async def body(t: Any) -> None:
         for name in "abcde":
-            t.server.put("pods", pod(name))
+            t.server.put("pods", manifest("Pod", name))
         t.server.page_end = 2
         listed = await t.client.list(POD, field_selector="spec.nodeName=x")
         assert [item["metadata"]["name"] for item in listed.items] == list("abcde")
@@ -161,8 +158,8 @@ def test_a_kind_that_the_server_lacks_is_not_found(run: Any) -> None:
 
 def test_a_watch_yields_long_lines_in_pieces_and_bookmarks(run: Any) -> None:
     async def body(t: Any) -> None:
-        t.server.put("pods", pod("small"))
-        t.server.put("pods", pod("large", text="x" * 3_000_000))
+        t.server.put("pods", manifest("Pod", "small"))
+        t.server.put("pods", manifest("Pod", "large", spec={"text": "x" * 3_000_000}))
         t.server.bookmark("pods")
         seen = []
         async for event in t.client.watch(POD, "10"):
@@ -179,7 +176,7 @@ def test_a_watch_yields_long_lines_in_pieces_and_bookmarks(run: Any) -> None:
 
 def test_a_watch_from_too_long_ago_is_stale(run: Any) -> None:
     async def body(t: Any) -> None:
-        t.server.put("pods", pod("a"))
+        t.server.put("pods", manifest("Pod", "a"))
         t.server.forget_history()
         with pytest.raises(Stale, match="too old resource version"):
             async for _ in t.client.watch(POD, "1"):
@@ -190,7 +187,7 @@ def test_a_watch_from_too_long_ago_is_stale(run: Any) -> None:
 
 def test_apply_patches_name_their_kind_and_manager(run: Any) -> None:
     async def body(t: Any) -> None:
-        made = t.server.put("pods", pod("a"))
+        made = t.server.put("pods", manifest("Pod", "a"))
         ref = Ref("Pod", "default", "a", made["metadata"]["uid"])
         status = {"status": {"phase": "X"}}
         patch = Patch(ref, status, type="apply", subresource="status", manager="m", force=True)

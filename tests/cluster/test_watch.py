@@ -17,19 +17,7 @@ from dragoman.errors import NotFound, Stale
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
 from dragoman.snapshot.change import Gone, Put
-
-
-def pod(name: str, uid: str = "", **spec: Any) -> dict[str, Any]:
-    meta = {"name": name, "namespace": "default", **({"uid": uid} if uid else {})}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-
-
-def claim(name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default"},
-    }
+from dragoman.testing.build import manifest
 
 
 def named(changes: list[Any]) -> list[str]:
@@ -42,26 +30,26 @@ def test_an_informer_resumes_and_lists_again_when_it_must(run: Any) -> None:
         metrics = Metrics()
         informers = Informers(t.client, t.clock, t.entropy, metrics)
         seen: list[Any] = []
-        t.server.put("pods", pod("a"))
+        t.server.put("pods", manifest("Pod", "a"))
         informers.follow("Pod", seen.extend)
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.start(tasks)
             await informers.synced()
             assert named(seen) == ["+a"]
-            t.server.put("pods", pod("b"))
+            t.server.put("pods", manifest("Pod", "b"))
             t.server.remove("pods", "default", "a")
             await t.until(lambda: len(seen) == 3)
             assert named(seen) == ["+a", "+b", "-a"]
             # An ended watch goes on where it was: nothing twice, nothing missed.
             t.server.drop_watches()
-            t.server.put("pods", pod("c"))
+            t.server.put("pods", manifest("Pod", "c"))
             await t.until(lambda: len(seen) == 4)
             assert named(seen)[3:] == ["+c"]
             # Expired history: listed again, and only differences are told.
             t.server.drop_watches()
-            t.server.put("pods", pod("d"))
+            t.server.put("pods", manifest("Pod", "d"))
             t.server.remove("pods", "default", "b")
-            t.server.put("services", pod("not a pod"))
+            t.server.put("services", manifest("Pod", "not a pod"))
             t.server.forget_history()
             await t.until(lambda: len(seen) == 6)
             assert named(seen)[4:] == ["-b", "+d"]
@@ -92,7 +80,7 @@ def test_a_failing_server_is_waited_out(run: Any) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)
         seen: list[Any] = []
-        t.server.put("pods", pod("a"))
+        t.server.put("pods", manifest("Pod", "a"))
         for _ in range(3):
             t.server.answers.append(lambda _: t.status(500, "InternalError", "down"))
         informers.follow("Pod", seen.extend)
@@ -125,7 +113,7 @@ def test_unreadable_objects_do_not_hide_the_others(run: Any) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)
         t.server.put("pods", {"metadata": {"name": "bad"}, "spec": 5})
-        t.server.put("pods", pod("good"))
+        t.server.put("pods", manifest("Pod", "good"))
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.of("Pod")
             informers.start(tasks)
@@ -139,13 +127,13 @@ def test_unreadable_objects_do_not_hide_the_others(run: Any) -> None:
 def test_deep_parameters_of_one_claim_do_not_stop_the_others(run: Any) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)
-        deep = claim("deep")
+        deep = manifest("ResourceClaim", "deep")
         parameters: Any = []
         for _ in range(400):
             parameters = [parameters]
         deep["spec"] = {"devices": {"config": [{"opaque": {"driver": "d", "parameters": parameters}}]}}
         t.server.put("resourceclaims", deep)
-        t.server.put("resourceclaims", claim("other"))
+        t.server.put("resourceclaims", manifest("ResourceClaim", "other"))
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.of("ResourceClaim")
             informers.start(tasks)
@@ -160,7 +148,7 @@ def test_what_an_unreadable_claim_holds_stays_held(run: Any) -> None:
     async def body(t: Any) -> None:
         metrics = Metrics()
         informers = Informers(t.client, t.clock, t.entropy, metrics)
-        bad = claim("bad")
+        bad = manifest("ResourceClaim", "bad")
         bad["spec"] = {"devices": 5}
         bad["status"] = {"allocation": {"devices": {"results": [{"driver": "d", "pool": "p", "device": "gpu-7"}]}}}
         t.server.put("resourceclaims", bad)
@@ -180,12 +168,12 @@ def test_what_an_unreadable_claim_holds_stays_held(run: Any) -> None:
 def test_a_server_put_back_to_an_older_state_is_listed_again(run: Any, seen_by: str) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)
-        t.server.put("pods", pod("old"))
-        t.server.put("pods", pod("changed", nodeName="a"))
+        t.server.put("pods", manifest("Pod", "old"))
+        t.server.put("pods", manifest("Pod", "changed", spec={"nodeName": "a"}))
         kept = t.server.backup()
-        t.server.put("pods", pod("changed", nodeName="b"))
+        t.server.put("pods", manifest("Pod", "changed", spec={"nodeName": "b"}))
         for at in range(5):
-            t.server.put("pods", pod(f"later-{at}"))
+            t.server.put("pods", manifest("Pod", f"later-{at}"))
         informers.of("Pod")
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.start(tasks)
@@ -200,7 +188,7 @@ def test_a_server_put_back_to_an_older_state_is_listed_again(run: Any, seen_by: 
                 t.server.drop_watches()
             await t.until(lambda: len(informers.of("Pod").objects) == 2)
             assert informers.of("Pod").objects["default", "changed"].spec.node_name == "a"
-            t.server.put("pods", pod("new"))
+            t.server.put("pods", manifest("Pod", "new"))
             await t.until(lambda: ("default", "new") in informers.of("Pod").objects)
             tasks.stop()
 
@@ -213,8 +201,8 @@ def test_the_cache_shows_assumed_effects_until_the_watch_does(run: Any) -> None:
         cache = Cache(informers, ["Pod", "ResourceClaim"])
         steps: list[list[str]] = []
         cache.listen(lambda changes, before, after: steps.append(named(list(changes))))
-        t.server.put("pods", pod("p", "uid-p"))
-        made = t.server.put("resourceclaims", claim("c"))
+        t.server.put("pods", manifest("Pod", "p", metadata={"uid": "uid-p"}))
+        made = t.server.put("resourceclaims", manifest("ResourceClaim", "c"))
         committer = Committer(t.client, t.clock, t.entropy, informers=informers)
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.start(tasks)
@@ -247,7 +235,7 @@ def test_the_cache_shows_assumed_effects_until_the_watch_does(run: Any) -> None:
             assert shown() == (1, "node-a")
             assert not cache._overlays
             # What others write then shows.
-            t.server.put("resourceclaims", claim("c"))
+            t.server.put("resourceclaims", manifest("ResourceClaim", "c"))
             await t.until(lambda: shown() == (0, "node-a"))
             tasks.stop()
 
@@ -258,14 +246,14 @@ def test_an_assumption_ends_with_its_object(run: Any) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)
         cache = Cache(informers, ["Pod"])
-        t.server.put("pods", pod("p", "uid-p"))
+        t.server.put("pods", manifest("Pod", "p", metadata={"uid": "uid-p"}))
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.start(tasks)
             await cache.synced()
             cache.assume([Bind(Ref("Pod", "default", "p", "uid-p"), "node-a")])
             t.server.remove("pods", "default", "p")
             await t.until(lambda: not cache.snapshot.pods)
-            t.server.put("pods", pod("p", "uid-q"))
+            t.server.put("pods", manifest("Pod", "p", metadata={"uid": "uid-q"}))
             await t.until(lambda: bool(cache.snapshot.pods))
             assert cache.snapshot.pods["default", "p"].spec.node_name == ""
             tasks.stop()
@@ -276,7 +264,7 @@ def test_an_assumption_ends_with_its_object(run: Any) -> None:
 def test_the_outcome_says_how_far_it_came(run: Any) -> None:
     async def body(t: Any) -> None:
         committer = Committer(t.client, t.clock, t.entropy)
-        made = t.server.put("pods", pod("p"))
+        made = t.server.put("pods", manifest("Pod", "p"))
         ref = Ref("Pod", "default", "p", made["metadata"]["uid"])
         effects = [
             Patch(ref, {"metadata": {"labels": {"a": "b"}}}),
@@ -308,11 +296,11 @@ def test_what_was_created_is_known_at_once(run: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)
         cache = Cache(informers, ["ResourceClaim"])
         committer = Committer(t.client, t.clock, t.entropy, informers=informers)
-        t.server.put("resourceclaims", claim("old"))
+        t.server.put("resourceclaims", manifest("ResourceClaim", "old"))
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.start(tasks)
             await cache.synced()
-            body = claim("x")
+            body = manifest("ResourceClaim", "x")
             body["metadata"] = {"generateName": "new-", "namespace": "default"}
             await committer.carry_out([Create(body)])
             assert ("default", "new-xxxxx") in cache.snapshot.claims
@@ -327,7 +315,7 @@ def test_what_was_created_is_known_at_once(run: Any) -> None:
 def test_a_write_whose_object_is_gone_already_does_not_bring_it_back(run: Any) -> None:
     async def body(t: Any) -> None:
         informer = Informer(t.client, kind_of("Pod"), t.clock, t.entropy)
-        made = t.server.put("pods", pod("p"))
+        made = t.server.put("pods", manifest("Pod", "p"))
         async with Tasks("test", t.clock, t.entropy) as tasks:
             tasks.start("run", informer.run())
             await informer.synced()
@@ -338,7 +326,7 @@ def test_a_write_whose_object_is_gone_already_does_not_bring_it_back(run: Any) -
             informer.observe(answer)
             assert not informer.objects
             # Before it: the deletion has the same version.
-            t.server.put("pods", pod("q"))
+            t.server.put("pods", manifest("Pod", "q"))
             await t.until(lambda: bool(informer.objects))
             last = t.server.objects["pods", "default", "q"]
             informer.observe({**last, "metadata": {**last["metadata"], "resourceVersion": str(t.server.version + 1)}})
@@ -352,7 +340,7 @@ def test_a_write_whose_object_is_gone_already_does_not_bring_it_back(run: Any) -
 def test_our_own_writes_move_a_version_along(run: Any) -> None:
     async def body(t: Any) -> None:
         committer = Committer(t.client, t.clock, t.entropy)
-        made = t.server.put("pods", pod("p"))
+        made = t.server.put("pods", manifest("Pod", "p"))
         version = made["metadata"]["resourceVersion"]
         ref = Ref("Pod", "default", "p")
         steps = [Patch(ref, {"metadata": {"labels": {"n": str(n)}}}, resource_version=version) for n in range(3)]
@@ -362,7 +350,7 @@ def test_our_own_writes_move_a_version_along(run: Any) -> None:
         back = [Patch(ref, {"metadata": {"labels": None}}, resource_version=version)]
         assert (await committer.carry_out(back, outcome)).ok
         assert isinstance((await committer.carry_out(back)).error, Stale)
-        t.server.put("pods", pod("p"))
+        t.server.put("pods", manifest("Pod", "p"))
         assert isinstance((await committer.carry_out(back, outcome)).error, Stale)
 
     run(body)
@@ -373,7 +361,7 @@ def test_what_we_deleted_counts_as_being_deleted(run: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)
         cache = Cache(informers, ["Pod"])
         committer = Committer(t.client, t.clock, t.entropy, informers=informers)
-        made = t.server.put("pods", pod("p"))
+        made = t.server.put("pods", manifest("Pod", "p"))
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.start(tasks)
             await cache.synced()
@@ -389,8 +377,8 @@ def test_changes_can_be_assumed_like_effects(run: Any) -> None:
     async def body(t: Any) -> None:
         informers = Informers(t.client, t.clock, t.entropy)
         cache = Cache(informers, ["Pod"])
-        t.server.put("pods", pod("p"))
-        t.server.put("pods", pod("q"))
+        t.server.put("pods", manifest("Pod", "p"))
+        t.server.put("pods", manifest("Pod", "q"))
         async with Tasks("test", t.clock, t.entropy) as tasks:
             informers.start(tasks)
             await cache.synced()
@@ -401,7 +389,7 @@ def test_changes_can_be_assumed_like_effects(run: Any) -> None:
             cache.confirm(assumption)
             assert list(cache.snapshot.pods.values()) == [bound]
             t.server.remove("pods", "default", "q")
-            t.server.put("pods", pod("p", nodeName="n", other=1))
+            t.server.put("pods", manifest("Pod", "p", spec={"nodeName": "n", "other": 1}))
             await t.until(lambda: not cache._overlays)
             assert list(cache.snapshot.pods) == [("default", "p")]
             tasks.stop()
@@ -455,7 +443,7 @@ def test_a_part_follows_shared_informers_until_it_ends_and_again_when_it_starts_
     async def body(t: Any) -> None:
         metrics = Metrics()
         informers = Informers(t.client, t.clock, t.entropy, metrics)
-        t.server.put("pods", pod("a"))
+        t.server.put("pods", manifest("Pod", "a"))
         seen: list[Any] = []
 
         async def live(name: str) -> None:
@@ -466,14 +454,14 @@ def test_a_part_follows_shared_informers_until_it_ends_and_again_when_it_starts_
                 part.start(tasks)
                 await cache.synced()
                 assert ("default", "a") in cache.snapshot.pods, "what was known before it started"
-                t.server.put("pods", pod(name))
+                t.server.put("pods", manifest("Pod", name))
                 await t.until(lambda: f"+{name}" in named(seen))
                 tasks.stop()
 
         async with Tasks("whole", t.clock, t.entropy) as whole:
             informers.start(whole)
             await live("b")
-            t.server.put("pods", pod("c"))
+            t.server.put("pods", manifest("Pod", "c"))
             await t.until(lambda: ("default", "c") in informers.of("Pod").objects)
             assert named(seen) == ["+a", "+b"], "a part that ended hears nothing"
             await live("d")
@@ -495,7 +483,7 @@ def test_a_consumer_that_breaks_keeps_no_change_from_the_others(run: Any) -> Non
         for consumer in (seen.extend, broken, seen.extend):
             informer.subscribe(consumer)
         with pytest.raises(RuntimeError):
-            informer.observe(pod("a"))
+            informer.observe(manifest("Pod", "a"))
         assert named(seen) == ["+a", "+a"]
 
     run(body)

@@ -16,6 +16,7 @@ from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.errors import NotFound
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.testing import build
 from dragoman.testing.wait import until
 
 POD, CLAIM, EVENT, SLICE, NODE, CONFIG = (
@@ -107,37 +108,10 @@ async def lab(*nodes: tuple[str, str], **settings: Any) -> AsyncIterator[Lab]:
         shutil.rmtree(folder)
 
 
-def request(name: str, device_class: str, *, count: int = 1, cel: str = "") -> Object:
-    """One request for exactly so many."""
-    exactly: Object = {"deviceClassName": device_class, "count": count}
-    if cel:
-        exactly["selectors"] = [{"cel": {"expression": cel}}]
-    return {"name": name, "exactly": exactly}
-
-
-def claim(name: str, *requests: Object, match: str = "", config: list[Object] | None = None) -> Object:
-    """A claim; match: an attribute that all devices share."""
-    devices: Object = {"requests": list(requests)}
-    if match:
-        devices["constraints"] = [{"matchAttribute": match}]
-    if config:
-        devices["config"] = config
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name},
-        "spec": {"devices": devices},
-    }
-
-
-def pod(name: str, claim: str, *, node: str = "", **spec: Any) -> Object:
-    """A pod whose one container uses the claim."""
-    spec = {
-        "terminationGracePeriodSeconds": 0,
-        "resourceClaims": [{"name": "devices", "resourceClaimName": claim}],
-        "containers": [{"name": "main", "image": "app:1", "resources": {"claims": [{"name": "devices"}]}}],
-        **spec,
-    }
+def short_pod(name: str, claim: str, *, node: str = "", **spec: Any) -> Object:
+    """A pod whose one container uses the claim, that ends at once when it is deleted. node: the only one allowed."""
     if node:
         spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    made = build.pod(name, claim, terminationGracePeriodSeconds=0, **spec)
+    del made["metadata"]["uid"]  # the server's to give
+    return made

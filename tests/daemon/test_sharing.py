@@ -8,7 +8,8 @@ import pytest
 
 from dragoman.api.shape import Object
 from dragoman.drivers.nvidia.factory import MachineSettings
-from tests.daemon.lab import Lab, claim, pod, request
+from dragoman.testing.build import claim, request
+from tests.daemon.lab import Lab, short_pod
 from tests.daemon.test_simulation import fault, played, state
 
 pytestmark = pytest.mark.slow
@@ -77,7 +78,7 @@ def test_time_slices_protect_from_errors_of_others_but_not_from_their_memory() -
         await world.apply(
             claim("shared", request("g", GPU), config=sharing("TimeSlicing")), claim("own", request("g", GPU))
         )
-        await world.apply(pod("a", "shared"), pod("b", "shared"), pod("c", "own"))
+        await world.apply(short_pod("a", "shared"), short_pod("b", "shared"), short_pod("c", "own"))
         await running(world, *"abc")
         (device,) = [result["device"] for result in await world.results("shared")]
         await hit(world, fault("one", fault="xid", node="n1", gpu=device, xid="31", pod="a"), "a", "abc")
@@ -90,7 +91,7 @@ def test_mps_shares_errors_and_its_limits_protect_memory() -> None:
     async def scenario(world: Lab) -> None:
         limits = {"mpsConfig": {"defaultPinnedDeviceMemoryLimit": "10Gi"}}
         await world.apply(claim("shared", request("g", GPU), config=sharing("MPS", **limits)))
-        await world.apply(pod("a", "shared"), pod("b", "shared"))
+        await world.apply(short_pod("a", "shared"), short_pod("b", "shared"))
         await running(world, *"ab")
         (device,) = [result["device"] for result in await world.results("shared")]
         await hit(world, fault("one", fault="memory-overrun", node="n1", gpu=device, pod="a"), "a", "ab")
@@ -103,10 +104,10 @@ def test_mig_protects_from_everything_but_the_loss_of_the_gpu() -> None:
     async def scenario(world: Lab) -> None:
         cel = "device.attributes['gpu.nvidia.com'].profile == '{}'"
         await world.apply(
-            claim("small", request("m", MIG, cel=cel.format("1g.5gb"))),
-            claim("large", request("m", MIG, cel=cel.format("3g.20gb"))),
+            claim("small", request("m", MIG, select=cel.format("1g.5gb"))),
+            claim("large", request("m", MIG, select=cel.format("3g.20gb"))),
         )
-        await world.apply(pod("a", "small"), pod("b", "large"))
+        await world.apply(short_pod("a", "small"), short_pod("b", "large"))
         await hit(world, fault("one", fault="memory-overrun", node="n1", gpu="0", pod="a"), "a", "ab")
         await hit(world, fault("two", fault="xid", node="n1", gpu="0", xid="48", instance="1"), "b", "ab")
         await hit(world, fault("three", fault="gpu-lost", node="n1", gpu="0"), "ab", "ab")

@@ -13,7 +13,8 @@ from dragoman.api.shape import Object
 from dragoman.drivers.nvidia.classes import GPU
 from dragoman.drivers.nvidia.factory import MachineSettings
 from dragoman.drivers.nvidia.health import HealthOptions
-from tests.daemon.lab import CONFIG, NODE, Lab, claim, lab, pod, request
+from dragoman.testing.build import claim, request
+from tests.daemon.lab import CONFIG, NODE, Lab, lab, short_pod
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +72,7 @@ def test_an_xid_taints_the_gpu_and_the_next_pod_goes_elsewhere() -> None:
 
         await world.until(tainted)
         assert await taints(world, "gpu.nvidia.com", "n1") == {"gpu-0": ["gpu.nvidia.com/xid"]}
-        await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), pod("p", "c"))
+        await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), short_pod("p", "c"))
         await world.phase("p", "Running")
         assert [r["device"] for r in await world.results("c")] == ["gpu-1"]
         await recover(world, "x")
@@ -86,7 +87,7 @@ def test_an_xid_taints_the_gpu_and_the_next_pod_goes_elsewhere() -> None:
 
 def test_an_xid_evicts_the_pod_where_that_is_wanted() -> None:
     async def scenario(world: Lab) -> None:
-        await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), pod("p", "c"))
+        await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), short_pod("p", "c"))
         await world.phase("p", "Running")
         (result,) = await world.results("c")
         await world.apply(fault("x", fault="xid", node="n1", gpu=result["device"], xid="79"))
@@ -97,7 +98,7 @@ def test_an_xid_evicts_the_pod_where_that_is_wanted() -> None:
 
 def test_a_lost_gpu_is_told_in_the_pods_status_and_comes_back() -> None:
     async def scenario(world: Lab) -> None:
-        await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), pod("p", "c"))
+        await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), short_pod("p", "c"))
         await world.phase("p", "Running")
         await world.apply(fault("lost", fault="gpu-lost", node="n1", gpu="gpu-0"))
         assert await state(world, "lost") == ("active", "GPU gpu-0 on node n1 is lost; affected pods: default/p")
@@ -158,7 +159,7 @@ def test_a_stopped_driver_prepares_nothing_until_it_runs_again() -> None:
     async def scenario(world: Lab) -> None:
         await world.apply(fault("stop", fault="driver-stopped", node="n1"))
         assert await state(world, "stop") == ("active", "stopped on n1: gpu.example.com")
-        await world.apply(claim("c", request("gpu", "gpu.example.com")), pod("p", "c"))
+        await world.apply(claim("c", request("gpu", "gpu.example.com")), short_pod("p", "c"))
         said = await world.event("FailedPrepareDynamicResources", "p")
         assert "is not registered" in said or "UNAVAILABLE" in said  # the kubelet finds out within a second
         await recover(world, "stop")
@@ -172,7 +173,7 @@ def test_a_slow_prepare_fits_into_the_kubelets_patience_or_not() -> None:
         await world.apply(fault("slow", fault="slow-prepare", node="n1", delay="20s"))
         assert await state(world, "slow") == ("active", "prepare takes 20 s longer on n1: gpu.example.com")
         began = world.cluster.clock.monotonic()
-        await world.apply(claim("c", request("gpu", "gpu.example.com")), pod("p", "c"))
+        await world.apply(claim("c", request("gpu", "gpu.example.com")), short_pod("p", "c"))
         await world.phase("p", "Running")
         assert world.cluster.clock.monotonic() - began >= 20
         await recover(world, "slow")
@@ -188,7 +189,7 @@ def test_a_slow_prepare_fits_into_the_kubelets_patience_or_not() -> None:
 def test_a_reboot_loses_what_a_reboot_loses() -> None:
     async def scenario(world: Lab) -> None:
         before = (await world.client.get(NODE, "n1"))["status"]["nodeInfo"]["bootID"]
-        await world.apply(claim("c", request("gpu", "gpu.example.com")), pod("p", "c"))
+        await world.apply(claim("c", request("gpu", "gpu.example.com")), short_pod("p", "c"))
         first = (await world.phase("p", "Running"))["status"]["containerStatuses"][0]
         cdi = world.folder / "n" / "n1" / "cdi"
         (file,) = cdi.glob("*.json")
@@ -216,9 +217,9 @@ def test_a_reboot_loses_what_a_reboot_loses() -> None:
 
 def test_a_dynamic_partition_is_gone_after_a_reboot_and_its_pod_gets_a_new_one() -> None:
     async def scenario(world: Lab) -> None:
-        small = request("gpu", "mig.nvidia.com", cel="device.attributes['gpu.nvidia.com'].profile == '1g.10gb'")
-        await world.apply(claim("c", small), pod("p", "c"), claim("whole", request("gpu", "gpu.nvidia.com")))
-        await world.apply(pod("q", "whole", node="n2"))
+        small = request("gpu", "mig.nvidia.com", select="device.attributes['gpu.nvidia.com'].profile == '1g.10gb'")
+        await world.apply(claim("c", small), short_pod("p", "c"), claim("whole", request("gpu", "gpu.nvidia.com")))
+        await world.apply(short_pod("q", "whole", node="n2"))
         await world.phase("p", "Running")
         await world.phase("q", "Running")
         node = (await world.pod("p") or {})["spec"]["nodeName"]

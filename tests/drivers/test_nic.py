@@ -15,7 +15,8 @@ from dragoman.errors import DragomanError, Invalid
 from dragoman.node.driver import ClaimRef, ClaimToPrepare, Setup
 from dragoman.profiles import Catalog
 from dragoman.runtime.clock import Clock
-from tests.daemon.lab import CLAIM, Lab, claim, lab, pod, request
+from dragoman.testing.build import claim, request
+from tests.daemon.lab import CLAIM, Lab, lab, short_pod
 
 CATALOG = Catalog.packaged()
 ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
@@ -165,8 +166,8 @@ CLASSES = {"gpu": "gpu.nvidia.com", "nic": "dranet.net"}
 
 async def fits(world: Lab, number: int, node: str, wanted: list[tuple[str, str, int]], match: str) -> bool:
     name = f"w{number}-{node}"
-    requests = [request(what, CLASSES[what], count=count, cel=cel) for what, cel, count in wanted]
-    await world.apply(claim(name, *requests, match=match), pod(name, name, node=node))
+    requests = [request(what, CLASSES[what], count=count, select=cel) for what, cel, count in wanted]
+    await world.apply(claim(name, *requests, match=match), short_pod(name, name, node=node))
 
     async def decided() -> str | None:
         found = await world.pod(name)
@@ -208,7 +209,7 @@ def test_the_claims_status_tells_the_network() -> None:
         async with lab(("n1", "a3-highgpu-8g")) as world:
             parameters = {"interface": {"name": "fast0", "addresses": ["192.168.7.5/24"]}}
             config = [{"requests": ["nic"], "opaque": {"driver": "dra.net", "parameters": parameters}}]
-            await world.apply(claim("c", request("nic", "dranet.net"), config=config), pod("p", "c"))
+            await world.apply(claim("c", request("nic", "dranet.net"), config=config), short_pod("p", "c"))
             await world.phase("p", "Running")
 
             async def reported() -> Any:

@@ -17,7 +17,8 @@ from dragoman.daemon.driver_bench import examine
 from dragoman.node.bench import report
 from dragoman.node.bench.bed import BenchSettings
 from dragoman.node.bench.catalogue import CASES
-from tests.daemon.lab import SLICE, Lab, claim, lab, pod, request
+from dragoman.testing.build import claim, request
+from tests.daemon.lab import SLICE, Lab, lab, short_pod
 from tests.drivers.second_vendor import code, manifests
 
 
@@ -111,7 +112,7 @@ def test_a_pod_of_the_example_runs_beside_a_node_agent_and_its_driver_ends_clean
                 *words, env={**os.environ, "KUBECONFIG": str(config)}, stderr=asyncio.subprocess.PIPE
             )
             try:
-                await world.apply(claim("lit", request("lamp", "lamp.example.com")), pod("p", "lit"))
+                await world.apply(claim("lit", request("lamp", "lamp.example.com")), short_pod("p", "lit"))
                 await world.phase("p", "Running")
                 assert "LAMP=lamp-0" in await world.logs("p")
                 driver.terminate()

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.api import codec
 from dragoman.api.resource import ResourceClaim
 from dragoman.node import cdi
 from dragoman.node.checkpoint import Checkpoint, ClaimRecord, Contents
 from dragoman.node.driver import ClaimRef, ClaimToPrepare, DeviceSetup, Pool, PreparedClaim, Setup
 from dragoman.node.prepare import Preparer
+from dragoman.testing.build import allocated, typed
 
 
 class Crash(BaseException):
@@ -126,17 +126,9 @@ def ref(name: str, uid: str = "") -> ClaimRef:
     return ClaimRef("default", name, uid or f"uid-{name}")
 
 
-def claim(name: str, *devices: str, pods: tuple[str, ...] = ("pod",), uid: str = "", **result: Any) -> ResourceClaim:
+def lamps_claim(
+    name: str, *devices: str, pods: tuple[str, ...] = ("pod",), uid: str = "", **result: Any
+) -> ResourceClaim:
     """An allocated claim; devices of other drivers as `driver:device`."""
-    results = []
-    for device in devices:
-        driver, _, plain = device.rpartition(":")
-        results.append({"request": "r", "driver": driver or Lamps.name, "pool": "p", "device": plain, **result})
-    body = {
-        "metadata": {"namespace": "default", "name": name, "uid": uid or f"uid-{name}"},
-        "status": {
-            "allocation": {"devices": {"results": results}},
-            "reservedFor": [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods],
-        },
-    }
-    return codec.decode(ResourceClaim, body)
+    made: ResourceClaim = typed(allocated(name, *devices, driver=Lamps.name, pool="p", pods=pods, uid=uid, **result))
+    return made

@@ -17,7 +17,7 @@ from dragoman.node import cdi
 from dragoman.node.checkpoint import PrepareState
 from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Setup
 from dragoman.node.prepare import STEPS, PrepareStep
-from tests.node.bench_of_lamps import Bench, Crash, Lamps, claim, ref
+from tests.node.bench_of_lamps import Bench, Crash, Lamps, lamps_claim, ref
 
 
 async def crash_everywhere(folder: Path, operation: str) -> int:
@@ -28,11 +28,11 @@ async def crash_everywhere(folder: Path, operation: str) -> int:
         bench = Bench(folder / f"{operation}-{at}")
         bench.folder.mkdir()
         if operation == "unprepare":
-            await bench.preparer.prepare(ref("a"), claim("a", "lamp-0", "lamp-1"))
+            await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0", "lamp-1"))
         bench.fuse.arm(at)
         try:
             if operation == "prepare":
-                await bench.preparer.prepare(ref("a"), claim("a", "lamp-0", "lamp-1"))
+                await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0", "lamp-1"))
             else:
                 await bench.preparer.unprepare(ref("a"))
             burnt = False
@@ -49,14 +49,14 @@ async def crash_everywhere(folder: Path, operation: str) -> int:
             # Without prepared state another claim may have the lamp, with it not.
             if prepared:
                 with pytest.raises(Retry, match=r"lamp-1 is still prepared for claim default/a \(uid-a\)"):
-                    await bench.preparer.prepare(ref("b"), claim("b", "lamp-1"))
-            devices = await bench.preparer.prepare(ref("a"), claim("a", "lamp-0", "lamp-1"))
+                    await bench.preparer.prepare(ref("b"), lamps_claim("b", "lamp-1"))
+            devices = await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0", "lamp-1"))
             assert [device.device for device in devices] == ["lamp-0", "lamp-1"]
             assert bench.lamps.lit == {"lamp-0": "uid-a", "lamp-1": "uid-a"}
         await bench.preparer.unprepare(ref("a"))
         assert bench.lamps.lit == {}
         assert bench.specs() == set()
-        await bench.preparer.prepare(ref("b"), claim("b", "lamp-1"))
+        await bench.preparer.prepare(ref("b"), lamps_claim("b", "lamp-1"))
         assert not bench.lamps.double
         if not burnt:
             return at - 1
@@ -93,7 +93,7 @@ def test_no_order_of_calls_and_crashes_lights_a_lamp_twice(
             try:
                 match move:
                     case "prepare":
-                        wanted = claim(name, *WANTS[name], pods=(f"pod-{consumers}",))
+                        wanted = lamps_claim(name, *WANTS[name], pods=(f"pod-{consumers}",))
                         await bench.preparer.prepare(ref(name), wanted)
                     case "unprepare":
                         await bench.preparer.unprepare(ref(name))
@@ -124,23 +124,23 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_prepare_twice_answers_the_same_and_touches_nothing(bench: Bench) -> None:
     async def main() -> None:
-        first = await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
+        first = await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
         bench.lamps.lit.clear()
-        assert await bench.preparer.prepare(ref("a"), claim("a", "lamp-0")) == first
+        assert await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0")) == first
         assert bench.lamps.lit == {}
         assert first[0].cdi_ids == ("k8s.lamp.example.com/claim=uid-a-lamp-0",)
-        assert first[0].requests == ("r",)
+        assert first[0].requests == ("r0",)
 
     asyncio.run(main())
 
 
 def test_a_lost_cdi_file_is_written_again(bench: Bench) -> None:
     async def main() -> None:
-        await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
+        await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
         path = cdi.claim_path(bench.folder / "cdi", Lamps.name, "uid-a")
         before = path.read_bytes()
         path.unlink()
-        await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
+        await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
         assert path.read_bytes() == before
         path.unlink()
         orphan = cdi.claim_path(bench.folder / "cdi", Lamps.name, "uid-x")
@@ -170,10 +170,10 @@ def test_late_prepare_after_unprepare(
     bench: Bench, before: tuple[str, ...], after: tuple[str, ...], late: bool
 ) -> None:
     async def main() -> None:
-        await bench.preparer.prepare(ref("a"), claim("a", "lamp-0", pods=before))
+        await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0", pods=before))
         await bench.preparer.unprepare(ref("a"))
         await bench.restart()  # it is remembered over a restart
-        again = claim("a", "lamp-0", pods=after)
+        again = lamps_claim("a", "lamp-0", pods=after)
         if late:
             with pytest.raises(Stale, match=r"default/a \(uid-a\) was unprepared"):
                 await bench.preparer.prepare(ref("a"), again)
@@ -188,7 +188,7 @@ def test_a_group_may_come_again(bench: Bench) -> None:
     """The reservation of a pod group stays while its pods come and go."""
 
     async def main() -> None:
-        grouped = claim("a", "lamp-0")
+        grouped = lamps_claim("a", "lamp-0")
         group = msgspec.structs.replace(
             grouped.status.reserved_for[0], resource="podgroups", api_group="scheduling.k8s.io", uid="g"
         )
@@ -216,12 +216,12 @@ CONFLICTS: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 def test_who_may_share(bench: Bench, first: dict[str, Any], second: dict[str, Any], conflict: bool) -> None:
     async def main() -> None:
         bench.lamps.prepare = _dark  # type: ignore[method-assign]
-        await bench.preparer.prepare(ref("a"), claim("a", "lamp-0", **first))
+        await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0", **first))
         if conflict:
             with pytest.raises(Retry, match=r"p/lamp-0 is still prepared for claim default/a \(uid-a\)"):
-                await bench.preparer.prepare(ref("b"), claim("b", "lamp-0", **second))
+                await bench.preparer.prepare(ref("b"), lamps_claim("b", "lamp-0", **second))
         else:
-            await bench.preparer.prepare(ref("b"), claim("b", "lamp-0", **second))
+            await bench.preparer.prepare(ref("b"), lamps_claim("b", "lamp-0", **second))
 
     asyncio.run(main())
 
@@ -232,17 +232,17 @@ async def _dark(work: ClaimToPrepare) -> Setup:
 
 def test_a_claim_of_the_same_name_is_another_claim(bench: Bench) -> None:
     async def main() -> None:
-        await bench.preparer.prepare(ref("a", "uid-1"), claim("a", "lamp-0", uid="uid-1"))
+        await bench.preparer.prepare(ref("a", "uid-1"), lamps_claim("a", "lamp-0", uid="uid-1"))
         with pytest.raises(Retry, match="uid-1"):
-            await bench.preparer.prepare(ref("a", "uid-2"), claim("a", "lamp-0", uid="uid-2"))
+            await bench.preparer.prepare(ref("a", "uid-2"), lamps_claim("a", "lamp-0", uid="uid-2"))
 
     asyncio.run(main())
 
 
 def test_a_new_allocation_of_a_prepared_claim_waits_for_the_unprepare(bench: Bench) -> None:
     async def main() -> None:
-        await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
-        moved = claim("a", "lamp-1", pods=("other",))
+        await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
+        moved = lamps_claim("a", "lamp-1", pods=("other",))
         with pytest.raises(Retry, match="was allocated anew and has to be unprepared first"):
             await bench.preparer.prepare(ref("a"), moved)
         await bench.preparer.unprepare(ref("a"))
@@ -254,7 +254,7 @@ def test_a_new_allocation_of_a_prepared_claim_waits_for_the_unprepare(bench: Ben
 
 def test_results_of_other_drivers_are_not_ours(bench: Bench) -> None:
     async def main() -> None:
-        devices = await bench.preparer.prepare(ref("a"), claim("a", "other.example.com:lamp-0", "lamp-1"))
+        devices = await bench.preparer.prepare(ref("a"), lamps_claim("a", "other.example.com:lamp-0", "lamp-1"))
         assert [device.device for device in devices] == ["lamp-1"]
         assert bench.lamps.lit == {"lamp-1": "uid-a"}
 
@@ -268,7 +268,7 @@ def test_a_device_that_was_not_given_is_refused_and_rolled_back(bench: Bench) ->
     async def main() -> None:
         bench.lamps.prepare = wrong  # type: ignore[method-assign]
         with pytest.raises(Invalid, match="prepared p/lamp-9, which claim default/a was not given"):
-            await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
+            await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
         assert bench.preparer.checkpoint.claims == {}
 
     asyncio.run(main())
@@ -284,17 +284,17 @@ def test_a_roll_back_that_fails_keeps_the_device_held(bench: Bench) -> None:
         healthy = bench.lamps.prepare, bench.lamps.unprepare
         bench.lamps.prepare = bench.lamps.unprepare = broken  # type: ignore[method-assign, assignment]
         with pytest.raises(Retry, match="no power"):
-            await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
+            await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
         with pytest.raises(Retry, match="still prepared for claim default/a"):
-            await bench.preparer.prepare(ref("b"), claim("b", "lamp-0"))
+            await bench.preparer.prepare(ref("b"), lamps_claim("b", "lamp-0"))
         bench.lamps.prepare, bench.lamps.unprepare = healthy  # type: ignore[method-assign]
         (left,) = bench.preparer.unfinished()
         assert left.state is PrepareState.ROLLBACK
         await bench.preparer.finish(left)
-        assert await bench.preparer.prepare(ref("b"), claim("b", "lamp-0"))
+        assert await bench.preparer.prepare(ref("b"), lamps_claim("b", "lamp-0"))
         # A roll back is no unprepare: the claim itself may come again.
         await bench.preparer.unprepare(ref("b"))
-        assert await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
+        assert await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
 
     asyncio.run(main())
 
@@ -303,7 +303,7 @@ def test_remembered_state_survives_and_reaches_unprepare(bench: Bench) -> None:
     async def main() -> None:
         bench.fuse.arm(5)  # after the first lamp is on
         with pytest.raises(Crash):
-            await bench.preparer.prepare(ref("a"), claim("a", "lamp-0", "lamp-1"))
+            await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0", "lamp-1"))
         bench.fuse.arm(0)
         seen: list[Any] = []
 
@@ -329,7 +329,7 @@ def test_plain_functions_are_drivers_too(bench: Bench) -> None:
 
     async def main() -> None:
         bench.lamps.prepare = prepare  # type: ignore[method-assign, assignment]
-        await bench.preparer.prepare(ref("a"), claim("a", "lamp-0"))
+        await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
         assert threads[0] is not threading.main_thread()
         assert bench.preparer.checkpoint.claims["uid-a"].driver_state == {"by": "thread"}
 

@@ -102,7 +102,7 @@ OTHERS = (
     ),
     _helm(3, "3.22.0"),
     _helm(4, "4.3.2"),
-    Part("kustomize", "sigs.k8s.io/kustomize/kustomize/v5", "5.8.3", (("", "kustomize"),)),
+    Part("kustomize", "sigs.k8s.io/kustomize/kustomize/v5", "5.8.1", (("", "kustomize"),)),
 )
 
 
@@ -205,7 +205,7 @@ def go(folder: Path, *arguments: str) -> str:
     settings = {**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false", "GOWORK": "off"}
     done = subprocess.run(["go", *arguments], cwd=folder, env=settings, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"\nerror: go {' '.join(arguments[:2])} in {folder}:\n{done.stderr[-3000:]}")
+        raise SystemExit(f"\nerror: go {' '.join(arguments[:2])} in {folder}:\n{(done.stderr or done.stdout)[-3000:]}")
     return done.stdout
 
 

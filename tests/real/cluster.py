@@ -116,8 +116,7 @@ class Cluster:
             self.run("apiserver", self._kube_apiserver())
         until(self._ready, "the API server to be ready", START_S, self.processes["apiserver"].log)
         if self.parts.controllers == "kube":
-            self.run("controllers", self._kube_controllers())
-            until(lambda: self.find("ServiceAccount", "default"), "the controllers to work", START_S, self.log)
+            self.start_controllers()
         elif self.parts.controllers == "dragoman":
             self.dragoman("controllers", *self.parts.flags.get("controllers", ()), name="controllers").start()
         if self.parts.scheduler == "kube":
@@ -125,6 +124,11 @@ class Cluster:
         elif self.parts.scheduler == "dragoman":
             flags = self.parts.flags.get("scheduler", ("--scheduler-name", "default-scheduler"))
             self.dragoman("scheduler", *flags, *self._gates(), name="scheduler").start()
+
+    def start_controllers(self) -> None:
+        """Start kube-controller-manager and wait until it works."""
+        self.run("controllers", self._kube_controllers())
+        until(lambda: self.find("ServiceAccount", "default"), "the controllers to work", START_S, self.log)
 
     def stop(self) -> None:
         """End everything, last started first."""
@@ -164,7 +168,16 @@ class Cluster:
 
     def _dragoman_api(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "dragoman.cli", "up", "--without", "nodes", "--port", str(self.port)),
+            *(
+                sys.executable,
+                "-m",
+                "dragoman.cli",
+                "up",
+                "--without",
+                "nodes,scheduler,controllers",
+                "--port",
+                str(self.port),
+            ),
             *("--kubeconfig", str(self.kubeconfig), *self._more("apiserver")),
         ]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from immutables import Map
 
 from dragoman.api import codec
 from dragoman.api.kinds import kind_of
@@ -16,11 +17,17 @@ from dragoman.cluster.watch import as_typed
 from dragoman.effects import Bind, Create, Delete, Effect, Emit, Patch
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
-from dragoman.reconcile.step import ReconcileInput, ReconcileResult
+from dragoman.reconcile.step import OTHERS, ReconcileInput, ReconcileResult
 from dragoman.snapshot import change as changes
 from dragoman.snapshot.change import HELD, Change, Gone, Put, Snapshot
 
 Object = dict[str, Any]
+
+
+def _name(change: Change) -> tuple[str, str]:
+    if isinstance(change, Gone):
+        return change.namespace, change.name
+    return change.object.metadata.namespace, change.object.metadata.name
 
 
 class Cluster:
@@ -30,6 +37,7 @@ class Cluster:
         self.objects: dict[tuple[str, str, str], Object] = {}
         self.snapshot = Snapshot.empty()
         self.ownership = Ownership.empty()
+        self.others: Map[tuple[str, str, str], Any] = Map()
         self.seconds = 1_800_000_000.0
         self.count = 0
         self.events: list[Emit] = []
@@ -62,6 +70,9 @@ class Cluster:
         if change.kind in HELD:
             self.snapshot = changes.apply(self.snapshot, change)
         self.ownership = ownerships.apply_all(self.ownership, [change])
+        if change.kind in OTHERS:
+            key = (change.kind, *_name(change))
+            self.others = self.others.delete(key) if isinstance(change, Gone) else self.others.set(key, change.object)
 
     def get(self, kind: str, name: str, namespace: str = "default") -> Object:
         return self.objects[kind, namespace if kind_of(kind).namespaced else "", name]
@@ -111,7 +122,7 @@ class Cluster:
 
     @property
     def world(self) -> ReconcileInput:
-        return ReconcileInput(self.snapshot, self.ownership, self.seconds)
+        return ReconcileInput(self.snapshot, self.ownership, self.seconds, others=self.others)
 
     def carry_out(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:

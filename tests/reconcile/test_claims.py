@@ -17,11 +17,11 @@ REQUESTS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassNam
 ALLOCATION = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "p", "device": "gpu-0"}]}}
 
 
-def template(cluster: Any, name: str = "t", **meta: Any) -> None:
+def add_template(cluster: Any, name: str = "t", **meta: Any) -> None:
     cluster.add("ResourceClaimTemplate", name, spec={"metadata": meta, "spec": REQUESTS})
 
 
-def pod(cluster: Any, name: str = "p", *, entries: Any = None, **fields: Any) -> Any:
+def add_pod(cluster: Any, name: str = "p", *, entries: Any = None, **fields: Any) -> Any:
     entries = entries or [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     spec = {"resourceClaims": entries, **fields.pop("spec", {})}
     return cluster.add("Pod", name, spec=spec, **fields)
@@ -55,8 +55,8 @@ def owner(p: Any, kind: str = "Pod", api: str = "v1") -> list[dict[str, Any]]:
 
 
 def test_a_claim_is_made_from_the_template_and_recorded(cluster: Any) -> None:
-    template(cluster, labels={"a": "b"}, annotations={"c": "d", "resource.kubernetes.io/pod-claim-name": "wrong"})
-    p = pod(cluster)
+    add_template(cluster, labels={"a": "b"}, annotations={"c": "d", "resource.kubernetes.io/pod-claim-name": "wrong"})
+    p = add_pod(cluster)
     cluster.settle(sync_pod())
     [claim] = cluster.all("ResourceClaim")
     meta = claim["metadata"]
@@ -73,8 +73,8 @@ def test_a_claim_is_made_from_the_template_and_recorded(cluster: Any) -> None:
 
 
 def test_all_names_are_recorded_again_when_one_claim_was_deleted(cluster: Any) -> None:
-    template(cluster)
-    pod(cluster, entries=[{"name": n, "resourceClaimTemplateName": "t"} for n in ("a", "b")])
+    add_template(cluster)
+    add_pod(cluster, entries=[{"name": n, "resourceClaimTemplateName": "t"} for n in ("a", "b")])
     cluster.settle(sync_pod())
     before = {s["name"]: s["resourceClaimName"] for s in cluster.get("Pod", "p")["status"]["resourceClaimStatuses"]}
     cluster.remove("ResourceClaim", before["a"])
@@ -86,8 +86,8 @@ def test_all_names_are_recorded_again_when_one_claim_was_deleted(cluster: Any) -
 
 
 def test_a_claim_made_before_a_crash_is_used(cluster: Any) -> None:
-    template(cluster)
-    p = pod(cluster)
+    add_template(cluster)
+    p = add_pod(cluster)
     annotations = {"resource.kubernetes.io/pod-claim-name": "gpu"}
     cluster.add("ResourceClaim", "orphan", metadata={"ownerReferences": owner(p), "annotations": annotations})
     cluster.settle(sync_pod())
@@ -96,8 +96,8 @@ def test_a_claim_made_before_a_crash_is_used(cluster: Any) -> None:
 
 
 def test_a_foreign_claim_of_the_recorded_name_is_not_used(cluster: Any) -> None:
-    template(cluster)
-    pod(cluster, status={"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "mine"}]})
+    add_template(cluster)
+    add_pod(cluster, status={"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "mine"}]})
     cluster.add("ResourceClaim", "mine")
     cluster.settle(sync_pod())
     assert len(cluster.all("ResourceClaim")) == 2
@@ -105,13 +105,13 @@ def test_a_foreign_claim_of_the_recorded_name_is_not_used(cluster: Any) -> None:
 
 
 def test_a_missing_template_is_an_event_and_is_tried_again(cluster: Any) -> None:
-    pod(cluster)
+    add_pod(cluster)
     step = cluster.settle(sync_pod())
     assert "not found" in step.problem
     [event] = cluster.events
     assert (event.type, event.reason) == ("Warning", "FailedResourceClaimCreation")
     assert event.message.startswith('PodResourceClaim gpu: resource claim template "t":')
-    template(cluster)
+    add_template(cluster)
     put = Put("ResourceClaimTemplate", cluster.typed("ResourceClaimTemplate", "t"))
     assert claims.keys(put, cluster.snapshot, cluster.snapshot) == [("pod", "default", "p")]
 
@@ -126,15 +126,15 @@ QUIET: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", QUIET)
 def test_nothing_is_made_for(cluster: Any, case: str) -> None:
-    template(cluster)
-    pod(cluster, **QUIET[case])
+    add_template(cluster)
+    add_pod(cluster, **QUIET[case])
     cluster.settle(sync_pod())
     assert cluster.all("ResourceClaim") == []
 
 
 def test_a_scheduling_gate_does_not_hold_claims_back(cluster: Any) -> None:
-    template(cluster)
-    pod(cluster, spec={"schedulingGates": [{"name": "wait"}]})
+    add_template(cluster)
+    add_pod(cluster, spec={"schedulingGates": [{"name": "wait"}]})
     cluster.settle(sync_pod())
     assert len(cluster.all("ResourceClaim")) == 1
 
@@ -162,10 +162,10 @@ def test_generated_names_leave_room_for_the_suffix(consumer: int, entry: int) ->
 
 
 def test_a_group_gets_the_claim_and_its_pods_record_it(cluster: Any) -> None:
-    template(cluster)
+    add_template(cluster)
     entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
     group = cluster.add("PodGroup", "g", spec={"resourceClaims": [entry]})
-    pod(cluster, entries=[entry], spec={"schedulingGroup": {"podGroupName": "g"}})
+    add_pod(cluster, entries=[entry], spec={"schedulingGroup": {"podGroupName": "g"}})
     cluster.settle(sync_pod())
     assert cluster.all("ResourceClaim") == []
     cluster.settle(lambda world: claims.sync(world, ("group", "default", "g")), sync_pod())
@@ -194,14 +194,14 @@ def test_a_groups_reservation_stays_until_the_group_is_gone(cluster: Any) -> Non
 
 def test_a_pod_that_came_past_the_scheduler_is_reserved_for(cluster: Any) -> None:
     allocated(cluster, "c")
-    p = pod(cluster, entries=[{"name": "gpu", "resourceClaimName": "c"}], spec={"nodeName": "n"})
+    p = add_pod(cluster, entries=[{"name": "gpu", "resourceClaimName": "c"}], spec={"nodeName": "n"})
     cluster.settle(sync_pod())
     assert cluster.get("ResourceClaim", "c")["status"]["reservedFor"] == reserved(p)
 
 
 def test_an_unallocated_claim_is_left_alone(cluster: Any) -> None:
     cluster.add("ResourceClaim", "c")
-    pod(cluster, entries=[{"name": "gpu", "resourceClaimName": "c"}], spec={"nodeName": "n"})
+    add_pod(cluster, entries=[{"name": "gpu", "resourceClaimName": "c"}], spec={"nodeName": "n"})
     cluster.settle(sync_pod())
     assert cluster.effects == []
 
@@ -230,7 +230,7 @@ KEPT: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", DONE)
 def test_the_last_pod_gives_the_devices_of_a_users_claim_back(cluster: Any, case: str) -> None:
-    allocated(cluster, "c", pod(cluster, **DONE[case]))
+    allocated(cluster, "c", add_pod(cluster, **DONE[case]))
     cluster.settle(sync_claim("c"))
     claim = cluster.get("ResourceClaim", "c")
     assert claim["status"] == {}
@@ -239,13 +239,13 @@ def test_the_last_pod_gives_the_devices_of_a_users_claim_back(cluster: Any, case
 
 @pytest.mark.parametrize("case", KEPT)
 def test_a_pod_keeps_its_claim_while_it_is(cluster: Any, case: str) -> None:
-    allocated(cluster, "c", pod(cluster, **KEPT[case]))
+    allocated(cluster, "c", add_pod(cluster, **KEPT[case]))
     cluster.settle(sync_claim("c"))
     assert cluster.effects == []
 
 
 def test_a_generated_claim_goes_with_its_finished_pod_in_order(cluster: Any) -> None:
-    p = pod(cluster, status={"phase": "Succeeded"})
+    p = add_pod(cluster, status={"phase": "Succeeded"})
     allocated(cluster, "c", p, ownerReferences=owner(p))
     cluster.settle(sync_claim("c"))
     assert not cluster.has("ResourceClaim", "c")
@@ -258,8 +258,8 @@ def test_a_generated_claim_goes_with_its_finished_pod_in_order(cluster: Any) -> 
 
 
 def test_of_two_pods_only_the_finished_ones_entry_goes(cluster: Any) -> None:
-    done = pod(cluster, "done", status={"phase": "Failed"})
-    running = pod(cluster, "running", spec={"nodeName": "n"})
+    done = add_pod(cluster, "done", status={"phase": "Failed"})
+    running = add_pod(cluster, "running", spec={"nodeName": "n"})
     allocated(cluster, "c", done, running)
     cluster.settle(sync_claim("c"))
     claim = cluster.get("ResourceClaim", "c")
@@ -269,16 +269,16 @@ def test_of_two_pods_only_the_finished_ones_entry_goes(cluster: Any) -> None:
 
 
 def test_a_pod_of_the_same_name_is_another_one(cluster: Any) -> None:
-    old = pod(cluster)
+    old = add_pod(cluster)
     allocated(cluster, "c", old)
     cluster.remove("Pod", "p")
-    pod(cluster)
+    add_pod(cluster)
     cluster.settle(sync_claim("c"))
     assert cluster.get("ResourceClaim", "c")["status"] == {}
 
 
 def test_a_pod_that_only_the_api_knows_is_asked_for(cluster: Any) -> None:
-    p = pod(cluster)
+    p = add_pod(cluster)
     cluster.remove("Pod", "p")
     allocated(cluster, "c", p)
     step = claims.sync(cluster.world, ("claim", "default", "c"))
@@ -307,7 +307,7 @@ def test_an_allocation_without_reservations_stays(cluster: Any) -> None:
 
 
 def test_a_deleted_claim_is_freed_once_nobody_uses_it(cluster: Any) -> None:
-    p = pod(cluster, spec={"nodeName": "n"})
+    p = add_pod(cluster, spec={"nodeName": "n"})
     allocated(cluster, "c", p)
     cluster.delete("ResourceClaim", "c")
     cluster.settle(sync_claim("c"))
@@ -323,7 +323,7 @@ def test_a_deleted_claim_is_freed_once_nobody_uses_it(cluster: Any) -> None:
 
 
 def test_a_claim_whose_pod_is_not_known_is_left_to_the_garbage_collector(cluster: Any) -> None:
-    p = pod(cluster)
+    p = add_pod(cluster)
     cluster.add("ResourceClaim", "c", metadata={"ownerReferences": owner(p)})
     cluster.remove("Pod", "p")
     cluster.settle(sync_claim("c"))
@@ -346,7 +346,7 @@ def test_an_extended_resource_claim_goes_with_its_pod(cluster: Any) -> None:
 
 
 def test_a_deleted_pod_wakes_its_claims_and_a_bare_one_nobody(cluster: Any) -> None:
-    pod(cluster, entries=[{"name": "a", "resourceClaimName": "c"}])
+    add_pod(cluster, entries=[{"name": "a", "resourceClaimName": "c"}])
     cluster.add("Pod", "bare", spec={})
     before = cluster.snapshot
     cluster.remove("Pod", "p")
@@ -356,7 +356,7 @@ def test_a_deleted_pod_wakes_its_claims_and_a_bare_one_nobody(cluster: Any) -> N
 
 
 def test_a_claim_made_twice_goes_with_its_pod_too(cluster: Any) -> None:
-    p = pod(
+    p = add_pod(
         cluster, status={"phase": "Succeeded", "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a"}]}
     )
     for name in ("a", "b"):
@@ -367,9 +367,9 @@ def test_a_claim_made_twice_goes_with_its_pod_too(cluster: Any) -> None:
 
 
 def test_a_claim_wakes_its_users_and_its_owner(cluster: Any) -> None:
-    template(cluster)
-    p = pod(cluster)
-    pod(cluster, "user", entries=[{"name": "a", "resourceClaimName": "c"}])
+    add_template(cluster)
+    p = add_pod(cluster)
+    add_pod(cluster, "user", entries=[{"name": "a", "resourceClaimName": "c"}])
     cluster.add("ResourceClaim", "c", metadata={"ownerReferences": owner(p)})
     put = Put("ResourceClaim", cluster.typed("ResourceClaim", "c"))
     found = claims.keys(put, cluster.snapshot, cluster.snapshot)
@@ -377,7 +377,7 @@ def test_a_claim_wakes_its_users_and_its_owner(cluster: Any) -> None:
 
 
 def test_a_template_made_claim_is_one_write_at_a_time(cluster: Any) -> None:
-    template(cluster)
-    pod(cluster)
+    add_template(cluster)
+    add_pod(cluster)
     step = claims.sync(cluster.world, ("pod", "default", "p"))
     assert [type(effect) for effect in step.effects] == [Create]

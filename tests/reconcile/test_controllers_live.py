@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.api.kinds import kind_of
+from dragoman.api.kinds import custom_name, kind_of
 from dragoman.apiserver.bootstrap import in_memory
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.daemon.controllers import Controllers, ControllerSettings, chosen
@@ -313,3 +313,51 @@ def test_controllers_are_chosen_by_name() -> None:
     assert "garbage" not in left
     with pytest.raises(Invalid, match=r"there is no nonsense, only .*claims"):
         chosen(ControllerSettings(("nonsense",)))
+
+
+# ---- custom resources
+
+
+def test_custom_resources_are_collected_and_leave_with_their_namespace() -> None:
+    gear = custom_name("Gear", "parts.example.org", "v1", "gears", namespaced=True)
+
+    async def scenario(cluster: Live) -> None:
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        versions = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+        names = {"plural": "gears", "kind": "Gear"}
+        spec = {"group": "parts.example.org", "scope": "Namespaced", "names": names, "versions": versions}
+        await cluster.create("CustomResourceDefinition", "gears.parts.example.org", spec=spec)
+        client, kind = cluster.client, kind_of(gear)
+        await cluster.create("Namespace", "team")
+
+        async def make(name: str, *owners: Any) -> Any:
+            refs = [
+                {"apiVersion": "parts.example.org/v1", "kind": "Gear", "name": o["metadata"]["name"]}
+                | {"uid": o["metadata"]["uid"]}
+                for o in owners
+            ]
+            body = {"apiVersion": "parts.example.org/v1", "kind": "Gear"}
+            meta = {"name": name, "namespace": "team", "ownerReferences": refs}
+            return await client.create(kind, {**body, "metadata": meta}, "team")
+
+        async def left() -> list[str]:
+            return [item["metadata"]["name"] for item in (await client.list(kind, "team")).items]
+
+        owner = await make("owner")
+        await make("owned", owner)
+        await client.delete(kind, "owner", "team", uid=owner["metadata"]["uid"])
+        await cluster.until(lambda: left_is(left, []))
+        await make("last")
+        await client.delete(kind_of("Namespace"), "team")
+        await cluster.until(lambda: gone(client, "team"))
+        assert await left() == []
+
+    live(scenario)
+
+
+async def left_is(left: Any, names: list[str]) -> bool:
+    return bool(await left() == names)
+
+
+async def gone(client: Any, namespace: str) -> bool:
+    return namespace not in {n["metadata"]["name"] for n in (await client.list(kind_of("Namespace"))).items}

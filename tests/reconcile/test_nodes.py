@@ -19,11 +19,11 @@ from dragoman.snapshot.change import Gone, Put, Snapshot
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
-def node(cluster: Any, name: str = "n", *conditions: Any, **spec: Any) -> Any:
+def add_node(cluster: Any, name: str = "n", *conditions: Any, **spec: Any) -> Any:
     return cluster.add("Node", name, spec=spec, status={"conditions": list(conditions) or [READY]})
 
 
-def pod(cluster: Any, name: str = "p", **spec: Any) -> Any:
+def add_pod(cluster: Any, name: str = "p", **spec: Any) -> Any:
     status = {"phase": "Running", "conditions": [READY]}
     return cluster.add("Pod", name, spec={"nodeName": "n", **spec}, status=status)
 
@@ -55,10 +55,10 @@ FIVE_MINUTES = [
 
 
 def test_a_silent_node_is_tainted_and_its_pods_leave_when_they_tolerate_it_no_longer(cluster: Any) -> None:
-    node(cluster)
-    pod(cluster, "patient", tolerations=FIVE_MINUTES)
-    pod(cluster, "for-ever", tolerations=[{"operator": "Exists"}])
-    pod(cluster, "never", tolerations=[{"key": "other", "operator": "Exists"}])
+    add_node(cluster)
+    add_pod(cluster, "patient", tolerations=FIVE_MINUTES)
+    add_pod(cluster, "for-ever", tolerations=[{"operator": "Exists"}])
+    add_pod(cluster, "never", tolerations=[{"key": "other", "operator": "Exists"}])
     heard = {"n": cluster.seconds}
     assert look(cluster, heard).again_s == 40
     cluster.seconds += 41
@@ -84,7 +84,7 @@ def test_a_silent_node_is_tainted_and_its_pods_leave_when_they_tolerate_it_no_lo
 
 
 def test_a_node_that_comes_back_loses_its_taints(cluster: Any) -> None:
-    node(cluster, taints=[{"key": "mine", "effect": "NoSchedule", "value": "x"}])
+    add_node(cluster, taints=[{"key": "mine", "effect": "NoSchedule", "value": "x"}])
     heard = {"n": cluster.seconds}
     cluster.seconds += 41
     look(cluster, heard)
@@ -124,7 +124,7 @@ CONDITIONS: dict[str, tuple[list[Any], dict[str, Any], list[tuple[str, str]]]] =
 @pytest.mark.parametrize("case", CONDITIONS)
 def test_taints_follow_conditions(cluster: Any, case: str) -> None:
     found, spec, expected = CONDITIONS[case]
-    node(cluster, "n", *found, **spec)
+    add_node(cluster, "n", *found, **spec)
     look(cluster, {"n": cluster.seconds})
     assert taints(cluster) == expected
 
@@ -139,7 +139,7 @@ def test_a_node_that_never_spoke_gets_a_minute(cluster: Any) -> None:
 
 
 def test_what_counts_as_a_heartbeat(cluster: Any) -> None:
-    node(cluster)
+    add_node(cluster)
     world = cluster.world
 
     def lease(namespace: str) -> Put:
@@ -205,8 +205,8 @@ def sync(cluster: Any, name: str = "p", heard: dict[str, float] | None = None) -
 
 
 def test_pods_of_a_vanished_node_fail_and_go(cluster: Any) -> None:
-    node(cluster)
-    pod(cluster)
+    add_node(cluster)
+    add_pod(cluster)
     before = cluster.world
     cluster.settle(sync(cluster))
     assert cluster.effects == []
@@ -226,7 +226,7 @@ def test_pods_of_a_vanished_node_fail_and_go(cluster: Any) -> None:
 
 
 def test_a_deleted_pod_without_node_goes_at_once(cluster: Any) -> None:
-    pod(cluster, nodeName="")
+    add_pod(cluster, nodeName="")
     cluster.edit("Pod", "p", {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z", "finalizers": ["x"]}})
     put = Put("Pod", cluster.typed("Pod", "p"))
     assert podgc.keys(put, cluster.world, cluster.world) == [("default", "p")]

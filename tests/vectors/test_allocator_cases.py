@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from .allocator_calls import Case, digest
+from dragoman.allocate.allocator import Allocation
+from dragoman.allocate.refusal import Refusals
+
+from .allocator_calls import Case, digest, run
 from .allocator_differences import difference, their_outcome
 from .allocator_scenarios import SCENARIOS
 from .upstream_cases import random_case
@@ -46,3 +49,19 @@ def test_random_calls() -> None:
     assert [line for line in different if line] == []
     assert counts["fits"] > len(cases) // 8  # the comparison is about something
     assert counts["no"] > len(cases) // 8
+
+
+DIFFERS = sorted((Path(__file__).parent / "upstream_differs").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", DIFFERS, ids=lambda path: path.stem)
+def test_our_answer_where_upstream_differs(path: Path) -> None:
+    case = json.loads(path.read_text())
+    answer = run(case)
+    if case["here"] == "fits":
+        assert isinstance(answer, Allocation), answer
+        given = [[f"{r.request}={r.pool}/{r.device}" for r in result.devices.results] for result in answer.results[0]]
+        assert given == case["given"]
+    else:
+        assert isinstance(answer, Refusals)
+        assert answer.reasons[0].code == case["here"]

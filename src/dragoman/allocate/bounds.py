@@ -9,10 +9,12 @@ each need one value, and sums of counters and capacities. Never chooses a device
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from dragoman.allocate import constraint
 from dragoman.allocate.candidates import Candidate, RequestCandidates
@@ -507,48 +509,54 @@ def _shortage(need: Mapping[int, int], cells: RequestCells) -> Shortage | None:
     for number in sorted(need):
         missing = need[number]
         while missing:
-            reached, path = _path(number, room, of, flows, cells)
-            if path is None:
-                cut = tuple(sorted(reached))
+            path = _augmenting(number, room, of, flows, cells)
+            if isinstance(path, frozenset):
+                cut = tuple(sorted(path))
                 wanted = sum(need[n] for n in cut)
                 return cut, wanted, wanted - missing if len(cut) == 1 else _held(cut, of, cells, wanted - missing)
-            pushed = min(missing, path[-1][2])
-            for source, cell, _ in path[:-1]:
+            pushed = min(missing, path.width)
+            for source, cell in path.steps:
                 flows[source, cell] += pushed
-            for (_, cell, _), (later, _, _) in pairwise(path[:-1]):
+            for (_, cell), (later, _) in pairwise(path.steps):
                 flows[later, cell] -= pushed
-            room[path[-2][1]] -= pushed
+            room[path.steps[-1][1]] -= pushed
             missing -= pushed
     return None
 
 
-def _path(
+class _Path(msgspec.Struct, frozen=True, gc=False):
+    """A way for more devices: each request of steps gets them from its cell, and gives the next request's back there.
+    The last cell has room. width: how many can go this way."""
+
+    steps: tuple[tuple[int, frozenset[int]], ...]
+    width: int
+
+
+def _augmenting(
     start: int,
-    room: dict[frozenset[int], int],
-    of: dict[int, list[frozenset[int]]],
+    room: Mapping[frozenset[int], int],
+    of: Mapping[int, list[frozenset[int]]],
     flows: Counter[tuple[int, frozenset[int]]],
     cells: RequestCells,
-) -> tuple[set[int], list[tuple[int, frozenset[int], int]] | None]:
-    """An augmenting path as (request, cell, width so far), ended by an entry that repeats the width; or what is
-    reachable without finding room."""
+) -> _Path | frozenset[int]:
+    """The shortest augmenting path from a request; where there is none, the requests that it can reach."""
     reached = {start}
-    stack: list[list[tuple[int, frozenset[int], int]]] = [[(start, frozenset(), PLENTY)]]
-    while stack:
-        path = stack.pop(0)
-        number, _, width = path[-1]
+    queue = deque([(start, _Path((), PLENTY))])
+    while queue:
+        number, path = queue.popleft()
         for cell in of[number]:
-            narrow = min(width, cells[cell][1] - flows[number, cell])
-            if narrow <= 0:
+            width = min(path.width, cells[cell][1] - flows[number, cell])
+            if width <= 0:
                 continue
-            step = [*path[:-1], (number, cell, narrow)]
+            steps = (*path.steps, (number, cell))
             if room[cell] > 0:
-                return reached, [*step, (number, cell, min(narrow, room[cell]))]
+                return _Path(steps, min(width, room[cell]))
             for other in sorted(cell):
                 carried = flows[other, cell]
                 if carried > 0 and other not in reached:
                     reached.add(other)
-                    stack.append([*step, (other, cell, min(narrow, carried))])
-    return reached, None
+                    queue.append((other, _Path(steps, min(width, carried))))
+    return frozenset(reached)
 
 
 def _held(cut: Iterable[int], of: Mapping[int, list[frozenset[int]]], cells: RequestCells, at_most: int) -> int:

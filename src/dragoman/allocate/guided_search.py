@@ -25,7 +25,7 @@ from dragoman.allocate.search import (
     number,
     take,
 )
-from dragoman.allocate.slots import MAX_RESULTS, RequestPlan
+from dragoman.allocate.slots import RequestPlan
 from dragoman.errors import Bug
 from dragoman.snapshot.usage import DeviceId
 
@@ -123,7 +123,7 @@ class GuidedSearch:
             if sort in failed:
                 continue
             failed.add(sort)
-            if take(ledger, view, candidate, request.claim) < 0:
+            if take(ledger, view, candidate, request.claim) is None:
                 remainder = [_remainder(request, view, place + 1, missing)] if missing else []
                 if self._known(view.want, candidate, sort) or self._can(
                     [*remainder, *self.requests[index + 1 :]], filling=request.claim, missing=missing
@@ -157,10 +157,11 @@ class GuidedSearch:
         for candidate in view.candidates:
             if view.blocked is not None and view.blocked[0] is candidate.device_state:
                 break
-            reason = take(self.ledger, view, candidate, self.requests[index].claim)
-            if reason >= 0:
+            blocked = take(self.ledger, view, candidate, self.requests[index].claim)
+            if blocked is not None:
                 self.ledger.rewind(mark)
-                return None if reason >= MAX_RESULTS else Halted(self.steps, index, view, candidate, reason)
+                broken = blocked.constraint
+                return None if broken is None else Halted(self.steps, index, view, candidate, broken)
         self.ledger.rewind(mark)
         return None
 

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeAlias
 
+import msgspec
+
 from dragoman.allocate.bounds import Bounds, Infeasibility
 from dragoman.allocate.candidates import Candidate, RequestCandidates
 from dragoman.allocate.ledger import Ledger, Mark
@@ -97,19 +99,28 @@ class Halted(Exhausted):
 SearchResult: TypeAlias = Found | Exhausted
 
 
+class _Point(msgspec.Struct, gc=False):
+    """Where a search goes on: at a request (view None: its alternatives are still open), with k devices of the view
+    taken; the next one is tried from a position of its candidates on, groups in excluded are left out."""
+
+    request: int
+    view: RequestCandidates | None = None
+    k: int = 0
+    position: int = 0
+    excluded: frozenset[Hashable] = frozenset()
+
+
 class _Frame:
     """A point of choice: between alternatives (view None) or between devices for slot k of a view."""
 
     __slots__ = ("deep", "excluded", "k", "mark", "next", "picked", "request", "tried", "view")
 
-    def __init__(
-        self, request: int, view: RequestCandidates | None, k: int, start: int, excluded: frozenset[Hashable]
-    ) -> None:
-        self.request = request
-        self.view = view
-        self.k = k
-        self.next = start
-        self.excluded = excluded
+    def __init__(self, at: _Point) -> None:
+        self.request = at.request
+        self.view = at.view
+        self.k = at.k
+        self.next = at.position
+        self.excluded = at.excluded
         self.tried: set[Hashable] = set()
         self.mark: Mark = 0
         self.picked = 0
@@ -158,15 +169,15 @@ class Search:
         if not self.numbered:
             number(self.requests)
         self.scope = _Scope(self.requests)
-        step: tuple[int, RequestCandidates | None, int, int, frozenset[Hashable]] | None = (0, None, 0, 0, frozenset())
+        at: _Point | None = _Point(0)
         while True:
-            if step is not None and self._enter(*step):
+            if at is not None and self._go_on(at):
                 return Found(self.picks, self.chosen, self.steps)
             if self.halt is not None or self.steps > self.steps_max:
                 self.ledger.rewind(start)
                 return self.halt or OutOfSteps(self.steps)
-            step = self._advance()
-            if self.halt is not None or step is None:
+            at = self._advance()
+            if self.halt is not None or at is None:
                 self.ledger.rewind(start)
                 return self.halt or Exhausted(self.steps, self._root_cause())
             if self.bounds is None and self.steps > PROBE_STEPS:
@@ -213,7 +224,7 @@ class Search:
                 return True
             if candidate.failure is not None:
                 return False
-            if self._take(index, view, candidate) < 0:
+            if self._take(index, view, candidate) is None:
                 self.steps += 1
                 missing -= 1
             elif view.every or candidate.joins:
@@ -228,32 +239,37 @@ class Search:
             self.bounds = Bounds(self.requests)
         return self.bounds.cause(0, Ledger(lists=self.ledger.lists))
 
-    def _enter(
-        self, index: int, view: RequestCandidates | None, k: int, start: int, excluded: frozenset[Hashable]
-    ) -> bool:
-        """Goes on from here until something has to be chosen (a frame is pushed), fails, or everything is done."""
-        while True:
+    def _go_on(self, at: _Point) -> bool:
+        """Goes on until all requests are met (True), something has to be chosen (a frame is pushed), or it fails."""
+        while at.request < len(self.requests):
             self.steps += 1
+            view = at.view or self._opened(at.request)
             if view is None:
-                if index == len(self.requests):
-                    return True
-                if index and self._hopeless(index):
-                    return False
-                request = self.requests[index]
-                if len(request.views) > 1:
-                    self._push(_Frame(index, None, 0, 0, frozenset()))
-                    return False
-                view = request.views[0]
-                if self._too_many(index, view):
-                    return False
-                self.chosen.append(view)
-            if not view.every and k < view.count:
-                self._push(_Frame(index, view, k, start, excluded))
                 return False
-            if view.every and not self._take_all(index, view):
+            if not view.every and at.k < view.count:
+                at.view = view
+                self._push(_Frame(at))
                 return False
-            self._mark_deep(index)
-            index, view, k, start, excluded = index + 1, None, 0, 0, frozenset()
+            if view.every and not self._take_all(at.request, view):
+                return False
+            self._mark_deep(at.request)
+            at = _Point(at.request + 1)
+        self.steps += 1
+        return True
+
+    def _opened(self, index: int) -> RequestCandidates | None:
+        """The one view of a request; None if it cannot be met, or a frame now chooses among several."""
+        if index and self._hopeless(index):
+            return None
+        request = self.requests[index]
+        if len(request.views) > 1:
+            self._push(_Frame(_Point(index)))
+            return None
+        view = request.views[0]
+        if self._too_many(index, view):
+            return None
+        self.chosen.append(view)
+        return view
 
     def _hopeless(self, index: int) -> bool:
         """Whether the remaining requests are known to fail in this state."""
@@ -275,7 +291,7 @@ class Search:
                 return
             frame.deep = True
 
-    def _advance(self) -> tuple[int, RequestCandidates | None, int, int, frozenset[Hashable]] | None:
+    def _advance(self) -> _Point | None:
         """Undoes the last choice and makes the next one; None when there is none left anywhere."""
         while self.stack:
             frame = self.stack[-1]
@@ -288,11 +304,11 @@ class Search:
                     frame.next += 1
                     if not self._too_many(frame.request, view):
                         self.chosen.append(view)
-                        return frame.request, view, 0, 0, frozenset()
+                        return _Point(frame.request, view)
             elif not settled:
-                step = self._next_device(frame, frame.view)
-                if step is not None or self.halt is not None:
-                    return step
+                at = self._next_device(frame, frame.view)
+                if at is not None or self.halt is not None:
+                    return at
             self._remember(frame)
             self.stack.pop()
         return None
@@ -309,9 +325,8 @@ class Search:
             del self.chosen[frame.request :]
             self.failed.add(self._key(frame.request))
 
-    def _next_device(
-        self, frame: _Frame, view: RequestCandidates
-    ) -> tuple[int, RequestCandidates | None, int, int, frozenset[Hashable]] | None:
+    def _next_device(self, frame: _Frame, view: RequestCandidates) -> _Point | None:
+        """Takes the frame's next device; the point after it, None if no other can be taken (or halt says why)."""
         ledger, request = self.ledger, self.requests[frame.request]
         admin, claim = view.want.admin, request.claim
         candidates = view.candidates
@@ -331,19 +346,19 @@ class Search:
                 continue
             excluded = frame.excluded.union(frame.tried) if frame.tried else frame.excluded
             frame.tried.add(sort)
-            if self._take(frame.request, view, candidate) < 0:
+            if self._take(frame.request, view, candidate) is None:
                 frame.next = position
-                return frame.request, view, frame.k + 1, position, excluded
+                return _Point(frame.request, view, frame.k + 1, position, excluded)
             ledger.rewind(frame.mark)
         frame.next = position
         return None
 
-    def _take(self, index: int, view: RequestCandidates, candidate: Candidate) -> int:
-        """Takes a device; -1 if that worked, else the constraint that forbids it, or MAX_RESULTS for the device."""
-        reason = take(self.ledger, view, candidate, self.requests[index].claim)
-        if reason < 0:
+    def _take(self, index: int, view: RequestCandidates, candidate: Candidate) -> Blocked | None:
+        """Takes a device for a request; what blocks it, or None if it was taken."""
+        blocked = take(self.ledger, view, candidate, self.requests[index].claim)
+        if blocked is None:
             self.picks.append(PickedDevice(index, view, candidate))
-        return reason
+        return blocked
 
     def _take_all(self, index: int, view: RequestCandidates) -> bool:
         if not view.candidates:
@@ -354,10 +369,10 @@ class Search:
             if candidate.failure is not None:
                 self.halt = Halted(self.steps, index, view, candidate, -1)
                 return False
-            reason = self._take(index, view, candidate)
-            if reason >= 0:
-                if reason < MAX_RESULTS and not self.soft:
-                    self.halt = Halted(self.steps, index, view, candidate, reason)
+            blocked = self._take(index, view, candidate)
+            if blocked is not None:
+                if blocked.constraint is not None and not self.soft:
+                    self.halt = Halted(self.steps, index, view, candidate, blocked.constraint)
                 return False
         return True
 
@@ -392,21 +407,35 @@ class Search:
         return (index, count, frozenset(touched.items()), states)
 
 
-def take(ledger: Ledger, view: RequestCandidates, candidate: Candidate, claim: int) -> int:
-    """Takes a device for a claim; -1 if that worked, else the constraint that forbids it, or MAX_RESULTS.
+class Blocked(msgspec.Struct, frozen=True):
+    """Why a device cannot be taken now. constraint: index of the one that forbids it; None: the device has no room."""
 
-    Constraints may have taken note of it where it did not work: rewind.
+    constraint: int | None
+
+
+NO_ROOM = Blocked(None)
+_FORBIDDEN = tuple(Blocked(index) for index in range(32))  # what claims have; made once, as searches ask often
+
+
+def take(ledger: Ledger, view: RequestCandidates, candidate: Candidate, claim: int) -> Blocked | None:
+    """Takes a device for a claim; what blocks it, or None if it was taken.
+
+    Constraints may have taken note of it where it was blocked: rewind.
     """
     admin = view.want.admin
     if not ledger.available(candidate.device_state, claim, candidate.amounts, admin=admin):
-        return MAX_RESULTS
+        return NO_ROOM
     if candidate.barred >= 0:
-        return candidate.barred
+        return _forbidden(candidate.barred)
     for constraint, kind, token in candidate.joins:
         if not ledger.join((claim, constraint), kind, token):
-            return constraint
+            return _forbidden(constraint)
     ledger.take(candidate.device_state, claim, candidate.amounts, admin=admin)
-    return -1
+    return None
+
+
+def _forbidden(constraint: int) -> Blocked:
+    return _FORBIDDEN[constraint] if constraint < len(_FORBIDDEN) else Blocked(constraint)
 
 
 def _later_least(requests: list[SearchRequest]) -> list[int]:

@@ -34,10 +34,15 @@ TYPES: dict[str, type[Value]] = {
     "PodGroup": core.PodGroup,
     "Deployment": core.Workload,
     "ReplicaSet": core.Workload,
-    "ReplicationController": core.Workload,
+    "ReplicationController": core.ReplicationController,
     "StatefulSet": core.Workload,
     "DaemonSet": core.Workload,
     "Job": core.Workload,
+    "CronJob": core.Workload,
+    "PodDisruptionBudget": core.PodDisruptionBudget,
+    "Service": core.Service,
+    "EndpointSlice": core.EndpointSlice,
+    "Endpoints": core.Endpoints,
 }
 """The struct of every kind that decisions read, by kind name."""
 

@@ -106,6 +106,7 @@ class ContainerPort(Value, frozen=True):
     host_port: int = 0
     protocol: str = ""
     host_ip: str = msgspec.field(name="hostIP", default="")
+    name: str = ""
 
 
 class Container(Value, frozen=True):
@@ -186,6 +187,8 @@ class PodSpec(Value, frozen=True):
     host_network: bool = False
     topology_spread_constraints: tuple[Any, ...] = ()
     termination_grace_period_seconds: int | None = None
+    hostname: str = ""
+    subdomain: str = ""
 
 
 class PodResourceClaimStatus(Value, frozen=True):
@@ -247,6 +250,7 @@ class PodStatus(Value, frozen=True):
     node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
     container_statuses: tuple[Any, ...] = ()
     init_container_statuses: tuple[Any, ...] = ()
+    pod_ip: str = msgspec.field(name="podIP", default="")
 
 
 class Pod(Value, frozen=True):
@@ -349,7 +353,7 @@ class PodTemplateSpec(Value, frozen=True):
 
 
 class WorkloadSpec(Value, frozen=True):
-    """Fields that Deployment, ReplicaSet, StatefulSet, DaemonSet and Job share or have."""
+    """Fields that Deployment, ReplicaSet, StatefulSet, DaemonSet, Job and CronJob share or have."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -377,6 +381,13 @@ class WorkloadSpec(Value, frozen=True):
     update_strategy: Any = None
     ordinals: Any = None
     volume_claim_templates: tuple[Any, ...] = ()
+    schedule: str = ""
+    time_zone: str = ""
+    concurrency_policy: str = ""
+    starting_deadline_seconds: int | None = None
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+    job_template: Any = None
 
 
 class Workload(Value, frozen=True):
@@ -385,3 +396,65 @@ class Workload(Value, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
     status: Any = None
+
+
+class ReplicationControllerSpec(WorkloadSpec, frozen=True):
+    """Its selector is a plain map of labels."""
+
+    selector: dict[str, str] | None = None  # type: ignore[assignment]
+
+
+class ReplicationController(Workload, frozen=True):
+    """The elder of ReplicaSet."""
+
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+
+
+class PodDisruptionBudgetSpec(Value, frozen=True):
+    """How many pods may be missing; numbers or percentages."""
+
+    selector: LabelSelector | None = None
+    min_available: Any = None
+    max_unavailable: Any = None
+    unhealthy_pod_eviction_policy: str = ""
+
+
+class PodDisruptionBudget(Value, frozen=True):
+    """A budget; status stays raw."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: Any = None
+
+
+class ServiceSpec(Value, frozen=True):
+    """What endpoints need of a Service; ports stay raw."""
+
+    selector: dict[str, str] | None = None
+    ports: tuple[Any, ...] = ()
+    type: str = ""
+    cluster_ip: str = msgspec.field(name="clusterIP", default="")
+    publish_not_ready_addresses: bool = False
+
+
+class Service(Value, frozen=True):
+    """A Service."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class EndpointSlice(Value, frozen=True):
+    """Endpoints of a Service; all but its metadata stays raw."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    address_type: str = ""
+    endpoints: tuple[Any, ...] | None = ()
+    ports: tuple[Any, ...] | None = ()
+
+
+class Endpoints(Value, frozen=True):
+    """The elder of EndpointSlice."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    subsets: tuple[Any, ...] | None = ()

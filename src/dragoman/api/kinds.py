@@ -5,6 +5,8 @@ A new kind is one line. Behaviour (defaults, validation, printing) stands elsewh
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 
@@ -28,6 +30,11 @@ class Kind(msgspec.Struct, frozen=True):
     def singular(self) -> str:
         """The singular name of the resource."""
         return self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        """The kind of a list of it."""
+        return f"{self.kind}List"
 
     @property
     def api_version(self) -> str:
@@ -217,5 +224,20 @@ BY_PLURAL: dict[tuple[str, str], Kind] = {(kind.group, kind.plural): kind for ki
 
 
 def kind_of(name: str) -> Kind:
-    """The Kind of that name. Raises KeyError."""
-    return BY_NAME[name]
+    """The Kind of that name, or of a `custom_name`. Raises KeyError."""
+    found = BY_NAME.get(name)
+    return found if found is not None else _custom_kind(name)
+
+
+def custom_name(kind: str, group: str, version: str, plural: str, *, namespaced: bool) -> str:
+    """The name of a custom kind where kinds go by name (Ref, informers): it says all that a client must know."""
+    return f"{kind}/{group}/{version}/{plural}/{'namespaced' if namespaced else 'cluster'}"
+
+
+@lru_cache(1024)
+def _custom_kind(name: str) -> Kind:
+    _, slash, rest = name.partition("/")
+    if not slash:
+        raise KeyError(name)
+    group, version, plural, scope = rest.split("/")
+    return Kind(name, plural, group, (version,), scope == "namespaced")

@@ -23,6 +23,7 @@ from dragoman.apiserver.access.tokens import AUDIENCES, BadToken, Identified
 from dragoman.apiserver.gauges import REQUESTS, StoreGauges
 from dragoman.apiserver.handlers import Handlers
 from dragoman.apiserver.http import HttpRequest, Receive, Reply, Send, Stream, parse
+from dragoman.apiserver.limits import BODY_BYTES, BODY_S, too_large_body, too_slow
 from dragoman.apiserver.negotiate import form_of, to_yaml
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import ADMIN, User
@@ -34,7 +35,6 @@ from dragoman.runtime.metrics import CONTENT_TYPE, Metrics
 AsgiScope = dict[str, Any]
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
-BODY_BYTES = 3 * 1024 * 1024
 _log = log.get("apiserver")
 
 
@@ -155,9 +155,18 @@ class App:
 
 
 async def _body(request: HttpRequest, receive: Receive) -> bytes:
+    """The whole body. Raises 400, 413, 504."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _received(request, receive)
+    except TimeoutError:
+        raise too_slow() from None
+
+
+async def _received(request: HttpRequest, receive: Receive) -> bytes:
     said = request.headers.get("content-length", "")
     if said.isdecimal() and int(said) > BODY_BYTES:
-        raise _too_large()
+        raise too_large_body()
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -167,14 +176,10 @@ async def _body(request: HttpRequest, receive: Receive) -> bytes:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > BODY_BYTES:
-            raise _too_large()
+            raise too_large_body()
         if not message.get("more_body"):
             return b"".join((*chunks, chunk)) if chunks else chunk
         chunks.append(chunk)
-
-
-def _too_large() -> StatusError:
-    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES}")
 
 
 def _refusal(request: HttpRequest, refused: StatusError) -> Reply:

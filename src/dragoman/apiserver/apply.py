@@ -40,6 +40,20 @@ _UNOWNED = [
 _IDENTITY: Fields = {"f:apiVersion": {}, "f:kind": {}, "f:metadata": {"f:name": {}}}
 
 
+class Form(msgspec.Struct, frozen=True):
+    """What has to be known of a kind: its shape, its name, and whether its status is a subresource."""
+
+    shape: SchemaShape
+    gvk: GVK
+    has_status: bool = False
+
+
+def form_of(gvk: GVK) -> Form:
+    """The form of a built-in kind."""
+    kind = BY_NAME.get(gvk[2])
+    return Form(shape_of(gvk) or unstructured(), gvk, kind is not None and "status" in kind.subresources)
+
+
 class FieldConflict(msgspec.Struct, frozen=True):
     """A field that another manager owns and the configuration would change."""
 
@@ -82,7 +96,7 @@ def apply(
     applied: dict[str, Any],
     manager: str,
     force: bool,
-    gvk: GVK,
+    form: Form | GVK,
     subresource: str,
     now: str,
 ) -> dict[str, Any]:
@@ -94,14 +108,15 @@ def apply(
     if (applied.get("metadata") or {}).get("managedFields"):
         raise Invalid("metadata.managedFields", "must be nil")
     live = live or {}
-    shape = shape_of(gvk) or unstructured()
-    api_version = _api_version(gvk)
+    form = form if isinstance(form, Form) else form_of(form)
+    shape = form.shape
+    api_version = _api_version(form.gvk)
     managers = Managers((live.get("metadata") or {}).get("managedFields"))
     who = manager_of(manager, APPLY, subresource, api_version)
     if live and not managers:
         _adopt(managers, shape, live, who, api_version, now)
     try:
-        merged = _apply(managers, shape, live, applied, who, force, gvk, now)
+        merged = _apply(managers, shape, live, applied, who, force, form, now)
     except ApplyConflict as refused:
         if manager != _KUBECTL:
             raise
@@ -109,7 +124,7 @@ def apply(
         managers = Managers((live.get("metadata") or {}).get("managedFields"))
         if not managers:
             _adopt(managers, shape, live, who, api_version, now)
-        merged = _apply(managers, shape, live, applied, who, True, gvk, now)
+        merged = _apply(managers, shape, live, applied, who, True, form, now)
     if manager == _KUBECTL:
         merged = _with_last_applied(merged, applied)
     return _with_managers(merged, managers)
@@ -122,11 +137,11 @@ def _apply(
     applied: dict[str, Any],
     who: Manager,
     force: bool,
-    gvk: GVK,
+    form: Form,
     now: str,
 ) -> dict[str, Any]:
-    api_version = _api_version(gvk)
-    applied = _writable(applied, gvk, who.subresource)
+    api_version = _api_version(form.gvk)
+    applied = _writable(applied, form, who.subresource)
     configured = _ownable(owned(shape, applied))
     before = managers.fields(who)
     merged = merge(shape, live, applied)
@@ -237,7 +252,7 @@ def track(
     new: dict[str, Any],
     manager: str,
     operation: str,
-    gvk: GVK,
+    form: Form | GVK,
     subresource: str,
     now: str,
 ) -> dict[str, Any]:
@@ -257,8 +272,9 @@ def track(
     if not subresource and sent != had:
         managers = Managers(sent) or managers
     if old is None or managers:
-        shape = shape_of(gvk) or unstructured()
-        api_version = _api_version(gvk)
+        form = form if isinstance(form, Form) else form_of(form)
+        shape = form.shape
+        api_version = _api_version(form.gvk)
         who = manager_of(manager, operation, subresource, api_version)
         with suppress(Unkeyed):  # validation has its say about such lists; ownership stays as it was
             _track(managers, shape, old or {}, new, who, api_version, now)
@@ -310,12 +326,11 @@ def _ownable(fields: Fields) -> Fields:
     return fields
 
 
-def _writable(applied: dict[str, Any], gvk: GVK, subresource: str) -> dict[str, Any]:
+def _writable(applied: dict[str, Any], form: Form, subresource: str) -> dict[str, Any]:
     """What of a configuration counts: status only through the status subresource, and nothing else through it."""
     if subresource == "status":
         return {name: value for name, value in applied.items() if name in ("apiVersion", "kind", "status")}
-    kind = BY_NAME.get(gvk[2])
-    if kind is not None and "status" in kind.subresources:
+    if form.has_status:
         return {name: value for name, value in applied.items() if name != "status"}
     return applied
 

@@ -11,6 +11,7 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
 from dragoman.apiserver import default_roles, fields
 from dragoman.apiserver.access.authorizer import AuthorizationMode
+from dragoman.apiserver.custom.registration import Registration
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.store import Store, StoredObject
@@ -41,10 +42,12 @@ def bootstrap(registry: Registry, address: tuple[str, int] | None = None) -> Non
     address: where the server listens, for the Service `kubernetes`; none without a socket.
     """
 
-    def created(record: StoredObject) -> None:
-        _create_defaults(registry, record.name)
+    def followed(old: StoredObject | None, new: StoredObject | None) -> None:
+        if old is None and new is not None:
+            _create_defaults(registry, new.name)
 
-    registry.when_created[NAMESPACE] = created
+    registry.followers[NAMESPACE] = followed
+    Registration(registry).start()
     for name in NAMESPACES:
         if registry.find(NAMESPACE, name) is None:
             registry.create(NAMESPACE, {"metadata": {"name": name}}, write=_BOOT)

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.shape import Object
-from dragoman.apiserver.access.rbac import CLUSTER_ROLE, GROUP
+from dragoman.apiserver.access.parts import OWN
+from dragoman.apiserver.access.rbac import CLUSTER_ROLE
 from dragoman.apiserver.access.rules import missing, rules_of
 from dragoman.apiserver.facts import read
 from dragoman.apiserver.registry import Registry
@@ -24,48 +25,6 @@ LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _BOOT: Final = Write(manager="dragoman-apiserver")
 _CONTENT: Final = ("rules", "aggregationRule", "roleRef", "subjects")
 _ORDER: Final = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
-OWN: Final[dict[str, list[Object]]] = {
-    "ClusterRole": [
-        {
-            # No role of upstream's names it, and its controller is off by default there.
-            "name": "system:controller:resourcepoolstatusrequest-controller",
-            "rules": [
-                {
-                    "apiGroups": ["resource.k8s.io"],
-                    "resources": ["resourcepoolstatusrequests"],
-                    "verbs": ["delete", "get", "list", "watch"],
-                },
-                {
-                    "apiGroups": ["resource.k8s.io"],
-                    "resources": ["resourcepoolstatusrequests/status"],
-                    "verbs": ["patch", "update"],
-                },
-                {
-                    "apiGroups": ["resource.k8s.io"],
-                    "resources": ["devicetaintrules", "resourceclaims", "resourceslices"],
-                    "verbs": ["get", "list", "watch"],
-                },
-            ],
-        }
-    ],
-    "ClusterRoleBinding": [
-        {
-            "name": "system:controller:resourcepoolstatusrequest-controller",
-            "roleRef": {
-                "apiGroup": GROUP,
-                "kind": "ClusterRole",
-                "name": "system:controller:resourcepoolstatusrequest-controller",
-            },
-            "subjects": [
-                {
-                    "kind": "ServiceAccount",
-                    "name": "resourcepoolstatusrequest-controller",
-                    "namespace": "kube-system",
-                }
-            ],
-        }
-    ],
-}
 
 
 def ensure(registry: Registry) -> None:
@@ -75,7 +34,7 @@ def ensure(registry: Registry) -> None:
         rows = {(row["name"], row.get("namespace", "")): row for row in (*tables[name], *OWN.get(name, ()))}
         for row in rows.values():
             _ensure(registry, BY_NAME[name], row)
-    registry.when_changed[CLUSTER_ROLE] = lambda: aggregate(registry)
+    registry.followers[CLUSTER_ROLE] = lambda old, new: aggregate(registry)
     aggregate(registry)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.selectors import FieldTerm
 from dragoman.apiserver.status import bad_request
 
@@ -62,7 +63,11 @@ _TABLE: dict[str, _Fields] = {
 _NONE: _Fields = {}
 
 
-def _of(kind: Kind) -> _Fields:
+def _of(kind: Kind, version: str = "") -> _Fields:
+    if isinstance(kind, CustomKind):
+        versions = kind.definition.versions
+        chosen = [versions[version]] if version in versions else versions.values()
+        return {field: (tuple(field.split(".")), "") for found in chosen for field in found.selectable}
     return _TABLE.get(f"{kind.plural}.{kind.group}" if kind.group else kind.plural, _NONE)
 
 
@@ -86,7 +91,7 @@ def fields_of(kind: Kind, obj: Object) -> dict[str, str]:
 
 def check(kind: Kind, version: str, terms: tuple[FieldTerm, ...]) -> None:
     """Refuse keys that the kind cannot be selected by."""
-    known = _of(kind)
+    known = _of(kind, version)
     for term in terms:
         if term.key != "metadata.name" and term.key not in known:
             if term.key == "metadata.namespace" and kind.namespaced:

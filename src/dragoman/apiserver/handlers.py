@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.api.shape import Object
 from dragoman.apiserver import discovery, openapi, openapi2, reviews, streams, subresources
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, HttpRequest, Reply, Stream, json_reply
 from dragoman.apiserver.logs import LogOptions
@@ -301,12 +302,13 @@ class Handlers:
     async def _patch(self, request: HttpRequest, target: RequestInfo) -> Reply:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         type = PATCHES.get(media)
-        if type is None:
+        custom = isinstance(target.kind, CustomKind)
+        if type is None or (custom and type == "strategic"):
+            known = [accepted for accepted, name in PATCHES.items() if not custom or name != "strategic"]
             raise StatusError(
                 415,
                 "UnsupportedMediaType",
-                "the body of the request was in an unknown format - accepted media types include: "
-                + ", ".join(PATCHES),
+                f"the body of the request was in an unknown format - accepted media types include: {', '.join(known)}",
             )
         write = write_of(request, target)
         if type == "apply" and not request.query.get("fieldManager"):
@@ -351,7 +353,7 @@ class Handlers:
             streams.refusing(lambda: host.check(wanted.container) if wanted.container else None)
         if name in _NOT_HERE and target.kind.kind in ("Pod", "Service", "Node"):
             raise StatusError(501, "NotImplemented", _NOT_HERE[name])
-        if name not in target.kind.subresources:
+        if name not in self.registry.served.subresources(target.kind, target.version):
             raise _no_path()
         method = request.method
         if name in ("status", "ephemeralcontainers", "finalize"):
@@ -395,7 +397,7 @@ class Handlers:
 
     async def _scale(self, request: HttpRequest, target: RequestInfo) -> Reply:
         record = self.registry.get(target.kind, target.name, target.namespace)
-        scale = subresources.scale_of(record)
+        scale = subresources.scale_of(record, target.version)
         form_of(request.headers.get("accept", ""), tables=False)
         match request.method:
             case "GET" | "HEAD":
@@ -408,7 +410,9 @@ class Handlers:
                 wanted = self._patched_scale(PATCHES.get(media), scale, decode(request.body, media))
             case _:
                 raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on scale")
-        return json_reply(await subresources.set_scale(self.registry, record, wanted, write_of(request, target)))
+        return json_reply(
+            await subresources.set_scale(self.registry, record, wanted, write_of(request, target), target.version)
+        )
 
     def _patched_scale(self, type: str | None, scale: Object, patch: Any) -> Object:
         if type is None:

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from dragoman.api import yamltext
 from dragoman.apiserver import protobuf
+from dragoman.apiserver.limits import check_depth
 from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.errors import Invalid
 
@@ -75,7 +77,6 @@ def to_yaml(body: bytes) -> bytes:
 
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def decode(body: bytes, content_type: str) -> Any:
@@ -87,14 +88,18 @@ def decode(body: bytes, content_type: str) -> Any:
         except Invalid as wrong:
             raise bad_request(f"the protobuf body cannot be read: {wrong}") from wrong
     try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError as wrong:
+        value = msgspec.json.decode(body)
+        check_depth(body)
+        return value
+    except (msgspec.DecodeError, ValueError) as wrong:
         if media not in (YAML, "application/apply-patch+yaml"):
             raise bad_request(f"the object provided is unrecognized (must be of type JSON): {wrong}") from wrong
     try:
-        return yaml.load(body, Loader=_Loader)  # noqa: S506 - a safe loader
-    except yaml.YAMLError as wrong:
-        raise bad_request(f"the body is neither JSON nor YAML: {wrong}") from wrong
+        return yamltext.parse_exact(body.decode(), "")
+    except UnicodeDecodeError as wrong:
+        raise bad_request(f"error converting YAML to JSON: yaml: {wrong}") from wrong
+    except yamltext.Broken as wrong:
+        raise bad_request(f"error converting YAML to JSON: {wrong.what}") from wrong
 
 
 def decode_object(body: bytes, content_type: str) -> dict[str, Any]:

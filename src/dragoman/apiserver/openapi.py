@@ -20,6 +20,8 @@ import msgspec
 from dragoman import __version__
 from dragoman.api.kinds import Kind
 from dragoman.apiserver import openapi2
+from dragoman.apiserver.custom import publish
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.openapi_texts import describe, digest
 from dragoman.apiserver.reviews import REVIEWS
 from dragoman.apiserver.served import Served
@@ -112,7 +114,10 @@ class OpenApi:
 
     def _hash(self, group: str, version: str) -> str:
         """Known without making the document: it depends on facts, texts, kinds and this release only."""
-        ours = self._served.kinds_of(group, version)
+        ours = [
+            (kind.kind, kind.plural, kind.definition.spec) if isinstance(kind, CustomKind) else kind
+            for kind in self._served.kinds_of(group, version)
+        ]
         text = msgspec.json.encode((__version__, group, version, ours))
         return hashlib.sha256(_facts_hash() + text).hexdigest().upper()
 
@@ -120,8 +125,12 @@ class OpenApi:
         group, version = self._known[path]
         paths: dict[str, Any] = {}
         wanted = {_DELETE_OPTIONS, _STATUS, f"{_META}WatchEvent"}
+        custom: dict[str, Any] = {}
         for kind in self._served.kinds_of(group, version):
-            paths |= _kind_paths(kind, group, version, wanted)
+            if isinstance(kind, CustomKind):
+                custom |= publish.schemas(kind, version)
+                wanted |= {f"{_META}ObjectMeta", f"{_META}ListMeta"}
+            paths |= _kind_paths(kind, group, version, self._served.subresources(kind, version), wanted)
         for (review_group, resource), (name, namespaced) in REVIEWS.items():
             if (review_group, version) == (group, "v1"):
                 gvk = (review_group, version, name)
@@ -132,7 +141,7 @@ class OpenApi:
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": f"v1.{self._served.minor}.0"},
             "paths": paths,
-            "components": {"schemas": _components(wanted)},
+            "components": {"schemas": dict(sorted({**_components(wanted), **custom}.items()))},
         }
 
 
@@ -158,11 +167,13 @@ def _facts_hash() -> bytes:
 # ---- paths
 
 
-def _kind_paths(kind: Kind, group: str, version: str, wanted: set[str]) -> dict[str, Any]:
+def _kind_paths(
+    kind: Kind, group: str, version: str, subresources: tuple[str, ...], wanted: set[str]
+) -> dict[str, Any]:
     gvk = (group, version, kind.kind)
-    wanted |= _names([gvk, (group, version, f"{kind.kind}List")])
+    wanted |= _names([gvk, (group, version, kind.list_kind)])
     base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    listing = _operation("get", "list", gvk, (group, version, f"{kind.kind}List"))
+    listing = _operation("get", "list", gvk, (group, version, kind.list_kind))
     collection = {
         "get": listing,
         "post": _operation("post", "post", gvk, gvk),
@@ -180,7 +191,7 @@ def _kind_paths(kind: Kind, group: str, version: str, wanted: set[str]) -> dict[
     paths: dict[str, Any] = {scope: collection, f"{scope}/{{name}}": one}
     if kind.namespaced:
         paths[f"{base}/{kind.plural}"] = {"get": listing}
-    for subresource in kind.subresources if group == kind.group else ():
+    for subresource in subresources if group == kind.group else ():
         methods, body = _SUBRESOURCES.get(subresource, (("get",), None))
         body_gvk = body or gvk
         wanted |= _names([body_gvk])
@@ -227,7 +238,9 @@ def _operation(
     if method in ("post", "put", "patch"):
         names = [*_WRITE_PARAMETERS, "force"] if method == "patch" else _WRITE_PARAMETERS
         out["parameters"] = [_query(name, "boolean" if name == "force" else "string") for name in names]
-        content = {mime: {"schema": {"type": "object"}} for mime in _PATCH_TYPES} if method == "patch" else None
+        # kubectl takes a strategic patch wherever it is offered, and custom resources know none.
+        types = [mime for mime in _PATCH_TYPES if gvk in definition_names() or "strategic" not in mime]
+        content = {mime: {"schema": {"type": "object"}} for mime in types} if method == "patch" else None
         out["requestBody"] = {"required": True, "content": content or _content(_name(body) if body else "")}
     if method == "delete":
         out["requestBody"] = {"content": _content(_DELETE_OPTIONS)}
@@ -253,11 +266,11 @@ def _parameters(namespaced: bool, *, name: bool) -> dict[str, Any]:
 
 
 def _name(gvk: tuple[str, str, str]) -> str:
-    return definition_names().get(gvk, "")
+    return definition_names().get(gvk) or (publish.definition_name(*gvk) if "." in gvk[0] else "")
 
 
 def _names(gvks: Iterable[tuple[str, str, str]]) -> set[str]:
-    return {name for name in map(_name, gvks) if name}
+    return {name for gvk in gvks if (name := definition_names().get(gvk))}
 
 
 def _components(wanted: set[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.api.shape import Object
 from dragoman.apiserver import schema, strict
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.http import HttpRequest
 from dragoman.apiserver.negotiate import decode
 from dragoman.apiserver.request import DeleteOptions, Validation, Write
@@ -66,7 +67,11 @@ def unknown_fields(target: RequestInfo, body: Object, write: Write, raw: bytes =
 
     raw: the JSON that was sent, which alone tells of repeated fields and of their order.
     """
-    gvk = target.kind.group, target.version, target.kind.kind
+    kind = target.kind
+    if isinstance(kind, CustomKind):
+        duplicates = strict.errors(raw, None) if raw and write.validation != "Ignore" else []
+        return _said(target, [*duplicates, *kind.definition.unknown(target.version, body)], write)
+    gvk = kind.group, target.version, kind.kind
     try:
         unknown = schema.strict_errors(gvk, body)
     except Invalid as wrong:
@@ -75,6 +80,10 @@ def unknown_fields(target: RequestInfo, body: Object, write: Write, raw: bytes =
         ) from wrong
     if raw and write.validation != "Ignore":
         unknown = strict.errors(raw, shape_of(gvk)) or unknown
+    return _said(target, unknown, write)
+
+
+def _said(target: RequestInfo, unknown: list[str], write: Write) -> list[str]:
     if unknown and write.validation == "Strict":
         raise bad_request(
             f'{target.kind.kind} in version "{target.version}" cannot be handled as a {target.kind.kind}: '
@@ -85,6 +94,8 @@ def unknown_fields(target: RequestInfo, body: Object, write: Write, raw: bytes =
 
 def known_unknowns(target: RequestInfo, obj: Object) -> list[str]:
     """Unknown fields of an object, wrong types overlooked."""
+    if isinstance(target.kind, CustomKind):
+        return target.kind.definition.unknown(target.version, obj)
     try:
         return schema.strict_errors(_gvk(target), obj)
     except Invalid:

@@ -26,6 +26,7 @@ from dragoman.apiserver import admission, deletion, fields, metadata, tracking
 from dragoman.apiserver.access.authorizer import AuthorizationMode, Authorizer
 from dragoman.apiserver.access.tokens import PrivateKey, Tokens, new_key
 from dragoman.apiserver.admission import Attributes, External
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.logs import Logs
 from dragoman.apiserver.paging import Pages
 from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strategic_patch
@@ -59,6 +60,8 @@ CHANGED_TRIES = 5
 EVENT_S = 3600
 ObjectChange = Callable[[Object], Object]
 Judge = Callable[[Object, Object | None], list[str]]
+Follower = Callable[[StoredObject | None, StoredObject | None], None]
+"""Called in the step of a write with the record before and after it; None for none."""
 T = TypeVar("T")
 
 
@@ -86,8 +89,8 @@ class Registry:
         self.logs = Logs()
         self.sessions = Sessions()
         self.external: External | None = None
-        self.when_created: dict[Kind, Callable[[StoredObject], None]] = {}
-        self.when_changed: dict[Kind, Callable[[], None]] = {}
+        self.followers: dict[Kind, Follower] = {}
+        self.when_removed: Callable[[StoredObject], None] = _nothing
         self.authorizer = Authorizer(store, mode)
         self.tokens = Tokens(store, clock, entropy, key or new_key())
         self.ca_text = ""
@@ -196,7 +199,8 @@ class Registry:
         """Store a new object. Raises 409 where the name exists, 422 where it is invalid, 403, 404."""
         strategy = strategy_of(kind)
         metadata.check_type(kind, write.version, body)
-        obj = gates_drop(kind.kind, to_stored(kind, write.version, body, self.clock.utc()), None, self.gates)
+        refuse_terminating(kind)
+        obj = self._gated(kind, to_stored(kind, write.version, body, self.clock.utc()), None)
         if kind.namespaced and not namespace:
             raise bad_request(f"an empty namespace may not be set during creation of {kind.plural}")
         meta = metadata.begin(kind, obj, namespace)
@@ -216,17 +220,21 @@ class Registry:
         metadata.stamp(meta, uid=self.entropy.uuid4(), now=self.now_text(), generation=strategy.keeps_generation)
         attributes.warnings += strategy.prepare_create(self, obj, write)
         complete(obj, skeleton((kind.group, kind.versions[0], kind.kind)))
-        self._check(kind, meta["name"], validate_create(kind, obj, self.gates))
+        self._check(kind, meta["name"], validate_create(kind, obj, self.gates, write.version))
         await self._admit_outcome(attributes, outside)
         obj = tracking.track(kind, None, obj, write, subresource="", now=self.now_text())
         if self.store.get(kind, meta.get("namespace") or "", meta["name"]) is not None:
             raise already_exists(kind, meta["name"])
         if write.dry_run:
             return RequestOutcome(kind, msgspec.json.encode(obj), True, attributes.warnings)
-        record = self._put(kind, obj, None)
-        if (created := self.when_created.get(kind)) is not None:
-            created(record)
-        return RequestOutcome(kind, record.body, True, attributes.warnings)
+        return RequestOutcome(kind, self._put(kind, obj, None).body, True, attributes.warnings)
+
+    def _gated(self, kind: Kind, obj: Object, old: Object | None) -> Object:
+        return obj if isinstance(kind, CustomKind) else gates_drop(kind.kind, obj, old, self.gates)
+
+    def adopt(self, kind: Kind) -> None:
+        """Objects of a custom resource are of this kind from now on."""
+        self.store.adopt(kind)
 
     def _free_name(self, kind: Kind, prefix: str, namespace: str) -> str:
         for _ in range(NAME_TRIES):
@@ -476,15 +484,15 @@ class Registry:
         if sent and sent != str(record.version):
             raise stale(kind, record.name)
         metadata.carry_over(kind, new["metadata"], old["metadata"], self._kept(strategy, subresource))
-        new = gates_drop(kind.kind, self._isolated(kind, new, old, subresource), old, self.gates)
+        new = self._gated(kind, self._isolated(kind, new, old, subresource), old)
         attributes = Attributes(kind, "UPDATE", record.namespace, record.name, new, old, write, subresource)
         outside = await self._admit_change(attributes, external=external)
         new = attributes.obj or new
         attributes.warnings += strategy.prepare_update(self, new, old, subresource, write)
         complete(new, skeleton((kind.group, kind.versions[0], kind.kind)))
-        if strategy.keeps_generation and new.get("spec") != old.get("spec"):
+        if strategy.keeps_generation and strategy.counts(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        self._check(kind, record.name, validate_update(kind, new, old, subresource, self.gates))
+        self._check(kind, record.name, validate_update(kind, new, old, subresource, self.gates, write.version))
         await self._admit_outcome(attributes, outside)
         if outside is not None and self.store.get(kind, record.namespace, record.name) is not record:
             return None
@@ -514,15 +522,16 @@ class Registry:
 
     def _put(self, kind: Kind, obj: Object, old: StoredObject | None) -> StoredObject:
         record = self.store.put(kind, obj, old)
-        if (changed := self.when_changed.get(kind)) is not None:
-            changed()
+        if (follower := self.followers.get(kind)) is not None:
+            follower(old, record)
         return record
 
     def _removed(self, record: StoredObject, last: Object | None = None) -> StoredObject:
         gone = self.store.remove(record, last)
         self.logs.forget(record.uid)
-        if (changed := self.when_changed.get(record.kind)) is not None:
-            changed()
+        if (follower := self.followers.get(record.kind)) is not None:
+            follower(record, None)
+        self.when_removed(gone)
         return gone
 
     def _kept(self, strategy: Strategy, subresource: str) -> tuple[str, ...]:
@@ -623,6 +632,16 @@ class Registry:
                 if refused.code != 404:
                     raise
         return Page(records, self.store.version)
+
+
+def _nothing(record: StoredObject) -> None:
+    """Nobody follows."""
+
+
+def refuse_terminating(kind: Kind) -> None:
+    """No new object of a definition that is being deleted."""
+    if isinstance(kind, CustomKind) and kind.definition.terminating:
+        raise StatusError(405, "MethodNotAllowed", "create not allowed while custom resource definition is terminating")
 
 
 def at_once(steps: Coroutine[Any, Any, T]) -> T:

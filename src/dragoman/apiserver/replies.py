@@ -6,6 +6,7 @@ import msgspec
 
 from dragoman.api.shape import Object
 from dragoman.apiserver import table
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.events_group import to_events_group
 from dragoman.apiserver.http import HttpRequest, Reply, json_reply
 from dragoman.apiserver.negotiate import YAML, Form, form_of, to_yaml
@@ -25,7 +26,7 @@ def page_reply(request: HttpRequest, target: RequestInfo, page: Page, now: float
     if form.kind == "Table":
         objects = (_whole(target, record) for record in page.records)
         include = request.query.get("includeObject", "Metadata")
-        made = table.table(target.kind, objects, now, include, metadata=metadata)
+        made = table.table(target.kind, objects, now, include, metadata=metadata, version=target.version)
         return Reply(200, msgspec.json.encode(made), form.content_type)
     if form.kind.startswith("PartialObjectMetadata"):
         objects = (_whole(target, record) for record in page.records)
@@ -37,7 +38,7 @@ def page_reply(request: HttpRequest, target: RequestInfo, page: Page, now: float
     else:
         items = [reshape(target.kind, target.version, record.body) for record in page.records]
         text = target.kind.version_text(target.version)
-        head = {"kind": f"{target.kind.kind}List", "apiVersion": text, "metadata": metadata}
+        head = {"kind": target.kind.list_kind, "apiVersion": text, "metadata": metadata}
     body = msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
     return _in_form(Reply(200, body), form)
 
@@ -53,6 +54,10 @@ _DEPRECATED = {"v1beta1": (35, 38), "v1beta2": (36, 39)}
 def deprecations(target: RequestInfo) -> tuple[str, ...]:
     """A warning for a version of resource.k8s.io that goes away, where there is a newer one."""
     kind, group = target.kind, "resource.k8s.io"
+    if isinstance(kind, CustomKind):
+        found = kind.definition.version(target.version)
+        text = f"{kind.group}/{target.version} {kind.kind} is deprecated"
+        return (found.warning or text,) if found.deprecated else ()
     if kind.group != group or target.version not in _DEPRECATED or target.version == kind.versions[0]:
         return ()
     since, until = _DEPRECATED[target.version]
@@ -74,7 +79,7 @@ def object_reply(request: HttpRequest, target: RequestInfo, body: bytes, now: fl
     if form.kind == "Table":
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         include = request.query.get("includeObject", "Metadata")
-        obj = table.table(target.kind, [obj], now, include, metadata=metadata)
+        obj = table.table(target.kind, [obj], now, include, metadata=metadata, version=target.version)
     elif form.kind.startswith("PartialObjectMetadata"):
         obj = table.partial_metadata(obj)
     return _in_form(Reply(status, msgspec.json.encode(obj), form.content_type), form)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME, KINDS, Kind
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.reviews import REVIEWS
 from dragoman.errors import Invalid
 
@@ -164,7 +165,7 @@ class Served:
 
     def subresources(self, kind: Kind, version: str) -> tuple[str, ...]:
         """The subresources of a kind in one of its versions."""
-        return kind.subresources
+        return kind.definition.version(version).subresources if isinstance(kind, CustomKind) else kind.subresources
 
     def kinds_of(self, group: str, version: str) -> list[Kind]:
         """The kinds that a group's version offers."""

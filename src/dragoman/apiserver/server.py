@@ -24,6 +24,7 @@ from dragoman.apiserver.access.tokens import signing_key
 from dragoman.apiserver.app import App
 from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.external.chain import Chain
+from dragoman.apiserver.heads import BoundedHead
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.served import Served
 from dragoman.apiserver.store import Store
@@ -226,7 +227,7 @@ async def on_socket(app: App, sock: socket.socket, certificate: tuple[Path, Path
         uvicorn.Config(
             app,
             lifespan="off",
-            http="httptools",
+            http=BoundedHead,
             ws="wsproto",
             ws_max_size=WS_BYTES,
             log_config=None,

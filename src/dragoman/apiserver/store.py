@@ -18,6 +18,7 @@ import msgspec
 from dragoman.api.kinds import Kind
 from dragoman.api.meta import NamespacedName
 from dragoman.api.shape import Object
+from dragoman.apiserver.limits import check_object
 from dragoman.apiserver.selectors import FieldTerm, Requirements
 from dragoman.apiserver.selectors import accepts as labels_accept
 from dragoman.apiserver.status import expired, too_large_version
@@ -231,6 +232,13 @@ class Shelf:
                     out.extend(by_value.get(before, ()))
         return out
 
+    def end_watches(self) -> None:
+        """The resource is no longer there: readers must look again."""
+        for watcher in [w for by_value in list(self.lanes.values()) for ws in list(by_value.values()) for w in ws]:
+            watcher.lost = True
+            watcher.close()
+            watcher.wake()
+
     def join(self, watcher: Watcher) -> None:
         """Add a watcher to its lane."""
         field, value = watcher.lane
@@ -281,6 +289,19 @@ class Store:
             shelf = self._shelves[key] = Shelf(kind)
         return shelf
 
+    def kind_of(self, group: str, plural: str) -> Kind | None:
+        """The kind that a resource is stored as, None for one that was never used."""
+        shelf = self._shelves.get((group, plural))
+        return shelf.kind if shelf is not None else None
+
+    def adopt(self, kind: Kind) -> None:
+        """Objects of a resource are of this kind from now on: its definition was read, or has changed."""
+        shelf = self.shelf(kind)
+        shelf.kind = kind
+        for key, record in shelf.records.items():
+            fields = self._fields_of(kind, record.decode())
+            shelf.records[key] = msgspec.structs.replace(record, kind=kind, fields=fields)
+
     def shelves(self) -> Iterable[Shelf]:
         """All that were used."""
         return self._shelves.values()
@@ -294,8 +315,12 @@ class Store:
         return list(self.shelf(kind).select(selection))
 
     def put(self, kind: Kind, obj: Object, old: StoredObject | None) -> StoredObject:
-        """Write an object (without apiVersion and kind); its resourceVersion is set. old is what it replaces."""
+        """Write an object (without apiVersion and kind); its resourceVersion is set. old is what it replaces.
+
+        Raises 500 for one that is too large, 400 for one that nests too deep.
+        """
         record = self._record(kind, obj, self.version + 1)
+        check_object(record.body)
         self._commit(StoreEvent(record.version, record, old, gone=False, frames={}))
         return record
 

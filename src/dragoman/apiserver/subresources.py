@@ -10,6 +10,8 @@ from typing import Any
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
+from dragoman.apiserver.custom import paths
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.registry import Registry, patched_by
 from dragoman.apiserver.request import DeleteOptions, Write
 from dragoman.apiserver.selectors import accepts, of_object, to_text
@@ -25,11 +27,13 @@ BUDGET = BY_NAME["PodDisruptionBudget"]
 # ---- scale
 
 
-def scale_of(record: StoredObject) -> Object:
-    """autoscaling/v1 Scale of a workload."""
+def scale_of(record: StoredObject, version: str = "") -> Object:
+    """autoscaling/v1 Scale of a workload, or of a custom resource in a version that has one."""
     obj = record.decode()
     meta = obj["metadata"]
     kept = {f: meta[f] for f in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if f in meta}
+    if isinstance(record.kind, CustomKind):
+        return _custom_scale(record.kind.definition.version(version).scale or {}, obj, kept)
     selector = dig(obj, "spec", "selector")
     if record.kind.kind == "ReplicationController":
         selector = {"matchLabels": selector or {}}
@@ -45,13 +49,27 @@ def scale_of(record: StoredObject) -> Object:
     }
 
 
-async def set_scale(registry: Registry, record: StoredObject, scale: Object, write: Write) -> Object:
+def _custom_scale(declared: Object, obj: Object, metadata: Object) -> Object:
+    """By the paths of the definition; replicas that are absent count as 0."""
+    status: Object = {"replicas": paths.first(obj, declared.get("statusReplicasPath", "")) or 0}
+    if text := paths.first(obj, declared.get("labelSelectorPath") or ".nothing"):
+        status["selector"] = text
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {"replicas": paths.first(obj, declared.get("specReplicasPath", "")) or 0},
+        "status": status,
+    }
+
+
+async def set_scale(registry: Registry, record: StoredObject, scale: Object, write: Write, version: str = "") -> Object:
     """Change the number of replicas to that of a Scale; returns the new Scale. Raises 409, 422."""
     replicas = dig(scale, "spec", "replicas")
     replicas = 0 if replicas is None else replicas
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        raise invalid(BY_NAME[record.kind.kind], record.name, [("FieldValueInvalid", text, "spec.replicas")])
+        raise invalid(record.kind, record.name, [("FieldValueInvalid", text, "spec.replicas")])
     version = dig(scale, "metadata", "resourceVersion")
     if version and version != str(record.version):
         raise conflict(
@@ -61,13 +79,16 @@ async def set_scale(registry: Registry, record: StoredObject, scale: Object, wri
         )
 
     def change(obj: Object) -> Object:
-        obj["spec"]["replicas"] = replicas
+        if isinstance(record.kind, CustomKind):
+            paths.put(obj, (record.kind.definition.version(version).scale or {})["specReplicasPath"], replicas)
+        else:
+            obj["spec"]["replicas"] = replicas
         return obj
 
     outcome = await registry.changing(record, change, subresource="scale", write=write)
     if write.dry_run:
         return {**scale, "spec": {"replicas": replicas}}
-    return scale_of(registry.get(outcome.kind, record.name, record.namespace))
+    return scale_of(registry.get(outcome.kind, record.name, record.namespace), version)
 
 
 # ---- binding

@@ -11,6 +11,7 @@ from typing import Any
 
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.printers import cluster, devices, extensions, pods, workloads
 from dragoman.apiserver.printers.column import Cell, Printer, age, columns, name_of
 
@@ -34,13 +35,18 @@ def table(
     *,
     metadata: Mapping[str, Any] | None = None,
     definitions: bool = True,
+    version: str = "",
 ) -> dict[str, Any]:
     """A Table with a row an object.
 
     include_object: Metadata (default), Object or None, as in the query parameter. metadata: the list's
-    resourceVersion, continue, remainingItemCount. definitions: False in every watch event but the first.
+    resourceVersion, continue, remainingItemCount. definitions: False in every watch event but the first. version: that
+    of the objects.
     """
-    printer = PRINTERS.get((kind.group, kind.kind), _FALLBACK)
+    if isinstance(kind, CustomKind):
+        printer = kind.definition.version(version).printer
+    else:
+        printer = PRINTERS.get((kind.group, kind.kind), _FALLBACK)
     return {
         "kind": "Table",
         "apiVersion": META_V1,

@@ -10,27 +10,31 @@ import msgspec
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
 from dragoman.apiserver import apply as rules
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.request import Write
-from dragoman.apiserver.shape import GVK
+from dragoman.apiserver.shape import shape_of, unstructured
 from dragoman.apiserver.status import StatusError, bad_request
 from dragoman.apiserver.versions import type_text
 from dragoman.errors import Invalid
 
 
-def _gvk(kind: Kind) -> GVK:
-    return kind.group, kind.versions[0], kind.kind
+def _form(kind: Kind) -> rules.Form:
+    """What server-side apply must know of a kind."""
+    gvk = kind.group, kind.versions[0], kind.kind
+    shape = kind.definition.storage.shape if isinstance(kind, CustomKind) else shape_of(gvk)
+    return rules.Form(shape or unstructured(), gvk, "status" in kind.subresources)
 
 
 def track(kind: Kind, old: Object | None, new: Object, write: Write, *, subresource: str, now: str) -> Object:
     """An object about to be stored, with the managedFields it must have."""
-    return rules.track(old, new, write.manager, write.operation, _gvk(kind), subresource, now)
+    return rules.track(old, new, write.manager, write.operation, _form(kind), subresource, now)
 
 
 def apply(kind: Kind, live: Object | None, config: Object, write: Write, *, subresource: str, now: str) -> Object:
     """The live object with the configuration applied. Raises 409 naming managers and fields, 400."""
     typed = {**type_text(kind, ""), **config}
     try:
-        merged = rules.apply(live, typed, write.manager, write.force, _gvk(kind), subresource, now)
+        merged = rules.apply(live, typed, write.manager, write.force, _form(kind), subresource, now)
     except rules.ApplyConflict as refused:
         name = (config.get("metadata") or {}).get("name", "")
         details: Object = {"name": name, "kind": kind.plural, "causes": refused.causes}

@@ -14,6 +14,7 @@ import msgspec
 from dragoman.api import convert, defaults
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.patch import copy_json
 from dragoman.apiserver.status import bad_request
 from dragoman.errors import Invalid
@@ -45,13 +46,18 @@ def render(kind: Kind, version: str, body: bytes) -> bytes:
 
 def reshape(kind: Kind, version: str, body: bytes) -> bytes:
     """Stored bytes as an object of a version, still without apiVersion and kind (list items)."""
-    if (kind.group, version) not in _RESHAPED:
+    if isinstance(kind, CustomKind):
+        if kind.definition.is_plain(version):
+            return body
+    elif (kind.group, version) not in _RESHAPED:
         return body
     return msgspec.json.encode(from_stored(kind, version, msgspec.json.decode(body)))
 
 
 def from_stored(kind: Kind, version: str, obj: Object) -> Object:
     """A stored dict as a dict of a version, without apiVersion and kind."""
+    if isinstance(kind, CustomKind):
+        return kind.definition.from_stored(version, obj)
     if not version or (kind.group, version) not in _RESHAPED:
         return obj
     return convert.from_stored(kind.kind, version, obj)
@@ -59,6 +65,8 @@ def from_stored(kind: Kind, version: str, obj: Object) -> Object:
 
 def config_to_stored(kind: Kind, version: str, obj: Object) -> Object:
     """A partial object (an apply configuration) in the stored version: not defaulted. The input is not changed."""
+    if isinstance(kind, CustomKind):
+        return kind.definition.config(version, obj)
     out: Object = strip_nulls(copy_json(obj))
     if version and version != kind.versions[0]:
         out = convert.to_stored(kind.kind, version, out)
@@ -69,6 +77,8 @@ def config_to_stored(kind: Kind, version: str, obj: Object) -> Object:
 
 def to_stored(kind: Kind, version: str, obj: Object, now: datetime) -> Object:
     """A sent dict in the stored version, defaulted, without nulls, apiVersion and kind; the input is not changed."""
+    if isinstance(kind, CustomKind):
+        return kind.definition.to_stored(version, obj)
     version = version or kind.versions[0]
     try:
         # Most objects hold no null, and looking for one in the bytes is cheaper than walking.

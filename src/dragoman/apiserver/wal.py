@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.api.kinds import BY_PLURAL
+from dragoman.api.kinds import BY_PLURAL, Kind
 from dragoman.apiserver.store import FieldsOf, Store, StoredObject, StoreEvent
 from dragoman.errors import Denied, Invalid, Retry
 from dragoman.runtime import log
@@ -142,9 +142,12 @@ def _load_snapshot(folder: Path, store: Store) -> int:
 
 
 def _restore(store: Store, entry: WalEntry, file: Path, *, replay: bool) -> None:
-    kind = BY_PLURAL.get((entry.group, entry.plural))
+    kind = BY_PLURAL.get((entry.group, entry.plural)) or store.kind_of(entry.group, entry.plural)
     if kind is None:
-        raise Invalid(str(file), f"holds {entry.plural}.{entry.group}, which this version does not serve")
+        if "." not in entry.group:
+            raise Invalid(str(file), f"holds {entry.plural}.{entry.group}, which this version does not serve")
+        # A custom resource: what it is called is known once its definition has been read.
+        kind = Kind("", entry.plural, entry.group, ("",), True)
     store.restore(kind, entry.version, entry.body, gone=entry.gone, replay=replay)
 
 

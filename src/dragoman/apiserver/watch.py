@@ -81,7 +81,15 @@ class Frames:
             metadata = {"resourceVersion": str(record.version)}
             first = not self._columns_sent
             self._columns_sent = True
-            return table.table(self.kind, [obj], self.now(), self.include, metadata=metadata, definitions=first)
+            return table.table(
+                self.kind,
+                [obj],
+                self.now(),
+                self.include,
+                metadata=metadata,
+                definitions=first,
+                version=self.version,
+            )
         if self.form.kind:
             return table.partial_metadata(obj)
         return obj

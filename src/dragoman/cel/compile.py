@@ -72,6 +72,18 @@ def _is_certain(wanted: Type, given: Type) -> bool:
     return all(_is_certain(one, two) for one, two in zip(wanted.params, given.params, strict=False))
 
 
+def _appended(step: Expr) -> tuple[Expr | None, Expr]:
+    """The test (None: always) and the item of a macro's step: `accu + [item]`, or `test ? accu + [item] : accu`."""
+    assert isinstance(step, Call)
+    test = None
+    if step.function == "_?_:_":
+        test, step = step.args[0], step.args[1]
+        assert isinstance(step, Call)
+    added = step.args[1]
+    assert isinstance(added, ListLit)
+    return test, added.elements[0]
+
+
 class _Compiler:
     __slots__ = ("constants", "environment", "lazy", "scopes", "slots")
 
@@ -477,16 +489,9 @@ class _Compiler:
         return placing(code, offset)
 
     def collected(self, node: Comprehension) -> Closure:
-        """map, filter and transformList."""
-        assert isinstance(node.step, Call)
-        step = node.step
-        test = None
-        if step.function == "_?_:_":
-            test, step = step.args[0], step.args[1]  # type: ignore[assignment]
-        assert isinstance(step, Call)
-        added = step.args[1]
-        assert isinstance(added, ListLit)
-        values, one, two, element = self.loop(node, added.elements[0])
+        """map, filter and transformList: macros that append to a list, with or without a test."""
+        test, item = _appended(node.step)
+        values, one, two, element = self.loop(node, item)
         names = {node.var: one} | ({node.var2: two} if node.var2 else {})
         keeps = self.within(names, test) if test is not None else self.constant(True)
         pairs = two if node.var2 else -1

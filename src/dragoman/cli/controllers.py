@@ -18,17 +18,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--controllers", default="*", metavar="NAME,...", help="which to run; * is all, -NAME leaves one out"
     )
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="run those named beside kube-controller-manager, which was started without them",
+    )
     serve.arguments(parser, lease="dragoman-controllers")
     serve.from_environment(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
+    from dragoman.daemon import coexistence
     from dragoman.daemon.controllers import Controllers, ControllerSettings  # --help is fast without it
 
     settings = ControllerSettings(controllers=tuple(args.controllers.split(",")))
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
-        return Controllers(shell.client, shell.clock, shell.entropy, settings, shell.metrics).run
+        async def before() -> None:
+            await coexistence.check_controllers(
+                shell.client, shell.clock, settings.controllers, take_over=args.take_over
+            )
+
+        shell.before = before
+        controllers = Controllers(shell.client, shell.clock, shell.entropy, settings, shell.metrics)
+        if args.take_over:
+            return controllers.run
+        return lambda: coexistence.while_alone(shell.client, shell.clock, shell.entropy, controllers.run)
 
     return serve.serve(args, work)

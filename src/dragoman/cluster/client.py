@@ -7,7 +7,7 @@ objects that others own: they are changed by patches with preconditions.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 import msgspec
 
@@ -27,6 +27,18 @@ class WatchEvent(msgspec.Struct):
 
     type: str
     object: Object
+
+
+class PatchOptions(TypedDict, total=False):
+    """How an object is patched. type: merge unless given; manager: field manager, the client's own unless given.
+
+    force: an apply takes fields over from other managers.
+    """
+
+    type: Literal["merge", "json", "strategic", "apply"]
+    subresource: str
+    manager: str
+    force: bool
 
 
 class Client(Protocol):
@@ -65,18 +77,9 @@ class Client(Protocol):
         ...
 
     async def patch(
-        self,
-        kind: Kind,
-        name: str,
-        patch: Any,
-        namespace: str = "",
-        *,
-        type: str = "merge",
-        subresource: str = "",
-        manager: str = "dragoman",
-        force: bool = False,
+        self, kind: Kind, name: str, patch: Any, namespace: str = "", **options: Unpack[PatchOptions]
     ) -> Object:
-        """Patch; type is merge, json, strategic or apply."""
+        """Patch; an apply patch gets apiVersion and kind if it has none."""
         ...
 
     async def delete(

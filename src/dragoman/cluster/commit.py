@@ -6,7 +6,7 @@ came, and the one who decided looks again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, assert_never
 
@@ -172,10 +172,15 @@ class Committer:
                 force=effect.force,
             )
         except Invalid as error:
-            # A failed test of a JSON patch answers 422; with our guards in it that means: look again.
-            if effect.type == "json" and guards and "test" in str(error).lower():
+            # A failed test of a JSON patch answers 422, as any other refusal does: what is there says which it was.
+            if effect.type == "json" and guards and not await self._holds(ref, guards):
                 raise Stale(str(error)) from None
             raise
+
+    async def _holds(self, ref: Ref, guards: Mapping[str, str]) -> bool:
+        """Whether an object still is as preconditions want it. Raises as Client does."""
+        found = await self.client.get(kind_of(ref.kind), ref.name, ref.namespace)
+        return all(found["metadata"].get(field) == value for field, value in guards.items())
 
     async def _finalize(self, effect: Patch) -> Object:
         """A namespace's spec.finalizers, which the API takes by PUT only (and it reads nothing else of it)."""

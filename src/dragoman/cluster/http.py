@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import aiohttp
 import msgspec
@@ -17,7 +17,7 @@ from dragoman import __version__
 from dragoman.api import convert, deepjson
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
-from dragoman.cluster.client import Listed, WatchEvent
+from dragoman.cluster.client import Listed, PatchOptions, WatchEvent
 from dragoman.cluster.credentials import Credentials
 from dragoman.cluster.kubeconfig import Access
 from dragoman.errors import Bug, Denied, DragomanError, Invalid, NotFound, Retry, Stale
@@ -270,17 +270,16 @@ class HttpClient:
         patch: Any,
         namespace: str = "",
         *,
-        type: str = "merge",
-        subresource: str = "",
-        manager: str = "",
-        force: bool = False,
         strict: bool = False,
+        **options: Unpack[PatchOptions],
     ) -> Object:
         """PATCH; an apply patch names its apiVersion and kind. strict: unknown fields are refused, not dropped."""
-        path, version = await self._at(kind, namespace, name, subresource)
+        type = options.get("type", "merge")
+        path, version = await self._at(kind, namespace, name, options.get("subresource", ""))
         if isinstance(patch, dict):
             patch = convert.from_stored(kind.kind, version, patch)
-        query = {"fieldManager": manager or self.manager, "force": "true" if force and type == "apply" else ""}
+        forced = options.get("force", False) and type == "apply"
+        query = {"fieldManager": options.get("manager") or self.manager, "force": "true" if forced else ""}
         if strict:
             query["fieldValidation"] = "Strict"
         answer = await self._call("PATCH", path, query=query, body=patch, content_type=CONTENT_TYPES[type])

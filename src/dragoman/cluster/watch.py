@@ -65,6 +65,7 @@ class Informer:
         self._type: type[Value] = type_ or codec.TYPES.get(kind.kind, Bare)
         self._consumers: list[ChangeHandler] = []
         self._synced = asyncio.Event()
+        self._dropped = False
         self._observed: set[NamespacedName] | None = None  # own writes while a list is under way
         self._log = get("watch", kind=kind.kind)
         metrics = metrics or Metrics()
@@ -101,9 +102,9 @@ class Informer:
     # ---- following
 
     async def run(self) -> None:
-        """Follow the server for ever; failures are waited out here. Run it supervised: after a bug it lists again."""
+        """Follow the server until dropped; failures are waited out. Run it supervised: after a bug it lists again."""
         failures = 0
-        while True:
+        while not self._dropped:
             began = self._clock.monotonic()
             try:
                 if not self.resource_version:
@@ -128,6 +129,13 @@ class Informer:
                 wait_s = BACKOFF.wait_s(failures, self._entropy)
                 report(self._log, error, wait_s=round(wait_s, 3))
                 await self._clock.sleep(wait_s)
+
+    def drop(self) -> None:
+        """The kind is no more: everything known of it is gone, and following ends with the watch."""
+        self._dropped = True
+        gone: list[Change] = [Gone(self.kind.kind, *key) for key in self.objects]
+        self.objects = {}
+        self._report(gone)
 
     async def _list(self) -> None:
         self._observed = set()
@@ -258,6 +266,12 @@ class Informers:
         informer.subscribe(consumer)
         return informer
 
+    def drop(self, kind: str) -> None:
+        """Forget a kind that the cluster no longer has."""
+        informer = self._informers.pop(kind, None)
+        if informer is not None:
+            informer.drop()
+
     def start(self, tasks: Tasks) -> None:
         """Run all of them, and whoever joins later, as tasks of that group."""
         assert self._tasks is None, "started twice"
@@ -294,6 +308,7 @@ class SharedInformers(Informers):
         super().__init__(whole._client, whole._clock, whole._entropy, whole._metrics)
         self._whole = whole
         self._followers: list[tuple[Informer, ChangeHandler]] = []
+        self._ends: list[Callable[[], None]] | None = None
 
     def of(self, kind: str, type_: type[Value] | None = None) -> Informer:
         """The shared informer of a kind."""
@@ -303,14 +318,24 @@ class SharedInformers(Informers):
     def follow(self, kind: str, consumer: ChangeHandler) -> Informer:
         """Subscribe to a kind once started."""
         informer = self.of(kind)
-        self._followers.append((informer, consumer))
+        if self._ends is not None:
+            self._ends.append(informer.subscribe(consumer))
+        else:
+            self._followers.append((informer, consumer))
         return informer
+
+    def drop(self, kind: str) -> None:
+        """Forget a kind, here and for all."""
+        super().drop(kind)
+        self._whole.drop(kind)
 
     def start(self, tasks: Tasks) -> None:
         """Tell everybody what is known, and every change from now on."""
-        ends = [informer.subscribe(consumer) for informer, consumer in self._followers]
+        ends = self._ends = []
         following = tasks.start("subscriptions", asyncio.Event().wait())
         following.add_done_callback(lambda _: [end() for end in ends])
+        for informer, consumer in self._followers:
+            ends.append(informer.subscribe(consumer))
 
 
 def _key(value: Any) -> NamespacedName:

@@ -23,9 +23,11 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver.access import parts
 from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.kubeconfig import write
+from dragoman.apiserver.request import User
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
@@ -132,36 +134,45 @@ class Cluster:
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
-        client = InProcessClient(self._server.registry)
-        await self._create_classes(client)
-        host = NodeHost(client, self.clock, self.entropy, metrics=self.metrics)
+        await self._create_classes(self._client(parts.driver("")))
+        host = NodeHost(self._client(parts.NODE_HOST), self.clock, self.entropy, metrics=self.metrics)
         self._server.registry.logs.device_state(host.log_source)
         self._server.registry.sessions.device_state(host.sessions)
-        informers = Informers(client, self.clock, self.entropy, self.metrics)
+        informers = Informers(self._client(parts.READER), self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
         informers.start(tasks)
         if "controllers" not in settings.without:
             controlling = ControllerSettings(root_ca=self._server.registry.ca_text)
+            client = self._client(parts.CONTROLLERS)
             controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
             tasks.supervise("controllers", controllers.run)
         if "scheduler" not in settings.without:
             scheduling = SchedulerSettings(options=settings.options)
+            client = self._client(parts.SCHEDULER)
             scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
             tasks.supervise("scheduler", scheduler.run)
         tasks.supervise("node host", host.run)
         routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:
+            client = self._client(parts.driver(machine.name))
             site = Site(
                 root / machine.name, "", client, self.clock, self.entropy, self.metrics, settings.data is not None
             )
-            self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks)
+            agent = self._client(parts.node_agent(machine.name))
+            self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks, agent)
             node.start()
         await asyncio.gather(*(node.agent.started.wait() for node in self.nodes.values()))
         await self._drivers_registered()
-        tasks.supervise("simulation", Simulation(client, self.clock, self.entropy, self.nodes).run)
+        simulating = self._client(parts.SIMULATION)
+        tasks.supervise("simulation", Simulation(simulating, self.clock, self.entropy, self.nodes).run)
         if settings.kubeconfig is not None:
             write(settings.kubeconfig, self.access)
+
+    def _client(self, user: User) -> InProcessClient:
+        """The API for one part, with its rights."""
+        assert self._server is not None
+        return InProcessClient(self._server.registry, user=user)
 
     def _plugins(self) -> Iterator[Plugin]:
         for node in self.nodes.values():

@@ -7,7 +7,7 @@ now and then while it works. `FreshClaims` reads all claims for decisions that a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -16,10 +16,17 @@ from dragoman.api.shape import Object
 from dragoman.cluster.client import Client
 from dragoman.errors import Denied, Invalid, NotFound
 from dragoman.runtime.clock import Clock
-from dragoman.schedule.fences import POLICY, Rival, fenced_drivers, rivals
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.log import get
+from dragoman.runtime.tasks import Tasks
+from dragoman.schedule.fences import POLICY, Rival, fenced_drivers, is_held, rivals, written_lately
 
 LEASES = "kube-system"
 MANAGER = "dragoman"
+CONTROLLER_MANAGER = "kube-controller-manager"
+GUIDE = "docs/guides/coexistence.md"
+LOOK_AROUND_S = 30.0
+"""How often it is looked who else is there."""
 ADMISSION = "admissionregistration.k8s.io"
 POLICIES = Kind("ValidatingAdmissionPolicy", "validatingadmissionpolicies", ADMISSION, ("v1",), False)
 BINDINGS = Kind("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", ADMISSION, ("v1",), False)
@@ -107,6 +114,79 @@ async def check(client: Client, clock: Clock, own_lease: str, *, share: bool) ->
             "scheduler, or start with --share-devices",
         )
     return found
+
+
+# ---- controllers
+
+
+async def controller_manager(client: Client, clock: Clock) -> str:
+    """What shows that kube-controller-manager is at work: the Lease it holds, or what it wrote lately; "" if nothing.
+
+    It does all that our controllers do, by default: both at once make objects twice and delete each other's.
+    """
+    if await _manager_leads(client, clock):
+        return f"holds the Lease {LEASES}/{CONTROLLER_MANAGER}"
+    for name in ("Node", "ResourceClaim", "Pod"):
+        for one in (await client.list(kind_of(name))).items:
+            if written_lately(one, CONTROLLER_MANAGER, clock.utc()):
+                meta = one["metadata"]
+                return f"wrote {name} {meta.get('namespace', '')}/{meta['name']} lately".replace(" /", " ")
+    return ""
+
+
+async def _manager_leads(client: Client, clock: Clock) -> bool:
+    try:
+        lease = await client.get(kind_of("Lease"), CONTROLLER_MANAGER, LEASES)
+    except NotFound:
+        return False
+    return is_held(lease, clock.utc())
+
+
+async def while_alone(client: Client, clock: Clock, entropy: Entropy, run: Callable[[], Awaitable[None]]) -> None:
+    """`run` for as long as kube-controller-manager does not lead; once it does, `run` is ended until it has gone."""
+    log = get("controllers")
+    while True:
+        if await _manager_leads(client, clock):
+            log.error("stopped: kube-controller-manager is at work, which does the same", hint=GUIDE)
+            await clock.sleep(LOOK_AROUND_S)
+            continue
+        async with Tasks("alone", clock, entropy) as tasks:
+            working = tasks.start("work", _run(run))
+            leading = tasks.start("look", _until_manager_leads(client, clock))
+            await asyncio.wait({working, leading}, return_when=asyncio.FIRST_COMPLETED)
+            tasks.stop()
+        if not leading.done() or leading.cancelled():
+            return
+
+
+async def _run(run: Callable[[], Awaitable[None]]) -> None:
+    await run()
+
+
+async def _until_manager_leads(client: Client, clock: Clock) -> None:
+    while not await _manager_leads(client, clock):
+        await clock.sleep(LOOK_AROUND_S)
+
+
+async def check_controllers(client: Client, clock: Clock, names: Sequence[str], *, take_over: bool) -> None:
+    """Invalid where kube-controller-manager runs what these names mean. take_over: it was started without them."""
+    evidence = await controller_manager(client, clock)
+    if not evidence:
+        return
+    if "*" in names:
+        raise Invalid(
+            "",
+            f"kube-controller-manager is at work ({evidence}) and does all that these controllers do: there is nothing "
+            "left to run\nhint: name those that it was started without, with --controllers NAME,... --take-over "
+            "(docs/guides/coexistence.md)",
+        )
+    if not take_over:
+        raise Invalid(
+            "--controllers",
+            f"kube-controller-manager is at work ({evidence}) and runs {', '.join(names)}, too, unless it was told not "
+            "to\nhint: start it with --controllers=*,-NAME, then start this with --take-over "
+            "(docs/guides/coexistence.md has its names)",
+        )
 
 
 class FreshClaims:

@@ -14,23 +14,25 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from immutables import Map
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dragoman.api.kinds import kind_of
-from dragoman.api.meta import Ref
+from dragoman.api.meta import Ref, Value
 from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATION, ResourceClaim
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
+from dragoman.daemon.custom import Definition
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
 from dragoman.errors import Invalid, NotFound, Retry
 from dragoman.reconcile import nodes
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
-from dragoman.reconcile.step import ReconcileInput, ReconcileResult
-from dragoman.reconcile.table import Controller, table
+from dragoman.reconcile.step import OTHERS, ReconcileInput, ReconcileResult
+from dragoman.reconcile.table import EVERYTHING, Controller, table
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -41,6 +43,8 @@ from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
 
 GONE_REMEMBERED = 10_000
 ASKS_MAX = 5
+DEFINITION = "CustomResourceDefinition"
+_TYPES: dict[str, type[Value]] = {"Lease": nodes.Lease, DEFINITION: Definition}
 
 
 class ControllerSettings(msgspec.Struct, frozen=True):
@@ -107,6 +111,8 @@ class Controllers:
         self._heartbeats = Heartbeats(self._clock)
         self._snapshot = Snapshot.empty()
         self._ownership = Ownership.empty()
+        self._others: Map[tuple[str, str, str], Any] = Map()
+        self._custom: dict[str, tuple[tuple[str, str], str]] = {}
         self.queues: dict[str, KeyQueue[Any]] = {
             controller.name: KeyQueue(controller.name, self._clock) for controller in self.controllers
         }
@@ -123,6 +129,8 @@ class Controllers:
             gone=self._gone,
             heartbeats=self._heartbeats.heard,
             tally=self._tally,
+            others=self._others,
+            custom=dict(self._custom.values()),
         )
 
     @property
@@ -135,7 +143,7 @@ class Controllers:
         self._begin()
         kinds = sorted(set().union(*(controller.kinds for controller in self.controllers)))
         for kind in kinds:
-            self.informers.of(kind, nodes.Lease if kind == "Lease" else None)
+            self.informers.of(kind, _TYPES.get(kind))
             self.informers.follow(kind, self._receive)
         try:
             async with Tasks("controllers", self._clock, self._entropy) as tasks:
@@ -144,6 +152,7 @@ class Controllers:
                 tasks.supervise("heartbeats", lambda: self._heartbeats.run(lambda: self._snapshot))
                 # No step on half a picture: everything is listed first.
                 await self.informers.synced()
+                await self.informers.synced()  # custom resources too, of which the first lists told
                 self._log.info("running", controllers=",".join(c.name for c in self.controllers))
                 for controller in self.controllers:
                     log = get("controllers", controller=controller.name)
@@ -160,9 +169,14 @@ class Controllers:
         before = self.world
         self._snapshot = changes_of.apply_all(self._snapshot, (c for c in changes if c.kind in HELD))
         self._ownership = ownerships.apply_all(self._ownership, changes)
+        self._others = _applied(self._others, changes)
         for change in changes:
             if isinstance(change, Gone):
                 self._remember(before, change)
+                if change.kind == DEFINITION:
+                    self._unfollow(change.name)
+            elif change.kind == DEFINITION:
+                self._follow(change.object)
             elif change.kind == "Node":
                 self._heartbeats.first_seen(change.object.metadata.name)
             if node := nodes.heartbeat(change, before):
@@ -171,9 +185,27 @@ class Controllers:
         for controller in self.controllers:
             queue = self.queues[controller.name]
             for change in changes:
-                if change.kind in controller.kinds:
+                if change.kind in controller.kinds or (controller.kinds is EVERYTHING and "/" in change.kind):
                     for key in controller.keys(change, before, after):
                         queue.add(key)
+
+    # ---- custom resources
+
+    def _follow(self, definition: Definition) -> None:
+        """Hear of the objects of a definition, once it is established."""
+        known = self._custom.get(definition.metadata.name)
+        name = definition.name
+        if known is not None and known[1] != name:
+            self._unfollow(definition.metadata.name)
+            known = None
+        if known is None and name:
+            self._custom[definition.metadata.name] = (definition.spec.group, definition.spec.names.kind), name
+            self.informers.follow(name, self._receive)
+
+    def _unfollow(self, definition: str) -> None:
+        known = self._custom.pop(definition, None)
+        if known is not None:
+            self.informers.drop(known[1])
 
     def _remember(self, before: ReconcileInput, change: Gone) -> None:
         found = before.ownership.find(change.kind, change.namespace, change.name)
@@ -243,6 +275,19 @@ class Controllers:
             requests = effect.body["spec"].get("devices", {}).get("requests", ())
             admin = any((request.get("exactly") or {}).get("adminAccess") for request in requests)
             self._creates.labels("failure" if failed else "success", str(admin).lower()).inc()
+
+
+def _applied(others: Map[tuple[str, str, str], Any], changes: Sequence[Change]) -> Map[tuple[str, str, str], Any]:
+    for change in changes:
+        if change.kind not in OTHERS:
+            continue
+        if isinstance(change, Gone):
+            key = (change.kind, change.namespace, change.name)
+            others = others.delete(key) if key in others else others
+        else:
+            meta = change.object.metadata
+            others = others.set((change.kind, meta.namespace, meta.name), change.object)
+    return others
 
 
 class _Claims(Collector):

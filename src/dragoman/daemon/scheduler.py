@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -18,12 +18,13 @@ import msgspec
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions, TaskHistory
 from dragoman.api.core import Pod
 from dragoman.api.kinds import kind_of
-from dragoman.api.meta import NamespacedName, Ref
+from dragoman.api.meta import NamespacedName
 from dragoman.cluster.cache import Assumption, Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
-from dragoman.daemon.coexistence import MANAGER, FreshClaims, Surroundings, look
+from dragoman.daemon.coexistence import GUIDE, LOOK_AROUND_S, MANAGER, FreshClaims, Surroundings, look
+from dragoman.daemon.units import Units
 from dragoman.effects import Bind, Effect, Patch
 from dragoman.errors import DragomanError, NotFound, Retry, Stale
 from dragoman.explain import events
@@ -46,8 +47,6 @@ from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 
 POD, CLAIM = kind_of("Pod"), kind_of("ResourceClaim")
-LOOK_AROUND_S = 30.0
-"""How often it is looked whether another scheduler is there, or still there."""
 PATIENCE_S = 3.0
 """How long a reason that mostly goes away by itself may last before people hear of it."""
 LOOK_AGAIN = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
@@ -136,15 +135,12 @@ class Scheduler:
         self._recent = TaskHistory()
         self._in_flight: set[NamespacedName] = set()
         self._context.in_flight = self._in_flight
-        self._placed: dict[UnitKey, tuple[tuple[NamespacedName, str], ...]] = {}
-        self._room: dict[UnitKey, Assumption] = {}
-        self._arrived: dict[UnitKey, float] = {}
         self._reported: dict[str, str] = {}
-        self._steps: dict[UnitKey, int] = {}
-        self._thinking = asyncio.Lock()
+        self._long_search = asyncio.Lock()
         self._work = asyncio.Event()
         self._slots = asyncio.Semaphore(self.settings.commits)
         self.cache = Cache(self.informers)
+        self._units = Units(self.queue, self.cache)
         self.cache.listen(self._changed)
 
     @property
@@ -176,7 +172,7 @@ class Scheduler:
         while True:
             found = await look(self._client, self._clock, self.settings.own_lease)
             if found.is_shared and self.shared is None:
-                self._log.error("devices are shared", why=str(found), hint="docs/guides/coexistence.md")
+                self._log.error("devices are shared", why=str(found), hint=GUIDE)
             self.shared = found if found.is_shared else None
             self._unfenced.set(len(found.unfenced) if found.rivals else 0)
             await self._clock.sleep(LOOK_AROUND_S)
@@ -265,30 +261,17 @@ class Scheduler:
         entry = self.queue.get(unit.key)
         if entry is not None and entry.state in (UnitState.ASSUMED, UnitState.WAITING) and unit.key[0] == "Pod":
             if gone or pod.metadata.deletion_timestamp is not None:
-                self._forget(unit.key)
+                self._units.forget(unit.key)
             return
         waiting = [after.pods[key] for key in unit.pods if key in after.pods and is_waiting(after.pods[key])]
         if not waiting:
             if entry is not None and entry.state not in (UnitState.ASSUMED, UnitState.WAITING, UnitState.DECIDING):
-                self._forget(unit.key)
+                self._units.forget(unit.key)
             return
         now = self._clock.monotonic()
-        self._arrived.setdefault(unit.key, now)
+        self._units.arrive(unit.key, now)
         priority = max(priority_of(after, one) for one in waiting)
         self.queue.add(unit.key, priority, now, gated=all(gated(one) for one in waiting))
-
-    def _forget(self, key: UnitKey) -> None:
-        self.queue.remove(key)
-        self._let_go(key)
-        self._arrived.pop(key, None)
-        self._steps.pop(key, None)
-
-    def _let_go(self, key: UnitKey) -> None:
-        """The unit has no place (any longer)."""
-        self._placed.pop(key, None)
-        held = self._room.pop(key, None)
-        if held is not None:
-            self.cache.forget(held)
 
     # ---- deciding
 
@@ -301,8 +284,11 @@ class Scheduler:
                 turn = self._clock.monotonic()
                 continue
             await self._slots.acquire()
-            if not self._decide(entry):
+            work = self._decide(entry)
+            if work is None:
                 self._slots.release()
+            else:
+                self._tasks.start(f"write {'/'.join(entry.key)}", self._in_slot(work))
             if self._clock.monotonic() - turn > TURN_S:
                 await self._clock.sleep(0)
                 turn = self._clock.monotonic()
@@ -318,19 +304,25 @@ class Scheduler:
         except TimeoutError:
             return
 
-    def _decide(self, entry: QueuedUnit) -> bool:
-        """Decide a unit; True if a commit was started, which then owns the slot."""
-        key = entry.key
-        unit = self._unit(key)
+    async def _in_slot(self, work: Awaitable[None]) -> None:
+        """What follows from a decision, in the slot that was taken for it; the one place that gives slots back."""
+        try:
+            await work
+        finally:
+            self._slots.release()
+
+    def _decide(self, entry: QueuedUnit) -> Awaitable[None] | None:
+        """Decide a unit; what is still to be done for it, in the slot."""
+        unit = self._unit(entry.key)
         if unit is None:
-            self._forget(key)
-            return False
-        if key in self._steps:
-            self._tasks.start(f"think {key[1]}/{key[2]}", self._think(unit, self._steps[key]))
-            return True
+            self._units.forget(entry.key)
+            return None
+        steps = self._units.of(entry.key).steps
+        if steps:
+            return self._search_longer(unit, steps)
         return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
 
-    async def _think(self, unit: SchedulingUnit, steps: int) -> None:
+    async def _search_longer(self, unit: SchedulingUnit, steps: int) -> None:
         """A search that gave up before, with more steps and in a thread, so that the others go on meanwhile."""
         options = self._context.options
         limits = msgspec.structs.replace(options.limits, search_steps=steps)
@@ -340,48 +332,49 @@ class Scheduler:
             in_flight=frozenset(self._in_flight),
             memory=PlacementCache(),
         )
-        async with self._thinking:
+        async with self._long_search:
             decision = await asyncio.to_thread(decide, self.snapshot, unit, self._clock.utc(), context)
         entry = self.queue.get(unit.key)
-        if entry is None or entry.state is not UnitState.DECIDING:
-            self._slots.release()
-        elif not still_holds(self.snapshot, decision, self._context):
-            self._slots.release()
-            self.queue.again(unit.key, self._clock.monotonic())
-        elif not self._conclude(decision, steps):
-            self._slots.release()
+        work = None
+        if entry is not None and entry.state is UnitState.DECIDING:  # nobody changed or forgot it meanwhile
+            if still_holds(self.snapshot, decision, self._context):
+                work = self._conclude(decision, steps)
+            else:
+                self.queue.again(unit.key, self._clock.monotonic())
         self._work.set()
+        if work is not None:
+            await work
 
-    def _conclude(self, decision: Decision, steps: int = 0) -> bool:
-        """What follows from a decision; True if a commit was started, which then owns the slot."""
+    def _conclude(self, decision: Decision, steps: int = 0) -> Awaitable[None] | None:
+        """What follows from a decision; what is to be written for it, in the slot."""
         key, now = decision.unit, self._clock.monotonic()
         self._count(decision)
         self._context.learn(decision.placements, self._recent)
         self._report(decision.refused)
         if decision.lost:
-            self._let_go(key)
+            self._units.let_go(key)
         if decision.effects:
-            self._commit(decision)
-            return True
+            return self._commit(decision)
         if decision.waits:
             self._park(decision)
         elif decision.lost:
             self.queue.again(key, now)
         elif decision.undecided:
             steps = steps or self.settings.options.limits.search_steps
-            self._steps[key] = min(steps * 10, self.settings.most_steps)
+            self._units.of(key).steps = min(steps * 10, self.settings.most_steps)
             self.queue.failed(key, now)
         elif decision.refused:
-            self._steps.pop(key, None)
+            self._units.of(key).steps = 0
             self.queue.refused(key, decision.topics, now)
         else:
-            self._forget(key)
-        return False
+            self._units.forget(key)
+        return None
 
     def _unit(self, key: UnitKey) -> SchedulingUnit | None:
         kind, namespace, name = key
-        if key in self._placed:
-            return SchedulingUnit(key, (), placed=self._placed[key])
+        placed = self._units.of(key).placed
+        if placed:
+            return SchedulingUnit(key, (), placed=placed)
         if kind == "Pod":
             pod = self.snapshot.pods.get((namespace, name))
             return SchedulingUnit(key, ((namespace, name),)) if pod is not None and is_waiting(pod) else None
@@ -399,23 +392,17 @@ class Scheduler:
         key, now = decision.unit, self._clock.monotonic()
         if key not in self.queue:
             return
-        self._placed[key] = tuple((placement.pod, placement.node) for placement in decision.placements)
-        self._keep_room(decision)
+        self._units.of(key).placed = tuple((placement.pod, placement.node) for placement in decision.placements)
+        self._units.keep_room(decision)
         left = [wait.deadline for wait in decision.waits if wait.deadline is not None]
         wait_s = self.settings.binding_timeout_s
         if left:
             wait_s = max(0.0, (min(left) - self._clock.utc()).total_seconds())
         self.queue.waits(key, decision.topics, now + wait_s, now)
 
-    def _keep_room(self, decision: Decision) -> None:
-        """The pods count on their nodes until they are bound or let go."""
-        if decision.unit not in self._room:
-            places = [Bind(Ref("Pod", *p.pod, p.uid), p.node) for p in decision.placements]
-            self._room[decision.unit] = self.cache.assume(places)
-
     # ---- committing
 
-    def _commit(self, decision: Decision) -> None:
+    def _commit(self, decision: Decision) -> Awaitable[None]:
         key, now = decision.unit, self._clock.monotonic()
         for placement in decision.placements:
             self._reported.pop(placement.uid, None)
@@ -425,9 +412,8 @@ class Scheduler:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)
         if decision.waits:
-            self._keep_room(decision)
-        assumption = self._assume(decision)
-        self._tasks.start(f"commit {key[1]}/{key[2]}", self._write(decision, assumption))
+            self._units.keep_room(decision)
+        return self._write(decision, self._assume(decision))
 
     def _assume(self, decision: Decision) -> Assumption:
         """What is taken counts at once; what is given up only once that is written, or it could be taken twice."""
@@ -449,7 +435,6 @@ class Scheduler:
                 self.cache.forget(assumption)
         finally:
             self._in_flight -= set(decision.written)
-            self._slots.release()
         self._settle(decision, outcome)
         self._wake(named("ResourceClaim", *claim) for claim in decision.written)
 
@@ -469,16 +454,18 @@ class Scheduler:
     def _bound(self, decision: Decision) -> None:
         for placement in decision.placements:
             self.committer.recorder.emit(events.placed_effect(placement, self._component))
-        arrived = self._arrived.get(decision.unit)
+        key = decision.unit
+        arrived = self._units.of(key).arrived
         if arrived is not None:
             self._seconds.observe(self._clock.monotonic() - arrived)
-        key = decision.unit
-        self._forget(key)
+        self._units.forget(key)
         # Members of a gang that came meanwhile, or beyond its minimum found no place.
         for member in keys_of(self.snapshot.pods_by_group, key[1:]) if key[0] == "PodGroup" else ():
             pod = self.snapshot.pods[member]
             if is_waiting(pod):
-                self.queue.add(key, priority_of(self.snapshot, pod), self._clock.monotonic())
+                now = self._clock.monotonic()
+                self._units.arrive(key, now)
+                self.queue.add(key, priority_of(self.snapshot, pod), now)
 
     def _failed(self, decision: Decision, outcome: CommitResult) -> None:
         key, now = decision.unit, self._clock.monotonic()
@@ -487,7 +474,7 @@ class Scheduler:
         self._log.info("write failed", unit="/".join(key), error=str(error))
         if entry is None or entry.state is not UnitState.ASSUMED:
             return
-        self._let_go(key)
+        self._units.let_go(key)
         if isinstance(error, Stale | NotFound):
             self.queue.again(key, now)
             return

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from dragoman.cluster.client import Client
 from dragoman.daemon.machines import Machine
 from dragoman.drivers.entry import Site
 from dragoman.errors import Invalid
@@ -29,7 +30,16 @@ AGENT = "agent"
 class SimulatedNode:
     """One node of the embedded cluster. `start` it inside the task group."""
 
-    def __init__(self, machine: Machine, site: Site, host: NodeHost, routes: Routes, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        site: Site,
+        host: NodeHost,
+        routes: Routes,
+        tasks: Tasks,
+        client: Client | None = None,
+    ) -> None:
+        """client: the agent's, with the rights of its node; the drivers use that of the site."""
         self.machine = machine
         self.name = machine.name
         self.site = msgspec.structs.replace(site, boot_id=_boot_id(machine, site.root))
@@ -39,6 +49,7 @@ class SimulatedNode:
         self.delays: dict[str, float] = {}
         """Seconds that each prepare takes longer, by driver."""
         self._host = host
+        self._client = client or site.client
         self._routes = routes
         self._tasks = tasks
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -108,7 +119,7 @@ class SimulatedNode:
         site = self.site
         self.agent = NodeAgent(
             self.name,
-            site.client,
+            self._client,
             site.clock,
             site.root,
             entropy=site.entropy,

@@ -190,12 +190,13 @@ class Plugin:
         self.places.data_dir.mkdir(parents=True, exist_ok=True, mode=0o750)
         async with self._exclusive():
             await self._recover()
-        servers: list[aio.Server] = []
+        servers: list[tuple[aio.Server, Path]] = []
         try:
             if self._sockets:
                 # The service first: whoever finds the registration socket may call at once.
-                servers.append(await rpc.serve(self.dra_socket, self._services()))
-                servers.append(await rpc.serve(self.registration_socket, [self._registration()]))
+                servers.append((await rpc.serve(self.dra_socket, self._services()), self.dra_socket))
+                registration = await rpc.serve(self.registration_socket, [self._registration()])
+                servers.append((registration, self.registration_socket))
             async with Tasks(f"driver: {self.driver.name} on {self.node_name}", self.clock, self.entropy) as tasks:
                 try:
                     await self._serve(tasks)
@@ -216,14 +217,14 @@ class Plugin:
             tasks.supervise("health", self.health.run)
         await asyncio.Event().wait()
 
-    async def _stop(self, servers: list[aio.Server]) -> None:
-        """Take no more calls, let those under way end, remove the sockets."""
+    async def _stop(self, servers: list[tuple[aio.Server, Path]]) -> None:
+        """Take no more calls, let those under way end, remove the sockets; the last one served goes first."""
         self.registered.clear()
         if self.health:
             self.health.close()
         while servers:
-            socket = self.registration_socket if len(servers) == 2 else self.dra_socket
-            await servers.pop().stop(GRACE_S)
+            server, socket = servers.pop()
+            await server.stop(GRACE_S)
             socket.unlink(missing_ok=True)
         self._turn_to(None)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dragoman.api.kinds import BY_NAME
+from dragoman.api.kinds import BY_NAME, Kind, kind_of
 from dragoman.api.meta import OwnerReference, Ref
 from dragoman.effects import Delete, Effect, Patch
 from dragoman.reconcile.ownership import Owned
@@ -98,8 +98,8 @@ def _state(world: ReconcileInput, item: Owned, owner: OwnerReference) -> OwnerSt
         if known.ref.namespace not in ("", item.ref.namespace):
             return "gone"  # owners of other namespaces do not exist for it
         return "waiting" if known.deleting and FOREGROUND in known.finalizers else "there"
-    kind = BY_NAME.get(owner.kind)
-    if kind is None or owner.api_version.rpartition("/")[0] != kind.group:
+    kind = _kind(world, owner)
+    if kind is None:
         return "there"  # a kind that we cannot look up
     if kind.namespaced and not item.ref.namespace:
         return "there"  # a cluster-scoped object with a namespaced owner: nobody can tell which
@@ -109,6 +109,15 @@ def _state(world: ReconcileInput, item: Owned, owner: OwnerReference) -> OwnerSt
     if ref not in world.answers:
         return ref
     return "there" if world.answers[ref] == owner.uid else "gone"
+
+
+def _kind(world: ReconcileInput, owner: OwnerReference) -> Kind | None:
+    group = owner.api_version.rpartition("/")[0]
+    kind = BY_NAME.get(owner.kind)
+    if kind is not None and kind.group == group:
+        return kind
+    name = world.custom.get((group, owner.kind))
+    return kind_of(name) if name else None
 
 
 def _in_a_circle(world: ReconcileInput, item: Owned, states: dict[str, OwnerState]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.api.kinds import KINDS
+from dragoman.api.kinds import KINDS, kind_of
 from dragoman.api.meta import Ref
 from dragoman.effects import Create, Delete, Effect, Patch
 from dragoman.reconcile.ownership import Owned
@@ -53,11 +53,12 @@ def _made(kind: str, namespace: str, name: str, fields: dict[str, Any]) -> Creat
 
 
 def _empty(world: ReconcileInput, name: str) -> ReconcileResult:
-    left = world.ownership.content(name, CONTENT)
+    content = (*CONTENT, *(kind for kind in world.custom.values() if kind_of(kind).namespaced))
+    left = world.ownership.content(name, content)
     ref = ref_of("Namespace", world.snapshot.namespaces[name].metadata)
     if not left:
         # Once more over all kinds: what was made last may not have reached us.
-        sweep: list[Effect] = [Delete(Ref(kind, name, "")) for kind in (*CONTENT, "Event")]
+        sweep: list[Effect] = [Delete(Ref(kind, name, "")) for kind in (*content, "Event")]
         return ReconcileResult((*sweep, Patch(ref, {"spec": {"finalizers": []}}, subresource="finalize")))
     if any(item.ref.kind == "Pod" for item in left):
         # What pods use (claims, secrets, policies) stays until they have ended (KEP-5080).
@@ -77,7 +78,7 @@ def _report(world: ReconcileInput, ref: Ref, left: tuple[Owned, ...]) -> list[Ef
         counts[item.ref.kind] = counts.get(item.ref.kind, 0) + 1
         for finalizer in item.finalizers:
             held[finalizer] = held.get(finalizer, 0) + 1
-    plurals = {kind.kind: f"{kind.plural}.{kind.group}".rstrip(".") for kind in KINDS}
+    plurals = {kind: f"{kind_of(kind).plural}.{kind_of(kind).group}".rstrip(".") for kind in counts}
     remaining = ", ".join(f"{plurals[kind]} has {n} resource instances" for kind, n in sorted(counts.items()))
     conditions = [("NamespaceContentRemaining", "SomeResourcesRemain", f"Some resources are remaining: {remaining}")]
     if held:

@@ -9,12 +9,15 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
+from immutables import Map
 
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import ObjectMeta, Ref
 from dragoman.effects import Effect
 from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import Snapshot
+
+OTHERS = frozenset({"PodDisruptionBudget", "Service", "EndpointSlice", "Endpoints"})
 
 
 class ReconcileInput(msgspec.Struct, frozen=True):
@@ -24,7 +27,9 @@ class ReconcileInput(msgspec.Struct, frozen=True):
     uid of an asked Ref, where set, is the one that a reference names.
     gone: uids that were seen to be deleted lately. heartbeats: node name -> when it was last heard of; time that
     nobody watched (a suspended machine, a clock moved on) does not count as silence and is added. tally: what steps
-    have counted since the controller started (`ReconcileResult.tally`).
+    have counted since the controller started (`ReconcileResult.tally`). custom: group and kind of custom resources ->
+    the name that they go by here (`kinds.custom_name`). others: objects of OTHERS by kind, namespace and name, which
+    snapshots do not hold.
     """
 
     snapshot: Snapshot
@@ -34,6 +39,17 @@ class ReconcileInput(msgspec.Struct, frozen=True):
     gone: Container[str] = frozenset()
     heartbeats: Mapping[str, float] = {}
     tally: Mapping[str, int] = {}
+    custom: Mapping[tuple[str, str], str] = {}
+    others: Map[tuple[str, str, str], Any] = Map()
+
+    def other(self, kind: str, namespace: str, name: str) -> Any:
+        """An object of a kind of OTHERS; None if there is none."""
+        return self.others.get((kind, namespace, name))
+
+    def others_of(self, kind: str, namespace: str) -> list[Any]:
+        """The objects of a kind of OTHERS in a namespace, sorted by name."""
+        refs = (owned.ref for owned in self.ownership.content(namespace, (kind,)))
+        return [found for ref in refs if (found := self.other(kind, namespace, ref.name)) is not None]
 
 
 class ReconcileResult(msgspec.Struct, frozen=True):

@@ -13,9 +13,17 @@ import msgspec
 
 from dragoman.api.kinds import KINDS
 from dragoman.effects import Effect
-from dragoman.reconcile import claims, garbage, namespaces, nodes, podgc, taints
+from dragoman.reconcile import claims, disruption, endpoints, garbage, namespaces, nodes, podgc, taints
 from dragoman.reconcile.step import ReconcileInput, ReconcileResult
-from dragoman.reconcile.workloads import daemonset, deployment, job, replicaset, statefulset
+from dragoman.reconcile.workloads import (
+    cronjob,
+    daemonset,
+    deployment,
+    job,
+    replicaset,
+    replicationcontroller,
+    statefulset,
+)
 from dragoman.snapshot.change import Change
 
 Keys: TypeAlias = Callable[[Change, ReconcileInput, ReconcileInput], Iterable[Any]]
@@ -60,6 +68,14 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
             statefulset.sync,
             statefulset.write_events,
         ),
+        Controller(
+            "replicationcontroller",
+            frozenset({"ReplicationController", "Pod"}),
+            replicationcontroller.keys,
+            replicationcontroller.sync,
+            replicationcontroller.write_events,
+        ),
+        Controller("cronjob", frozenset({"CronJob", "Job"}), cronjob.keys, cronjob.sync, cronjob.write_events),
         Controller("job-strays", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
     )
     return (
@@ -67,6 +83,8 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
         *workloads,
         Controller("taints", taints.KINDS, taints.keys, taints.sync),
         Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
+        Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),
+        Controller("endpoints", endpoints.KINDS, endpoints.keys, endpoints.sync),
         Controller("podgc", frozenset({"Node", "Pod"}), podgc.keys, podgc.sync),
         Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),
         Controller("namespaces", EVERYTHING, namespaces.keys, namespace, workers=2),

@@ -52,7 +52,7 @@ def rivals(
     found: dict[str, Rival] = {}
     for lease in leases:
         name = lease["metadata"]["name"]
-        if name != own_lease and _SCHEDULER.search(name) and _is_held(lease, now):
+        if name != own_lease and _SCHEDULER.search(name) and is_held(lease, now):
             where = lease["metadata"].get("namespace", "")
             found[name] = Rival(name, f"holds the Lease {where}/{name}")
     for claim in claims:
@@ -75,7 +75,14 @@ def allocated_by(claim: Object) -> tuple[str, datetime | None]:
     return "", None
 
 
-def _is_held(lease: Object, now: datetime) -> bool:
+def written_lately(one: Object, manager: str, now: datetime) -> bool:
+    """Whether a field manager wrote something of the object in the last minutes."""
+    entries = one["metadata"].get("managedFields", ())
+    times = [entry["time"] for entry in entries if entry.get("manager") == manager and entry.get("time")]
+    return any(now - parse_time(time) < RECENT for time in times)
+
+
+def is_held(lease: Object, now: datetime) -> bool:
     """Renewed lately, clocks differing by a minute at most."""
     spec = lease.get("spec", {})
     renewed = spec.get("renewTime")

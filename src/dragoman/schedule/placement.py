@@ -27,7 +27,7 @@ from dragoman.allocate.allocator import (
 from dragoman.allocate.allocator import AllocationCache as DeviceMemory
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.core import Node
-from dragoman.api.resource import AllocationResult, ResourceClaim
+from dragoman.api.resource import AllocationResult
 from dragoman.schedule.decision import AnyReason, NodesRefused
 from dragoman.schedule.equivalence import NodeEquivalence, NodeGroup, lone
 from dragoman.schedule.extended import Special, served_by_devices, special_claim, special_requests
@@ -297,31 +297,28 @@ def _with_devices(
 ) -> _Seen | Refusals:
     """Groups that pass node checks, seen with devices. served: resources that devices provide there."""
     pod_info = search.pod_info
-    claims: tuple[ResourceClaim, ...] = pod_info.to_allocate
-    special = None
-    if served:
-        special = special_requests(pod_info.pod.spec, served, search.by_resource)
-        claims = (*claims, special_claim(pod_info.pod, special.requests))
+    special = special_requests(pod_info.pod.spec, served, search.by_resource) if served else None
+    own = (special_claim(pod_info.pod, special.requests),) if special is not None else ()
+    claims = (*pod_info.to_allocate, *own)
     maps = search.options.gates.on(NODE_ALLOCATABLE_GATE) and bool(claims or pod_info.claims)
     if not claims and not search.ranks and not maps:
         return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
-    many = sum(len(group.members) for group, _ in some)
-    nodes = None
-    if 2 * many < len(search.snapshot.nodes):
-        nodes = sorted(name for group, _ in some for name in group.members)
-    answer = survey(search.snapshot, claims, search.options, nodes=nodes, memory=memory.devices)
+    names = frozenset(name for group, _ in some for name in group.members)
+    few = sorted(names) if 2 * len(names) < len(search.snapshot.nodes) else None
+    answer = survey(search.snapshot, claims, search.options, nodes=few, memory=memory.devices)
     if isinstance(answer, Refusals):
         return answer
     fitting = [devices for devices in answer.classes if devices.fits]
     short: list[NodesRefused] = []
     if maps:
         options, short = _with_node_allocatable(search, fitting, some, special)
+    elif search.ranks:
+        options = _ranked(search, fitting, some, special)
     else:
-        options = _ranked(search, fitting, some, special) if search.ranks else _options(fitting, some, special)
-    if options and not whole:
+        options = _options(fitting, some, special)
+    if options and not whole:  # nobody asks why other nodes cannot
         return _Seen(options, [], False)
-    allowed = frozenset(name for group, _ in some for name in group.members)
-    refused, undecided = _refused_by_devices(answer.classes, allowed)
+    refused, undecided = _refused_by_devices(answer.classes, names)
     return _Seen(options, refused + short, undecided)
 
 

@@ -94,7 +94,7 @@ def device_class(name: str = DRIVER, *, driver: str = DRIVER, extended: str = ""
     return manifest("DeviceClass", name, spec=body)
 
 
-def request(name: str = "gpu", *, device_class: str = DRIVER, select: str = "", **exactly: Any) -> Manifest:
+def request(name: str = "gpu", device_class: str = DRIVER, *, select: str = "", **exactly: Any) -> Manifest:
     """A request of a claim: exactly, with an optional CEL selector."""
     body = {"deviceClassName": device_class, **exactly}
     if select:
@@ -116,14 +116,49 @@ def claim(
     *requests: Manifest,
     count: int = 1,
     select: str = "",
+    match: str = "",
     constraints: Iterable[Manifest] = (),
+    config: Iterable[Manifest] = (),
     namespace: str = "",
     **rest: Any,
 ) -> Manifest:
-    """A claim of these requests, or of `count` devices of the default class."""
-    return manifest(
-        "ResourceClaim", name, namespace=namespace, spec=_devices(requests, count, select, constraints), **rest
-    )
+    """A claim of these requests, or of `count` devices of the default class.
+
+    match: an attribute that all its devices share. config: entries of spec.devices.config.
+    """
+    shared = [{"matchAttribute": match}] if match else []
+    spec = _devices(requests, count, select, [*shared, *constraints])
+    if config:
+        spec["devices"]["config"] = list(config)
+    return manifest("ResourceClaim", name, namespace=namespace, spec=spec, **rest)
+
+
+def allocated(
+    name: str,
+    *devices: str,
+    driver: str = DRIVER,
+    pool: str,
+    pods: Iterable[str] = (),
+    uid: str = "",
+    config: Iterable[Manifest] = (),
+    namespace: str = "",
+    **result: Any,
+) -> Manifest:
+    """A claim that holds devices of a pool, `other.example.com:name` of another driver: request r0, r1, ... each.
+
+    pods: those that it is reserved for. config: entries of the allocation. result: other fields of every device.
+    """
+    results = []
+    for index, device_name in enumerate(devices):
+        owner, _, plain = device_name.rpartition(":")
+        results.append({"request": f"r{index}", "driver": owner or driver, "pool": pool, "device": plain, **result})
+    given: Manifest = {"results": results}
+    if config:
+        given["config"] = list(config)
+    status: Manifest = {"allocation": {"devices": given}}
+    if pods:
+        status["reservedFor"] = [{"resource": "pods", "name": user, "uid": f"uid-{user}"} for user in pods]
+    return manifest("ResourceClaim", name, namespace=namespace, metadata={"uid": uid or f"uid-{name}"}, status=status)
 
 
 def template(name: str, *requests: Manifest, count: int = 1, select: str = "", namespace: str = "") -> Manifest:

@@ -28,7 +28,8 @@ from dragoman.whatif.writes import write
 _Key: TypeAlias = tuple[int, Any]
 """Which controller is to look at which of its keys."""
 
-CONTROLLERS: tuple[Controller, ...] = table()
+CONTROLLERS: tuple[Controller, ...] = tuple(controller for controller in table() if controller.name != "cronjob")
+"""All but that of CronJobs: no time passes here in which a run could come due."""
 ASKS_MAX = 5
 _COVERED = frozenset({("claims", "ResourceClaimTemplate"), ("taints", "ResourceSlice"), ("taints", "ResourceClaim")})
 """What need not be looked at in a first look over everything: the pods that these concern are looked at themselves."""

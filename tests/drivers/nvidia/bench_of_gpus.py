@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dragoman.api import codec
 from dragoman.api.resource import ResourceClaim
 from dragoman.drivers.nvidia.classes import GPU as DRIVER
 from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
@@ -19,6 +18,7 @@ from dragoman.node.prepare import Preparer
 from dragoman.profiles import Catalog
 from dragoman.profiles.mig import InstanceProfile
 from dragoman.runtime.clock import Clock
+from dragoman.testing.build import allocated, typed
 from tests.node.bench_of_lamps import Fuse, FusedCheckpoint, FusedPreparer
 
 CATALOG = Catalog.packaged()
@@ -78,22 +78,12 @@ def ref(name: str) -> ClaimRef:
     return ClaimRef("default", name, f"uid-{name}")
 
 
-def claim(name: str, *devices: str, config: tuple[dict[str, Any], ...] = (), **result: Any) -> ResourceClaim:
-    """An allocated claim: request r0 for the first device, r1 for the second, ... config: entries of the allocation."""
-    results = [
-        {"request": f"r{index}", "driver": DRIVER, "pool": NODE, "device": device, **result}
-        for index, device in enumerate(devices)
-    ]
-    return codec.decode(
-        ResourceClaim,
-        {
-            "metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}"},
-            "status": {
-                "allocation": {"devices": {"results": results, "config": list(config)}},
-                "reservedFor": [{"resource": "pods", "name": f"pod-{name}", "uid": f"pod-{name}"}],
-            },
-        },
+def gpus_claim(name: str, *devices: str, config: tuple[dict[str, Any], ...] = (), **result: Any) -> ResourceClaim:
+    """An allocated claim. config: entries of the allocation."""
+    made: ResourceClaim = typed(
+        allocated(name, *devices, driver=DRIVER, pool=NODE, pods=[f"pod-{name}"], config=config, **result)
     )
+    return made
 
 
 def opaque(kind: str, *requests: str, source: str = "FromClaim", **fields: Any) -> dict[str, Any]:
@@ -140,7 +130,7 @@ class Bench:
 
     async def prepare(self, name: str, *devices: str, **options: Any) -> list[list[str]]:
         """Prepare; the device nodes of each prepared device."""
-        made = await self.preparer.prepare(ref(name), claim(name, *devices, **options))
+        made = await self.preparer.prepare(ref(name), gpus_claim(name, *devices, **options))
         nodes = {device.name: device.container_edits for device in self.spec(name).devices}
         return [[node.path for node in nodes[device.cdi_ids[0].partition("=")[2]].device_nodes] for device in made]
 

@@ -25,7 +25,7 @@ from dragoman.drivers.nvidia.gates import gates_with
 from dragoman.errors import Invalid
 from dragoman.node.driver import ClaimToPrepare
 
-from .bench_of_gpus import claim, opaque, ref
+from .bench_of_gpus import gpus_claim, opaque, ref
 
 ALL = gates_with({"TimeSlicingSettings": True, "MPSSupport": True, "PassthroughSupport": True})
 NONE = gates_with({})
@@ -117,7 +117,7 @@ def test_defaults_come_with_the_gate() -> None:
 def groups(*entries: dict[str, Any], **types: DeviceType) -> tuple[ConfigGroup, ...]:
     """Resolve for devices given as name=type; request r0 for the first, ..."""
     names = {name.replace("_", "-"): kind for name, kind in types.items()}
-    allocated = claim("a", *names)
+    allocated = gpus_claim("a", *names)
     assert allocated.status.allocation is not None
     config = codec.decode(list[DeviceAllocationConfiguration], list(entries))
     work = ClaimToPrepare(
@@ -178,7 +178,7 @@ def test_a_named_request_must_fit_the_kind() -> None:
 
 def test_the_parent_of_a_subrequest_counts_as_its_name() -> None:
     entries = codec.decode(list[DeviceAllocationConfiguration], [slicing("Long", "r")])
-    allocated = claim("a", "gpu-0", request="r/second")
+    allocated = gpus_claim("a", "gpu-0", request="r/second")
     assert allocated.status.allocation is not None
     results = allocated.status.allocation.devices.results
     work = ClaimToPrepare(ref("a"), results, tuple(entries), allocated, lambda state: None)

@@ -29,15 +29,16 @@ class Column(msgspec.Struct, frozen=True):
     name: str
     type: str = "string"
     priority: int = 0
+    format: str = ""
+    description: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The definition as the API has it."""
-        name_format = "name" if self.name == "Name" else ""
         return {
             "name": self.name,
             "type": self.type,
-            "format": name_format,
-            "description": "",
+            "format": self.format or ("name" if self.name == "Name" else ""),
+            "description": self.description,
             "priority": self.priority,
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.api.kinds import Kind
+from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.strategies.admission import BindingStrategy, PolicyStrategy, WebhookStrategy
 from dragoman.apiserver.strategies.base import (
     Generational,
@@ -21,6 +22,7 @@ from dragoman.apiserver.strategies.core import (
     SecretStrategy,
     ServiceStrategy,
 )
+from dragoman.apiserver.strategies.custom import CustomStrategy, DefinitionStrategy
 from dragoman.apiserver.strategies.jobs import DeploymentStrategy, JobStrategy
 from dragoman.apiserver.strategies.pods import PodStrategy
 from dragoman.apiserver.strategies.resource import (
@@ -31,6 +33,7 @@ from dragoman.apiserver.strategies.resource import (
 )
 
 GENERIC = Strategy()
+CUSTOM = CustomStrategy()
 _TABLE: dict[str, Strategy] = {
     "Namespace": NamespaceStrategy(),
     "Node": NodeStrategy(),
@@ -47,7 +50,7 @@ _TABLE: dict[str, Strategy] = {
     "DeviceTaintRule": TaintRuleStrategy(),
     "ResourcePoolStatusRequest": StatusAloneReturned(),
     "PodTemplate": PodTemplateStrategy(),
-    "CustomResourceDefinition": Generational(),
+    "CustomResourceDefinition": DefinitionStrategy(),
     "Deployment": DeploymentStrategy(),
     "ReplicaSet": Generational(),
     "ReplicationController": Generational(),
@@ -90,4 +93,4 @@ _TABLE: dict[str, Strategy] = {
 
 def strategy_of(kind: Kind) -> Strategy:
     """The strategy of a kind."""
-    return _TABLE.get(kind.kind, GENERIC)
+    return CUSTOM if isinstance(kind, CustomKind) else _TABLE.get(kind.kind, GENERIC)

@@ -37,6 +37,10 @@ class Strategy:
         """Restore what this kind of write may not change; generic rules were applied."""
         return []
 
+    def counts(self, new: Object, old: Object) -> bool:
+        """Whether a change counts in metadata.generation, if the kind keeps one."""
+        return bool(new.get("spec") != old.get("spec"))
+
     def before_delete(self, lookup: Lookup, obj: Object, options: DeleteOptions) -> None:
         """Refuse a deletion."""
 

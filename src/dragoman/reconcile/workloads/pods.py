@@ -70,6 +70,14 @@ def is_empty(selector: LabelSelector | None) -> bool:
     return selector is None or not (selector.match_labels or selector.match_expressions)
 
 
+def selector_of(owner: Workload) -> LabelSelector | None:
+    """The pods that a workload is for; a ReplicationController names plain labels."""
+    selector: Any = owner.spec.selector
+    if isinstance(selector, dict):
+        return LabelSelector(match_labels=selector)
+    return owner.spec.selector
+
+
 # ---- ownership
 
 
@@ -78,7 +86,7 @@ def members(world: ReconcileInput, kind: str, owner: Workload, child: str = "Pod
 
     Children without controller that the selector matches are adopted; those it no longer matches are released.
     """
-    meta, selector = owner.metadata, owner.spec.selector
+    meta, selector = owner.metadata, selector_of(owner)
     writes: list[Effect] = []
     found: list[Any] = []
     for ref in world.ownership.controlled(meta.uid, child):
@@ -146,7 +154,7 @@ def owner_keys(
         if known != (new.metadata.labels, None):
             for owned in after.ownership.content(namespace, (kind,)):
                 workload = find(after, owned.ref)
-                if workload is not None and matches(workload.spec.selector, new.metadata.labels):
+                if workload is not None and matches(selector_of(workload), new.metadata.labels):
                     found[namespace, owned.ref.name] = None
     return list(found)
 

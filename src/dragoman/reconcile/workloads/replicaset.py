@@ -23,12 +23,12 @@ def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[
     return the_pods.owner_keys(KIND, "Pod", change, before, after)
 
 
-def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
-    """Bring the number of pods to spec.replicas and the status up to date."""
-    rs = world.snapshot.workloads.get((KIND, *key))
-    if rs is None or the_pods.is_empty(rs.spec.selector):
+def sync(world: ReconcileInput, key: NamespacedName, kind: str = KIND) -> ReconcileResult:
+    """Bring the number of pods to spec.replicas and the status up to date. kind: or ReplicationController."""
+    rs = world.snapshot.workloads.get((kind, *key))
+    if rs is None or the_pods.is_empty(the_pods.selector_of(rs)):
         return NOTHING
-    owned, claims = the_pods.members(world, KIND, rs)
+    owned, claims = the_pods.members(world, kind, rs)
     if claims:
         return ReconcileResult(tuple(claims))
     active = [pod for pod in owned if the_pods.is_active(pod)]
@@ -37,23 +37,29 @@ def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     if not rs.metadata.deletion_timestamp:
         if len(active) < wanted:
             count = min(wanted - len(active), the_pods.BURST)
-            change = [the_pods.pod_from(rs.spec.template, KIND, rs.metadata)] * count
+            change = [the_pods.pod_from(rs.spec.template, kind, rs.metadata)] * count
         elif len(active) > wanted:
             doomed = deletion_order(active, world.now)[: min(len(active) - wanted, the_pods.BURST)]
             change = [Delete(ref_of("Pod", pod.metadata)) for pod in doomed]
-    status, again_s = _status(world, rs, active, steady=not change)
+    status, again_s = _status(world, kind, rs, active, steady=not change)
     return ReconcileResult((*status, *change), again_s=again_s)
 
 
 def write_events(
-    world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
+    world: ReconcileInput,
+    key: NamespacedName,
+    effect: Effect,
+    written: dict[str, Any] | None,
+    error: str,
+    kind: str = KIND,
+    component: str = COMPONENT,
 ) -> tuple[Effect, ...]:
     """What people are told of a write, and the condition ReplicaFailure when it failed."""
-    rs = world.snapshot.workloads.get((KIND, *key))
+    rs = world.snapshot.workloads.get((kind, *key))
     if rs is None:
         return ()
-    owner = ref_of(KIND, rs.metadata)
-    events = the_pods.pod_write_events(owner, COMPONENT, effect, written, error)
+    owner = ref_of(kind, rs.metadata)
+    events = the_pods.pod_write_events(owner, component, effect, written, error)
     if not error or not isinstance(effect, Create | Delete):
         return events
     status = rs.status or {}
@@ -103,7 +109,7 @@ def _deletion_cost(pod: Pod) -> int:
 
 
 def _status(
-    world: ReconcileInput, rs: Workload, active: list[Pod], *, steady: bool
+    world: ReconcileInput, kind: str, rs: Workload, active: list[Pod], *, steady: bool
 ) -> tuple[list[Effect], float | None]:
     status = rs.status or {}
     conditions = status.get("conditions") or []
@@ -123,7 +129,7 @@ def _status(
     if "replicas" not in status or patch.get("replicas", 0) is None:
         patch["replicas"] = new["replicas"]
     later = [wait for wait in waits if wait]
-    return [_patch(ref_of(KIND, rs.metadata), patch)] if patch else [], min(later, default=None)
+    return [_patch(ref_of(kind, rs.metadata), patch)] if patch else [], min(later, default=None)
 
 
 def _patch(owner: Ref, status: dict[str, Any]) -> Patch:

@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 from dragoman.testing.build import DRIVER, claim, device_class, manifest, node, pod, pool, template
 
 Object = dict[str, Any]
-SHAPES = ("Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet", "Pod", "PodGroup", "Pod")
+SHAPES = (
+    "Deployment",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "ReplicaSet",
+    "Pod",
+    "PodGroup",
+    "Pod",
+    "ReplicationController",
+)
 DAMAGE = (
     "delete workload", "orphan pods", "scale", "delete node", "finish pods", "delete namespace", "taint node",
     "cordon", "delete pods", "taint devices", "new image", "lose job",
@@ -113,6 +123,8 @@ def workload(shape: str, name: str, namespace: str, rng: random.Random, nodes: l
             body["replicas"] = replicas
         if shape == "StatefulSet":
             body["serviceName"] = name
+        if shape == "ReplicationController":
+            body["selector"] = labels
         objects.append(manifest(shape, name, namespace=namespace, spec=body))
     return objects
 
@@ -141,7 +153,7 @@ def manifests_refused(what: str, name: str) -> list[Object]:
 
 def damaged(what: str, roots: list[tuple[str, str, str]], nodes: list[str], rng: random.Random) -> list[Operation]:
     kind, name, namespace = rng.choice(roots)
-    scaled = [root for root in roots if root[0] in ("Deployment", "StatefulSet", "ReplicaSet")]
+    scaled = [root for root in roots if root[0] in ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")]
     host = rng.choice(nodes)
     match what:
         case "delete workload":
@@ -167,7 +179,11 @@ def damaged(what: str, roots: list[tuple[str, str, str]], nodes: list[str], rng:
             return [Operation("rule", "DeviceTaintRule", f"rule-{name}", "", rule_of(f"{host}-{name}"))]
         case "new image":
             image = {"template": {"spec": {"containers": [{"name": "main", "image": "registry.example/app:2"}]}}}
-            return [Operation("image", *root, {"spec": image}) for root in scaled if root[0] != "ReplicaSet"]
+            return [
+                Operation("image", *root, {"spec": image})
+                for root in scaled
+                if root[0] in ("Deployment", "StatefulSet")
+            ]
         case _:
             return [Operation("lose", *root) for root in roots if root[0] == "Job"]
 

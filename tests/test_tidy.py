@@ -274,3 +274,39 @@ def test_the_tree_is_free_of(pattern: str) -> None:
                 continue
             found += [str(file.relative_to(ROOT)) for _ in re.finditer(pattern, file.read_text())]
     assert not found
+
+
+def test_tests_stand_on_their_own() -> None:
+    """They need nothing beside the checkout, change no import path, and wait as dragoman.testing.wait does."""
+    waits = {
+        "daemon/test_scheduler.py",
+        "e2e/conftest.py",
+        "real/process.py",
+        "real/cluster.py",
+        "reconcile/test_controllers_live.py",
+    }  # on top of it
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        name, text = path.relative_to(ROOT / "tests").as_posix(), path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "until" and name not in waits:
+                found.append(f"{name}:{node.lineno} waits in its own way")
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.path":
+                found.append(f"{name}:{node.lineno} changes the import path: see pythonpath in pyproject.toml")
+            if isinstance(node, ast.Attribute) and node.attr == "parents" and _above(node, tree, path):
+                found.append(f"{name}:{node.lineno} looks beside the checkout")
+    assert found == []
+
+
+def _above(parents: ast.Attribute, tree: ast.Module, path: Path) -> bool:
+    """Whether Path(__file__).parents[n] is above the project."""
+    depth = len(path.relative_to(ROOT).parts) - 1
+    return any(
+        isinstance(node, ast.Subscript)
+        and node.value is parents
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, int)
+        and node.slice.value > depth
+        for node in ast.walk(tree)
+    )

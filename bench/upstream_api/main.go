@@ -8,7 +8,7 @@
 //	{"GVK": [...], "Current": {...}, "Original": {...}, "Modified": {...}}   (the patch that kubectl apply would send)
 //	    -> {"patch", "result"} or {"error"}
 //
-// Build: go build -C bench/upstream_api -o PATH . Then run the tests with DRAGOMAN_TEST_UPSTREAM_API=PATH.
+// `make peers` builds it; DRAGOMAN_TEST_UPSTREAM_API=PATH names one made elsewhere.
 package main
 
 import (

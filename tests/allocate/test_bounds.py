@@ -133,6 +133,11 @@ CASES: dict[str, Case] = {
         [claim(wants("x", 2), wants("y"), constraints=[ROOT])],
         UnsatisfiedConstraint(0, 0, (0, 1), 3, (("7", 2), ("8", 2))),
     ),
+    "one value for all, with admin access": (
+        [resource_slice(valued(7, 7, 8, 8))],
+        [claim(wants("x", 3, adminAccess=True), constraints=[ROOT])],
+        UnsatisfiedConstraint(0, 0, (0,), 3, (("7", 2), ("8", 2))),
+    ),
     "one value for all, enough": (
         [resource_slice(valued(7, 7, 8, 8, 8))],
         [claim(wants("x", 2), wants("y"), constraints=[ROOT])],

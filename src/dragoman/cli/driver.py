@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.drivers.entry import DriverEntry, DriverFactory
 
 SIMULATED = "simulated"
-"""Below the kubelet's folder: what simulated hardware keeps."""
+"""In the plugin's folder: what simulated hardware keeps."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +77,9 @@ def _machine(entry: DriverEntry, args: argparse.Namespace) -> MachineProfile | N
 def _serving(
     shell: Shell, entry: DriverEntry, factory: DriverFactory, args: argparse.Namespace
 ) -> Callable[[], Awaitable[None]]:
+    import msgspec
+
+    from dragoman.drivers.stand_ins import StandIns
     from dragoman.node.checkpoint import kernel_boot_id
     from dragoman.node.classes import install_classes
     from dragoman.node.plugin import Places, Plugin, PluginOptions
@@ -90,16 +93,22 @@ def _serving(
         shell.entropy,
         shell.metrics,
         durable=True,
-        hardware_dir=args.root_dir / SIMULATED,
+        hardware_dir=Places.under(args.root_dir, entry.name).data_dir / SIMULATED,
     )
+    driver = factory.make(args.node_name, site)
+    places = Places.under(args.root_dir, entry.name, _cdi_dir(args))
+    options = PluginOptions(pod_uid=args.pod_uid, boot_id=boot_id, metadata=factory.metadata)
+    if entry.simulate and args.simulate:
+        stand_ins = StandIns(places.data_dir / "stand-ins", factory.scripts(driver), places.data_dir)
+        options = msgspec.structs.replace(options, adapt=stand_ins.of)
     plugin = Plugin(
-        factory.make(args.node_name, site),
+        driver,
         shell.client,
         shell.clock,
         shell.entropy,
         node_name=args.node_name,
-        places=Places.under(args.root_dir, entry.name, _cdi_dir(args)),
-        options=PluginOptions(pod_uid=args.pod_uid, boot_id=boot_id, metadata=factory.metadata),
+        places=places,
+        options=options,
         metrics=shell.metrics,
     )
     shell.ready = plugin.registered.is_set

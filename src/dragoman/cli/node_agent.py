@@ -24,6 +24,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="short: sockets lie below it (really /var/lib/kubelet)",
     )
+    parser.add_argument(
+        "--simulate", metavar="PROFILE", help="cpu, memory and labels of this machine profile; default: 32 cpu, 256Gi"
+    )
+    parser.add_argument("--profile", action="append", type=Path, metavar="FILE", help="machine profiles of your own")
     parser.add_argument("--boot-id", default="", help="of the simulated machine; default: this machine's")
     serve.arguments(parser)
     serve.from_environment(parser)
@@ -34,6 +38,11 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.kubelet.agent import NodeAgent  # --help is fast without it
 
     places.check_node(args.node_name)
+    properties = None
+    if args.simulate:
+        from dragoman.daemon.machines import node_properties
+
+        properties = node_properties(args.simulate, tuple(args.profile or ()), f"--simulate {args.simulate}")
     places.check_root(args.root_dir, "pod-resources/kubelet.sock")
     places.hold_root(args.root_dir, "node agent")
 
@@ -44,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
             shell.clock,
             args.root_dir,
             entropy=shell.entropy,
+            facts=properties,
             boot_id=args.boot_id,
             metrics=shell.metrics,
         )

@@ -73,6 +73,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="rbac: by roles and bindings, as a real cluster; allow: every user may do everything; default: rbac",
     )
     parser.add_argument(
+        "--user",
+        action="append",
+        type=_user,
+        metavar="NAME[:GROUP,...]",
+        help="a user beside the administrator, with a kubeconfig of its own and no rights but those you bind to it",
+    )
+    parser.add_argument(
         "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the parts do")
@@ -103,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
         without=without,
         speed=_speed(args.speed),
         authorization=args.authorization,
+        users=tuple(args.user or ()),
         options=AllocatorOptions(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
@@ -118,6 +126,17 @@ def _parts(text: str) -> frozenset[str]:
         if part not in PARTS:
             raise Invalid("--without", f"there is no part {part!r}, only {', '.join(PARTS)}")
     return frozenset(named)
+
+
+def _user(text: str) -> tuple[str, tuple[str, ...]]:
+    """NAME[:GROUP,...]; a name that begins with `system:` is taken whole, without groups."""
+    name, groups = text, ""
+    if not text.startswith("system:"):
+        name, _, groups = text.partition(":")
+    listed = tuple(group.strip() for group in groups.split(",") if group.strip())
+    if not name.strip() or name != name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} names no user: write NAME or NAME:GROUP,GROUP")
+    return name, listed
 
 
 def _speed(number: float) -> float:
@@ -138,6 +157,7 @@ def _writable(file: Path) -> Path:
 
 
 async def _up(settings: ClusterSettings, stop: asyncio.Event) -> None:
+    from dragoman.apiserver.kubeconfig import of_user
     from dragoman.daemon.allinone import Cluster
 
     async with Cluster(settings) as cluster:
@@ -149,5 +169,8 @@ async def _up(settings: ClusterSettings, stop: asyncio.Event) -> None:
             output.say(f"left out: {', '.join(sorted(settings.without))}")
         output.say(f"state: {settings.data or 'in memory only'}")
         output.say(f"use it: export KUBECONFIG={settings.kubeconfig}; kubectl get nodes")
+        for name, _ in settings.users:
+            if settings.kubeconfig is not None:
+                output.say(f"user {name}: {of_user(settings.kubeconfig, name)}")
         output.say("Ctrl-C ends it.")
         await stop.wait()

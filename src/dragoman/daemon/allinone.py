@@ -23,10 +23,10 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver import kubeconfig
 from dragoman.apiserver.access import parts
 from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.request import User
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
@@ -70,7 +70,10 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
     they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
-    allowed to every user. repair_data: give up what stands behind damage in the log of `data`.
+    allowed to every user.
+
+    users: (name, groups) that get a kubeconfig beside `kubeconfig`. repair_data: give up what stands behind damage in
+    the log of `data`.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
@@ -87,6 +90,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
     authorization: AuthorizationMode = "rbac"
+    users: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class Cluster:
@@ -167,12 +171,20 @@ class Cluster:
         simulating = self._client(parts.SIMULATION)
         tasks.supervise("simulation", Simulation(simulating, self.clock, self.entropy, self.nodes).run)
         if settings.kubeconfig is not None:
-            write(settings.kubeconfig, self.access)
+            self._write_kubeconfigs(settings.kubeconfig)
 
     def _client(self, user: User) -> InProcessClient:
         """The API for one part, with its rights."""
         assert self._server is not None
         return InProcessClient(self._server.registry, user=user)
+
+    def _write_kubeconfigs(self, file: Path) -> None:
+        assert self._server is not None
+        for name, groups in self.settings.users:
+            token = self._server.registry.tokens.for_user(name, groups)
+            access = Access(self.access.server, self.access.ca_pem, token=token)
+            kubeconfig.write(kubeconfig.of_user(file, name), access, name)
+        kubeconfig.write(file, self.access)
 
     def _plugins(self) -> Iterator[Plugin]:
         for node in self.nodes.values():

@@ -52,6 +52,12 @@ def machines(
     return list(made.values())
 
 
+def node_properties(wanted: str, files: tuple[Path, ...], where: str) -> NodeProperties:
+    """What a node of that profile says of itself. Raises Invalid for `where`, or a bad file."""
+    catalog = catalog_with(files)
+    return _Kind(catalog, catalog.named(wanted, where), {}).properties("")
+
+
 class _Kind:
     """What all machines of one profile have in common."""
 
@@ -68,13 +74,14 @@ class _Kind:
 
     def machines(self, name: str) -> Iterator[Machine]:
         if self.profile.rack is None:
-            yield Machine(name, self._facts(""), self.drivers, self.classes)
+            yield Machine(name, self.properties(""), self.drivers, self.classes)
             return
-        facts = self._facts(name)
+        facts = self.properties(name)
         for tray in range(self.profile.rack.trays):
             yield Machine(f"{name}-{tray}", facts, self.drivers, self.classes)
 
-    def _facts(self, rack: str) -> NodeProperties:
+    def properties(self, rack: str) -> NodeProperties:
+        """Labels and capacity; rack: the group of nodes that shares a fabric."""
         labels = node_labels(self.profile)
         for factory in self.drivers.values():
             labels |= factory.labels(rack)

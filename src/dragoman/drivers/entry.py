@@ -40,6 +40,11 @@ class Site(msgspec.Struct, frozen=True):
     hardware_dir: Path | None = None
 
     @property
+    def is_shared(self) -> bool:
+        """Whether two instances of the driver may work on one simulated machine, as in a rolling update."""
+        return self.hardware_dir is not None
+
+    @property
     def simulated_dir(self) -> Path:
         """Where simulated hardware keeps its state."""
         return self.hardware_dir or self.root
@@ -60,12 +65,17 @@ def _no_tools(driver: Any) -> Mapping[str, Tool]:
     return {}
 
 
+def _no_scripts(driver: Any) -> Mapping[str, str]:
+    return {}
+
+
 class DriverFactory(msgspec.Struct, frozen=True):
     """How to make one driver on machines of a kind.
 
     make(node name, site): raises Invalid. labels(rack): of the node; rack is the name of the node group that shares a
     fabric, "" for none. direct: the embedded cluster calls it without sockets. metadata: it writes metadata files
     (KEP-5304). tools(driver): programs that its devices bring into simulated containers, by name.
+    scripts(driver): what stands in for programs in real containers beside simulated hardware, by the path there.
     """
 
     make: Callable[[str, Site], Driver]
@@ -73,6 +83,7 @@ class DriverFactory(msgspec.Struct, frozen=True):
     direct: bool = False
     metadata: bool = False
     tools: Callable[[Any], Mapping[str, Tool]] = _no_tools
+    scripts: Callable[[Any], Mapping[str, str]] = _no_scripts
 
 
 class GateCatalogue(msgspec.Struct, frozen=True):

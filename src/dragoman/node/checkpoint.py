@@ -103,8 +103,8 @@ class Checkpoint:
         """Unprepared claims by uid, with the uids they were reserved for."""
         return self._contents.gone
 
-    def load(self) -> None:
-        """Read the file, also if another instance of the driver changed it; cheap if nobody did.
+    def load(self) -> bool:
+        """Read the file, also if another instance of the driver changed it; cheap if nobody did. True if it was read.
 
         After a reboot the claims are dropped (see `dropped`), since what they held is gone. Raises Invalid.
         """
@@ -115,15 +115,16 @@ class Checkpoint:
                 raise Invalid(
                     str(self.path), "has vanished while the driver runs: drain the node and restart the driver"
                 ) from None
-            return
+            return False
         identity = (found.st_ino, found.st_mtime_ns, found.st_size)
         if identity == self._seen:
-            return
+            return False
         self._contents = self._decode(self.path.read_bytes())
         self._seen = identity
         if self._contents.boot_id != self.boot_id:
             self.dropped = tuple(record.as_prepared() for record in self._contents.claims.values())
             self._write(Contents(SCHEMA, self.boot_id))
+        return True
 
     def put(self, record: ClaimRecord) -> None:
         """Add or replace one claim."""

@@ -218,6 +218,15 @@ class Restores(Protocol):
 
 
 @runtime_checkable
+class FollowsClaims(Protocol):
+    """A driver that keeps what is prepared in mind, and so must learn what another instance of it did."""
+
+    def follow(self, claims: Sequence[PreparedClaim]) -> None:
+        """Called before a call of the kubelet when the other instance of a rolling update changed the checkpoint."""
+        ...
+
+
+@runtime_checkable
 class Republishes(Protocol):
     """A driver whose pools change by themselves."""
 

@@ -35,11 +35,13 @@ from dragoman.node.driver import (
     DeviceMetadata,
     DeviceStatus,
     Driver,
+    FollowsClaims,
     Pool,
     PreparedDevice,
     ReportsHealth,
     Republishes,
     Restores,
+    Setup,
 )
 from dragoman.node.files import locked
 from dragoman.node.health import MESSAGE_MAX, HealthHub
@@ -85,6 +87,10 @@ def _no_delay() -> float:
     return 0.0
 
 
+def _as_it_is(setup: Setup) -> Setup:
+    return setup
+
+
 class PluginOptions(msgspec.Struct, frozen=True):
     """How an instance of a driver serves.
 
@@ -92,7 +98,8 @@ class PluginOptions(msgspec.Struct, frozen=True):
     machine, else the kernel's. durable: whether files survive a power loss. metadata: write device metadata files.
     only_pool: publish this pool alone. routes: slices from an informer shared with others, else the plugin watches its
     own. sockets False: no gRPC, the kubelet calls directly. delay_s: by how much a simulated machine is slower to
-    prepare a claim. versions: DRA services offered, the kubelet takes the first it knows.
+    prepare a claim. adapt: what becomes of each setup before it is written down. versions: DRA services offered, the
+    kubelet takes the first it knows.
     """
 
     pod_uid: str = ""
@@ -103,6 +110,7 @@ class PluginOptions(msgspec.Struct, frozen=True):
     routes: Routes | None = None
     sockets: bool = True
     delay_s: Callable[[], float] = _no_delay
+    adapt: Callable[[Setup], Setup] = _as_it_is
     versions: tuple[Service, ...] = (rpc.DRA_V1, rpc.DRA_V1BETA1)
 
 
@@ -135,7 +143,7 @@ class Plugin:
         self.checkpoint = Checkpoint(
             places.data_dir / "checkpoint.json", options.boot_id or kernel_boot_id(), durable=options.durable
         )
-        self.preparer = Preparer(driver, self.checkpoint, places.cdi_dir, self._published)
+        self.preparer = Preparer(driver, self.checkpoint, places.cdi_dir, self._published, options.adapt)
         self.metadata = MetadataFiles(driver.name, places.data_dir, places.cdi_dir) if options.metadata else None
         self.health = HealthHub(driver) if isinstance(driver, ReportsHealth) else None
         self.registered = asyncio.Event()
@@ -399,7 +407,8 @@ class Plugin:
     async def _exclusive(self) -> AsyncIterator[None]:
         """One at a time, in this process and among the instances of the driver on this node."""
         async with self._turn, locked(self.places.data_dir / "serialize.lock", self.clock, timeout_s=LOCK_TIMEOUT_S):
-            self.checkpoint.load()
+            if self.checkpoint.load() and isinstance(self.driver, FollowsClaims):
+                self.driver.follow([record.as_prepared() for record in self.checkpoint.claims.values()])
             yield
 
     # ---- what a driver may ask for

@@ -84,8 +84,13 @@ class Preparer:
         checkpoint: Checkpoint,
         cdi_dir: Path,
         published: Callable[[str, str], Device | None] = lambda pool, device: None,
+        adapt: Callable[[Setup], Setup] = lambda setup: setup,
     ) -> None:
-        """`published(pool, device)` is what the driver publishes of a device, for metadata files."""
+        """`published(pool, device)` is what the driver publishes of a device, for metadata files.
+
+        adapt: what becomes of a setup before it is written down.
+        """
+        self.adapt = adapt
         self.published = published
         self.driver = driver
         self.checkpoint = checkpoint
@@ -112,7 +117,7 @@ class Preparer:
         started = ClaimRecord(ref.namespace, ref.name, ref.uid, _next(None, PrepareStep.BEGIN), wanted, consumers)
         self.checkpoint.put(started)
         try:
-            setup = await settle(self.driver.prepare, self._work(ref, claim, results))
+            setup = self.adapt(await settle(self.driver.prepare, self._work(ref, claim, results)))
             ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
             self._write_cdi(ready)
         except Exception:

@@ -303,8 +303,8 @@ def _with_devices(
     maps = search.options.gates.on(NODE_ALLOCATABLE_GATE) and bool(claims or pod_info.claims)
     if not claims and not search.ranks and not maps:
         return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
-    names = frozenset(name for group, _ in some for name in group.members)
-    few = sorted(names) if 2 * len(names) < len(search.snapshot.nodes) else None
+    many = sum(len(group.members) for group, _ in some)  # of thousands of nodes names are not listed for each pod
+    few = sorted(_names(some)) if 2 * many < len(search.snapshot.nodes) else None
     answer = survey(search.snapshot, claims, search.options, nodes=few, memory=memory.devices)
     if isinstance(answer, Refusals):
         return answer
@@ -318,8 +318,12 @@ def _with_devices(
         options = _options(fitting, some, special)
     if options and not whole:  # nobody asks why other nodes cannot
         return _Seen(options, [], False)
-    refused, undecided = _refused_by_devices(answer.classes, names)
+    refused, undecided = _refused_by_devices(answer.classes, _names(some))
     return _Seen(options, refused + short, undecided)
+
+
+def _names(some: list[tuple[NodeGroup, _Verdict]]) -> frozenset[str]:
+    return frozenset(name for group, _ in some for name in group.members)
 
 
 def _options(

@@ -20,6 +20,7 @@ from dragoman.apiserver.admission.lifecycle import NamespaceLifecycle
 from dragoman.apiserver.admission.priorities import Priorities
 from dragoman.apiserver.admission.restriction import NodeRestriction
 from dragoman.apiserver.admission.rights import ClaimStatus, Escalation
+from dragoman.apiserver.admission.root_ca import RootCertificate
 from dragoman.apiserver.lookup import Lookup
 
 __all__ = ["PLUGINS", "AdmissionPlugin", "Attributes", "External", "Operation", "mutate", "validate"]
@@ -27,6 +28,7 @@ __all__ = ["PLUGINS", "AdmissionPlugin", "Attributes", "External", "Operation", 
 PLUGINS: tuple[AdmissionPlugin, ...] = (
     NamespaceLifecycle(),
     NodeRestriction(),
+    RootCertificate(),
     ServiceAccounts(),
     Priorities(),
     AdminAccess(),

@@ -172,6 +172,11 @@ class NvidiaDriver:
         if gpu.toggles_mig and not self.hardware.instances(gpu.uuid):
             self.hardware.set_mig_mode(gpu.uuid, False)
 
+    def follow(self, claims: Sequence[PreparedClaim]) -> None:
+        """What another instance prepared or gave back counts here too: GPUs that it shares stay as it set them."""
+        self.claims = {claim.ref.uid: decoded(claim.state) for claim in claims if claim.complete}
+        self._count_prepared()
+
     # ---- preparing
 
     async def prepare(self, claim: ClaimToPrepare) -> Setup:

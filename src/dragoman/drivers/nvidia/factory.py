@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import uuid
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from dragoman.drivers.entry import DriverFactory, MachineProfile, Site
-from dragoman.drivers.nvidia import smi
+from dragoman.drivers.nvidia import smi, smi_script
 from dragoman.drivers.nvidia.classes import GPU
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
 from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
@@ -101,10 +102,17 @@ def on_machine(machine: MachineProfile, settings: MachineSettings, where: str = 
         hardware = SimulatedHardware(
             machine.catalog, machine.profile, node_name, site.simulated_dir, site.boot_id, durable=site.durable
         )
+        hardware.check(shared=site.is_shared)
         return driver(node_name, site, hardware, options)
 
     metadata = options.gates.on("DeviceMetadata")
-    return DriverFactory(make, lambda rack: labels(machine, rack), metadata=metadata, tools=smi.tools)
+    return DriverFactory(make, lambda rack: labels(machine, rack), metadata=metadata, tools=smi.tools, scripts=_scripts)
+
+
+def _scripts(driver: NvidiaDriver) -> Mapping[str, str]:
+    hardware = driver.hardware
+    assert isinstance(hardware, SimulatedHardware)
+    return {smi_script.PATH: smi_script.script(hardware.gpus(), hardware.profile.driver)}
 
 
 def machine_options(machine: MachineProfile, settings: MachineSettings, where: str = "") -> DriverOptions:

@@ -84,6 +84,8 @@ class _File(msgspec.Struct):
     serial: int = 0
     gpus: list[_State] = []
     active_partitions: list[int] = []
+    profile: str = ""
+    node: str = ""
 
 
 class SimulatedHardware:
@@ -101,6 +103,8 @@ class SimulatedHardware:
         self.boot_id = boot_id
         self.durable = durable
         self._file: _File | None = None
+        self._shared = False
+        self._read: tuple[int, int, int] | None = None
         self._events: deque[HardwareEvent] = deque()
         self._watched = False
         self._happened = asyncio.Event()
@@ -113,26 +117,56 @@ class SimulatedHardware:
     def close(self) -> None:
         """Nothing to end."""
 
+    def check(self, *, shared: bool = False) -> None:
+        """Whether the file is this machine's; shared: another process may change it, so that it is read anew then.
+
+        Raises Invalid for the file of another profile or node: its claims would stand for devices that are not there.
+        """
+        self._shared = shared
+        found = self._decoded()
+        if found is None:
+            return
+        mine = (self.profile.name, self.node_name)
+        if found.profile and (found.profile, found.node) != mine:
+            raise Invalid(
+                str(self.path),
+                f"holds the state of node {found.node} simulated as {found.profile}, not of {self.node_name} as "
+                f"{self.profile.name}: go on with that profile, name another folder, or drain the node and delete it",
+            )
+
     @property
     def _state(self) -> _File:
-        if self._file is None:
+        if self._file is None or (self._shared and self._identity() != self._read):
             self._file = self._load()
+            self._read = self._identity()
         return self._file
 
-    def _load(self) -> _File:
+    def _identity(self) -> tuple[int, int, int] | None:
+        """What tells that another process wrote the file."""
         try:
-            known = msgspec.json.decode(self.path.read_bytes(), type=_File)
+            found = self.path.stat()
         except FileNotFoundError:
-            known = _File()
-        except msgspec.MsgspecError as error:
-            raise Invalid(str(self.path), f"is not the state of a simulated machine: {error}; delete it") from None
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _load(self) -> _File:
+        known = self._decoded() or _File()
         if known.boot_id == self.boot_id and len(known.gpus) == len(self.profile.gpus):
             return known
         return self._booted(known)
 
+    def _decoded(self) -> _File | None:
+        """The file, None if there is none. Raises Invalid for what is no such file."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=_File)
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError as error:
+            raise Invalid(str(self.path), f"is not the state of a simulated machine: {error}; delete it") from None
+
     def _booted(self, before: _File) -> _File:
         """After a reboot instances are gone; MIG mode stays only where it is kept in the GPU (Ampere)."""
-        made = _File(boot_id=self.boot_id, serial=before.serial)
+        made = _File(self.boot_id, before.serial, profile=self.profile.name, node=self.node_name)
         first = len(before.gpus) != len(self.profile.gpus)
         for index, slot in enumerate(self.profile.gpus):
             setup = self.profile.mig_of(slot)
@@ -148,7 +182,8 @@ class SimulatedHardware:
 
     def _save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path, msgspec.json.encode(self._state), durable=self.durable, mode=0o644)
+        write_atomically(self.path, msgspec.json.encode(self._file), durable=self.durable, mode=0o644)
+        self._read = self._identity() if self._shared else None
 
     def _make(self, file: _File, index: int, placed: PlacedInstance) -> _Made:
         state = file.gpus[index]

@@ -176,7 +176,7 @@ def damaged(what: str, roots: list[tuple[str, str, str]], nodes: list[str], rng:
         case "delete pods":
             return [Operation("delete pods", kind, name, namespace)]
         case "taint devices":
-            return [Operation("rule", "DeviceTaintRule", f"rule-{name}", "", rule_of(f"{host}-{name}"))]
+            return [Operation("rule", "DeviceTaintRule", f"rule-{name}", "", rule_of(name, pool=f"{host}-{name}"))]
         case "new image":
             image = {"template": {"spec": {"containers": [{"name": "main", "image": "registry.example/app:2"}]}}}
             return [
@@ -188,9 +188,9 @@ def damaged(what: str, roots: list[tuple[str, str, str]], nodes: list[str], rng:
             return [Operation("lose", *root) for root in roots if root[0] == "Job"]
 
 
-def rule_of(pool_name: str, seconds: int = 0) -> Object:
-    spec = {"deviceSelector": {"pool": pool_name}, "taint": {"key": "broken", "effect": "NoExecute"}}
-    return manifest("DeviceTaintRule", f"rule-{pool_name}", spec=spec)
+def rule_of(name: str, **devices: str) -> Object:
+    spec = {"deviceSelector": devices, "taint": {"key": "broken", "effect": "NoExecute"}}
+    return manifest("DeviceTaintRule", f"rule-{name}", spec=spec)
 
 
 def changed(what: str, roots: list[tuple[str, str, str]], nodes: list[str], rng: random.Random) -> Operation:
@@ -200,7 +200,7 @@ def changed(what: str, roots: list[tuple[str, str, str]], nodes: list[str], rng:
         case "remove node":
             return Operation("remove node", "Node", host)
         case "taint":
-            return Operation("taint", "DeviceTaintRule", "", "", rule_of(f"{host}-{name}"))
+            return Operation("taint", "DeviceTaintRule", "", "", rule_of("first", device="gpu-0"))
         case "delete pod":
             return Operation("delete pods", kind, name, namespace)
         case _:

@@ -27,7 +27,7 @@ from dragoman.snapshot.change import HELD, Snapshot
 Object = dict[str, Any]
 KINDS = sorted(kind for kind in HELD - {"PriorityClass"} if kind in codec.TYPES)
 POD, NODE, LEASE = kind_of("Pod"), kind_of("Node"), kind_of("Lease")
-GATES = gates_with({"GenericWorkload": True, "GangScheduling": True, "DRAWorkloadResourceClaims": True})[0]
+GATES = gates_with({"GenericWorkload": True, "DRAWorkloadResourceClaims": True})[0]
 SCHEDULER = SchedulerSettings(options=AllocatorOptions(gates=GATES))
 LOOK_S = 5.0
 CALM_LOOKS = 10

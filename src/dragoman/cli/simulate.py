@@ -90,12 +90,13 @@ def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clo
     from dragoman.whatif.decide import run
 
     budget = Budget(clock.monotonic)
-    answers: list[Explanation] = []
+    answers: dict[Any, Explanation] = {}
     for step in run(changed.cluster, (*order, *changed.order), context):
         brief = budget.is_brief(step)
         with budget.spent(step) as over:
-            answers += explain_unit(step, changed.cluster.now, context, over, brief=brief)
-    return answers
+            found = explain_unit(step, changed.cluster.now, context, over, brief=brief)
+            answers |= {answer.verdict.pod: answer for answer in found}
+    return list(answers.values())
 
 
 def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:

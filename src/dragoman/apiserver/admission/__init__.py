@@ -21,6 +21,7 @@ from dragoman.apiserver.admission.priorities import Priorities
 from dragoman.apiserver.admission.restriction import NodeRestriction
 from dragoman.apiserver.admission.rights import ClaimStatus, Escalation, Signers
 from dragoman.apiserver.admission.root_ca import RootCertificate
+from dragoman.apiserver.admission.unattended import Unattended
 from dragoman.apiserver.lookup import Lookup
 
 __all__ = ["PLUGINS", "AdmissionPlugin", "Attributes", "External", "Operation", "mutate", "validate"]
@@ -35,6 +36,7 @@ PLUGINS: tuple[AdmissionPlugin, ...] = (
     Escalation(),
     ClaimStatus(),
     Signers(),
+    Unattended(),
 )
 """In the order in which they are asked."""
 

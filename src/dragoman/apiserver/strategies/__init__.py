@@ -15,6 +15,7 @@ from dragoman.apiserver.strategies.base import (
 )
 from dragoman.apiserver.strategies.certificates import SigningRequestStrategy
 from dragoman.apiserver.strategies.core import (
+    ApiServiceStrategy,
     EventStrategy,
     LeaseStrategy,
     NamespaceStrategy,
@@ -85,7 +86,7 @@ _TABLE: dict[str, Strategy] = {
     "VolumeAttachment": StatusAloneReturned(),
     "VolumeAttributesClass": Returned(),
     # Neither a generation nor an answer of its own, as upstream.
-    "APIService": Strategy(),
+    "APIService": ApiServiceStrategy(),
     "PodCertificateRequest": StatusAlone(),
     "ServiceCIDR": StatusAlone(),
     "StorageVersionMigration": StatusAlone(),

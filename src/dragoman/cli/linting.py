@@ -21,6 +21,7 @@ from dragoman.lint import report
 from dragoman.lint.finding import ERROR, Finding
 from dragoman.lint.fix import fixed
 from dragoman.lint.linter import LintTarget, lint
+from dragoman.values.visible import json_safe, visible
 
 OLDEST = 30
 _STDIN = "<stdin>"
@@ -94,11 +95,12 @@ def _fix(texts: list[tuple[str, str]], findings: list[Finding]) -> list[tuple[st
 
 def _print(form: str, findings: list[Finding], documents: int, stream: TextIO) -> None:
     if form == "json":
-        text = json.dumps(report.to_json(findings), indent=2)
+        body = output.versioned("LintReport", report.to_json(findings))
+        text = json_safe(json.dumps(body, indent=2, ensure_ascii=False))
     elif form == "sarif":
-        text = json.dumps(report.to_sarif(findings, __version__), indent=2)
+        text = json_safe(json.dumps(report.to_sarif(findings, __version__), indent=2, ensure_ascii=False))
     else:
-        text = "\n".join(report.lines(findings))
+        text = "\n".join(visible(line) for line in report.lines(findings))
         output.say(report.summary(findings, documents))
     if text:
         print(text, file=stream)

@@ -7,13 +7,14 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from dragoman import __version__
 from dragoman.api import files
 from dragoman.api.files import Document
-from dragoman.cli import connect, manifests, output, record, source
+from dragoman.cli import connect, diagnostic, manifests, output, record, source
 from dragoman.cli.versions import NEWEST, minor_of
 from dragoman.drivers.registry import known_drivers
 from dragoman.errors import Denied, Invalid
@@ -21,9 +22,12 @@ from dragoman.lint import report
 from dragoman.lint.finding import ERROR, Finding
 from dragoman.lint.fix import fixed
 from dragoman.lint.linter import LintTarget, lint
+from dragoman.values.visible import json_safe
 
 OLDEST = 30
 _STDIN = "<stdin>"
+DIFFS_MAX = 50
+"""Findings for which the fix is tried out and shown as a diff."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         texts = _fix(texts, findings)
         scan = files.scan(texts)
         findings = lint(scan, target, background)
-    _print(args.output, findings, len(scan.documents) + len(scan.broken), sys.stderr if _piped(args) else sys.stdout)
+    stream = sys.stderr if _piped(args) else sys.stdout
+    _print(args.output, findings, dict(texts), len(scan.documents) + len(scan.broken), stream)
     return 1 if any(finding.severity == ERROR for finding in findings) else 0
 
 
@@ -92,13 +97,35 @@ def _fix(texts: list[tuple[str, str]], findings: list[Finding]) -> list[tuple[st
     return after
 
 
-def _print(form: str, findings: list[Finding], documents: int, stream: TextIO) -> None:
+def _print(form: str, findings: list[Finding], texts: dict[str, str], documents: int, stream: TextIO) -> None:
     if form == "json":
-        text = json.dumps(report.to_json(findings), indent=2)
+        body = output.versioned("LintReport", report.to_json(findings))
+        text = json_safe(json.dumps(body, indent=2, ensure_ascii=False))
     elif form == "sarif":
-        text = json.dumps(report.to_sarif(findings, __version__), indent=2)
+        text = json_safe(json.dumps(report.to_sarif(findings, __version__), indent=2, ensure_ascii=False))
     else:
-        text = "\n".join(report.lines(findings))
+        shown = _diagnostics(findings, texts)
+        text = "\n".join(line for entry in shown for line in diagnostic.lines(entry, texts, stream))
         output.say(report.summary(findings, documents))
     if text:
         print(text, file=stream)
+
+
+def _diagnostics(findings: list[Finding], texts: dict[str, str]) -> Iterator[diagnostic.Diagnostic]:
+    shown = 0
+    for finding in findings:
+        after = ""
+        if finding.edits and shown < DIFFS_MAX and finding.file in texts:
+            shown += 1
+            new, done = fixed(texts[finding.file], [finding])
+            after = new if done else ""
+        yield diagnostic.Diagnostic(
+            finding.severity,
+            finding.message,
+            finding.file,
+            finding.line,
+            finding.code,
+            ": ".join(filter(None, (finding.subject, finding.field))),
+            finding.fix,
+            after,
+        )

@@ -126,13 +126,15 @@ def _fix(texts: list[tuple[str, str]], findings: list[Finding]) -> list[tuple[st
 
 def _print(form: str, findings: list[Finding], documents: int, stream: TextIO) -> None:
     from dragoman.lint import report
+    from dragoman.values.visible import json_safe, visible
 
     if form == "json":
-        text = json.dumps(report.to_json(findings), indent=2)
+        body = output.versioned("LintReport", report.to_json(findings))
+        text = json_safe(json.dumps(body, indent=2, ensure_ascii=False))
     elif form == "sarif":
-        text = json.dumps(report.to_sarif(findings, __version__), indent=2)
+        text = json_safe(json.dumps(report.to_sarif(findings, __version__), indent=2, ensure_ascii=False))
     else:
-        text = "\n".join(report.lines(findings))
+        text = "\n".join(visible(line) for line in report.lines(findings))
         output.say(report.summary(findings, documents))
     if text:
         print(text, file=stream)

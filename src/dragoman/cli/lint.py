@@ -22,11 +22,16 @@ from dragoman.cli.versions import NEWEST, minor_of
 from dragoman.errors import Denied, Invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dragoman.api.files import Document
+    from dragoman.cli.diagnostic import Diagnostic
     from dragoman.lint.finding import Finding
 
 OLDEST = 30
 _STDIN = "<stdin>"
+DIFFS_MAX = 50
+"""Findings for which the fix is tried out and shown as a diff."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
         texts = _fix(texts, findings)
         scan = files.scan(texts)
         findings = lint(scan, target, background)
-    _print(args.output, findings, len(scan.documents) + len(scan.broken), sys.stderr if _piped(args) else sys.stdout)
+    stream = sys.stderr if _piped(args) else sys.stdout
+    _print(args.output, findings, dict(texts), len(scan.documents) + len(scan.broken), stream)
     return 1 if any(finding.severity == ERROR for finding in findings) else 0
 
 
@@ -124,9 +130,10 @@ def _fix(texts: list[tuple[str, str]], findings: list[Finding]) -> list[tuple[st
     return after
 
 
-def _print(form: str, findings: list[Finding], documents: int, stream: TextIO) -> None:
+def _print(form: str, findings: list[Finding], texts: dict[str, str], documents: int, stream: TextIO) -> None:
+    from dragoman.cli import diagnostic
     from dragoman.lint import report
-    from dragoman.values.visible import json_safe, visible
+    from dragoman.values.visible import json_safe
 
     if form == "json":
         body = output.versioned("LintReport", report.to_json(findings))
@@ -134,7 +141,31 @@ def _print(form: str, findings: list[Finding], documents: int, stream: TextIO) -
     elif form == "sarif":
         text = json_safe(json.dumps(report.to_sarif(findings, __version__), indent=2, ensure_ascii=False))
     else:
-        text = "\n".join(visible(line) for line in report.lines(findings))
+        shown = _diagnostics(findings, texts)
+        text = "\n".join(line for entry in shown for line in diagnostic.lines(entry, texts, stream))
         output.say(report.summary(findings, documents))
     if text:
         print(text, file=stream)
+
+
+def _diagnostics(findings: list[Finding], texts: dict[str, str]) -> Iterator[Diagnostic]:
+    from dragoman.cli.diagnostic import Diagnostic
+    from dragoman.lint.fix import fixed
+
+    shown = 0
+    for finding in findings:
+        after = ""
+        if finding.edits and shown < DIFFS_MAX and finding.file in texts:
+            shown += 1
+            new, done = fixed(texts[finding.file], [finding])
+            after = new if done else ""
+        yield Diagnostic(
+            finding.severity,
+            finding.message,
+            finding.file,
+            finding.line,
+            finding.code,
+            ": ".join(filter(None, (finding.subject, finding.field))),
+            finding.fix,
+            after,
+        )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.api import validate
-from dragoman.api.gates import DEFAULTS, gates_with
+from dragoman.api.gates import gates_with
 
 Obj = dict[str, Any]
 CLASS = "gpu.example.com"
@@ -594,7 +594,9 @@ CREATE: dict[str, tuple[str, Obj, list[str]]] = {
 @pytest.mark.parametrize(("kind", "obj", "expected"), CREATE.values(), ids=CREATE)
 def test_create(kind: str, obj: Obj, expected: list[str]) -> None:
     before = copy.deepcopy(obj)
-    assert findings(validate.create(kind, obj)) == expected
+    # On only from a minimal compatibility version of 1.37.
+    gates, _ = gates_with({"DRAFractionalCapacityRange": True})
+    assert findings(validate.create(kind, obj, gates=gates)) == expected
     assert obj == before
 
 
@@ -868,6 +870,7 @@ def test_metadata(meta: Obj, expected: list[str]) -> None:
 
 def test_whole_units_are_rounded_up_without_the_fractional_gate() -> None:
     gates, _ = gates_with({"DRAFractionalCapacityRange": False})
+    on, _ = gates_with({"DRAFractionalCapacityRange": True})
     obj = pool_slice(shared({"default": "0.5", "validRange": {"min": "0.5", "step": "0.25", "max": "2"}}))
     assert validate.create("ResourceSlice", obj, gates=gates) == []
     odd = pool_slice(shared({"default": 1, "validRange": {"min": 1, "step": "1.5", "max": 4}}))
@@ -875,7 +878,7 @@ def test_whole_units_are_rounded_up_without_the_fractional_gate() -> None:
         'spec.devices[0].capacity[mem].requestPolicy.validRange.max: Invalid value: "4": '
         "value is not a multiple of a given step (1500m) from (1)"
     ]
-    assert validate.create("ResourceSlice", odd, gates=DEFAULTS) == []
+    assert validate.create("ResourceSlice", odd, gates=on) == []
 
 
 def test_errors_know_their_place_in_a_status() -> None:

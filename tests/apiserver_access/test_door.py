@@ -257,6 +257,20 @@ def test_the_mode_allow_lets_in_whoever_is_authenticated_and_nobody_else() -> No
     assert api("GET", "/api/v1/secrets", token=None).status == 403
 
 
+def test_a_user_of_ones_own_has_his_groups_and_the_rights_that_are_bound(api: Api, registry: Registry) -> None:
+    token = registry.tokens.for_user("anna", ("builders",))
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    info = api("POST", path, {}, token=token).json()["status"]["userInfo"]
+    assert info == {"username": "anna", "groups": ["builders", "system:authenticated"]}
+    assert api("GET", PODS, token=token).status == 403
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    subject = {"kind": "Group", "name": "builders", "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {"metadata": {"name": "b"}, "roleRef": reference, "subjects": [subject]}
+    api("POST", f"{ROLES}/namespaces/default/rolebindings", binding)
+    assert api("GET", PODS, token=token).status == 200
+    assert api("GET", "/api/v1/nodes", token=token).status == 403
+
+
 # ---- a claim's status
 
 
@@ -367,3 +381,12 @@ def test_a_kubelet_leaves_what_controllers_write_into_a_pods_status(registry: Re
         patch({"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "x"}]})
     with pytest.raises(StatusError, match=r"with spec\.nodeName set to itself"):
         patch({"phase": "Failed"}, User("system:node:n2", NODE.groups))
+
+
+def test_the_published_ca_cannot_be_spoilt(registry: Registry) -> None:
+    registry.ca_text = "PEM"
+    kind = BY_NAME["ConfigMap"]
+    registry.update(
+        kind, {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": ""}}, "kube-root-ca.crt", "default"
+    )
+    assert registry.get(kind, "kube-root-ca.crt", "default").decode()["data"]["ca.crt"] == "PEM"

@@ -62,7 +62,7 @@ def test_gates_hold_for_api_scheduler_and_node_alike() -> None:
             found = await here.pod("p")
             assert found is not None
             [reported] = found["status"]["nodeAllocatableResourceClaimStatuses"]
-            mapping = [{"resource": "memory", "quantity": "1Gi"}]
+            mapping = [{"name": "memory", "quantity": "1Gi"}]
             assert reported == {"resourceClaimName": "c", "containers": ["main"], "mapping": mapping}
 
     asyncio.run(body())

@@ -144,7 +144,7 @@ def test_a_pending_pod_is_told_in_upstreams_words_then_in_numbers() -> None:
         )
     )
     assert text == (
-        "0/3 nodes are available: 1 node(s) were unschedulable, 2 cannot allocate all claims. still not schedulable, "
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 cannot allocate all claims. "
         "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling. On 2 nodes, the best: claim "
         "train, request gpu: 2 devices of class gpu.example.com asked for, 8 devices match, 1 of them free."
     )
@@ -167,6 +167,12 @@ def test_several_resources_of_one_node_are_counted_each() -> None:
     assert text.startswith(
         "0/3 nodes are available: 2 Insufficient memory, 3 Insufficient cpu. preemption: not attempted."
     )
+
+
+def test_nodes_with_an_invalid_pool_are_counted_once() -> None:
+    invalid = device.PoolInvalid(driver="gpu.example.com", pool="a", claim="", request="", what="x", names=())
+    text = message(refused(NodesRefused(("a",), (invalid, too_few(seen=1))), NodesRefused(("b", "c"), (too_few(),))))
+    assert text.startswith("0/3 nodes are available: 1 invalid resource pools were encountered, 2 cannot allocate all")
 
 
 def test_a_message_fits_into_an_event() -> None:

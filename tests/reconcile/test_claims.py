@@ -189,6 +189,15 @@ def test_a_groups_reservation_stays_until_the_group_is_gone(cluster: Any) -> Non
     assert "allocation" not in cluster.get("ResourceClaim", "c")["status"]
 
 
+def test_a_claim_that_a_group_names_is_looked_at_when_the_group_goes(cluster: Any) -> None:
+    entry = {"name": "gpu", "resourceClaimName": "named"}
+    cluster.add("PodGroup", "g", spec={"resourceClaims": [entry]})
+    before = cluster.world.snapshot
+    cluster.remove("PodGroup", "g")
+    gone = Gone("PodGroup", "default", "g")
+    assert ("claim", "default", "named") in claims.keys(gone, before, cluster.world.snapshot)
+
+
 # ---- reserving
 
 

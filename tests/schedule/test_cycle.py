@@ -308,7 +308,7 @@ def test_a_special_claim_of_an_unfinished_attempt_is_removed_first() -> None:
 
 # ---- gangs
 
-GANGS = AllocatorOptions(gates=gates_with({"GangScheduling": True, "GenericWorkload": True})[0])
+GANGS = AllocatorOptions(gates=gates_with({"GenericWorkload": True})[0])
 
 
 def gang(minimum: int, *pods: dict[str, Any]) -> list[dict[str, Any]]:
@@ -351,6 +351,43 @@ def test_a_gang_waits_for_its_pods() -> None:
     decision = decided(snapshot, "p0", context(options=GANGS))
     assert decision.refused[0].reasons == (refusal.PodGroupTooSmall("g", 1, 2),)
     assert ("PodGroup", "default", "g") in decision.topics
+
+
+def test_a_claim_that_the_group_names_is_reserved_for_the_group() -> None:
+    group, member = gang(1, pod("p0", "shared"))
+    group["metadata"]["uid"] = "group-uid"
+    group["spec"]["resourceClaims"] = [member["spec"]["resourceClaims"][0]]
+    snapshot = snapshot_of(node("a"), gpus("a", 1), GPU, claim("shared"), group, member)
+    decision = decided(snapshot, "p0", context(options=GANGS))
+    [status] = [e.patch["status"] for e in decision.effects if isinstance(e, Patch) and e.subresource == "status"]
+    expected = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "group-uid"}
+    assert status["reservedFor"] == [expected]
+
+
+def test_a_claim_that_the_group_names_otherwise_is_the_pods() -> None:
+    group, member = gang(1, pod("p0", "shared"))
+    group["spec"]["resourceClaims"] = [{"name": "another", "resourceClaimName": "shared"}]
+    snapshot = snapshot_of(node("a"), gpus("a", 1), GPU, claim("shared"), group, member)
+    decision = decided(snapshot, "p0", context(options=GANGS))
+    [status] = [e.patch["status"] for e in decision.effects if isinstance(e, Patch) and e.subresource == "status"]
+    assert status["reservedFor"][0]["resource"] == "pods"
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_an_allocated_claim_that_skips_node_operations_needs_a_node_that_may(skips: bool) -> None:
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "d"}
+    if skips:
+        result["skipNodeOperations"] = ["*"]
+    held = claim("shared", status={"allocation": {"devices": {"results": [result]}}})
+    able = node("b")
+    able.setdefault("status", {})["declaredFeatures"] = ["DRAOptionalNodeOperations"]
+    snapshot = snapshot_of(node("a"), able, held, pod("p", "shared"))
+    decision = decided(snapshot)
+    assert [p.node for p in decision.placements] == ["b" if skips else "a"]
+    lacking = decided(snapshot_of(node("a"), held, pod("p", "shared")))
+    reasons = [reason for some in lacking.refused for n in some.nodes for reason in n.reasons]
+    expected = [refusal.ClaimNotAvailableOnNode("shared", "DRAOptionalNodeOperations")] if skips else []
+    assert reasons == expected
 
 
 def test_pods_of_a_gang_share_one_claim_allocated_once() -> None:

@@ -62,16 +62,21 @@ SHARED = {
     "capacity": {"memory": {"value": "80Gi", "requestPolicy": {"default": "10Gi"}}},
 }
 MAPPINGS: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
-    "so much a device": (brings(memory=memory("8Gi")), [{"resource": "memory", "quantity": "8Gi"}], []),
+    "so much a device": (brings(memory=memory("8Gi")), [{"name": "memory", "quantity": "8Gi"}], []),
     "a multiple of what is consumed": (
         brings(memory={"mapping": {"capacityKey": "memory", "capacityMultiplier": "500m"}}) | SHARED,
-        [{"resource": "memory", "quantity": "5Gi"}],
+        [{"name": "memory", "quantity": "5Gi"}],
         [],
     ),
     "overhead only": (
         brings(cpu={"overhead": {"perPod": "500m", "perContainer": "250m"}}),
         [],
-        [{"resource": "cpu", "perPod": "500m", "perContainer": "250m"}],
+        [{"name": "cpu", "perPod": "500m", "perContainer": "250m"}],
+    ),
+    "overhead of which only a part is stated": (
+        brings(cpu={"overhead": {"perPod": "750m"}}),
+        [],
+        [{"name": "cpu", "perPod": "750m"}],
     ),
 }
 
@@ -117,7 +122,7 @@ def test_an_allocated_claim_brings_along_the_same() -> None:
     taken = [change for change in decided(snapshot).assumed if change.kind == "ResourceClaim"]
     snapshot = apply_all(snapshot, taken)
     [status] = reported(decided(snapshot))
-    assert status["mapping"] == [{"resource": "memory", "quantity": "8Gi"}]
+    assert status["mapping"] == [{"name": "memory", "quantity": "8Gi"}]
 
 
 @pytest.mark.parametrize(("gpu", "fits"), [("mapping", False), ("overhead", True)])

@@ -216,14 +216,14 @@ class PodExtendedResourceClaimStatus(Value, frozen=True):
 class NodeAllocatableAmount(Value, frozen=True):
     """So much of a node's resource comes with a claim's devices."""
 
-    resource: str = ""
+    name: str = ""
     quantity: Quantity = Quantity(0)
 
 
 class NodeAllocatableExtra(Value, frozen=True):
-    """So much more, once for the pod and for each container that uses the claim."""
+    """So much more, once for the pod and for each container that uses the claim; absent: no device states it."""
 
-    resource: str = ""
+    name: str = ""
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
 

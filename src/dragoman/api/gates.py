@@ -29,7 +29,7 @@ GATES: dict[str, Gate] = {
     "DRADeviceTaintRules": Gate(True, needs=("DRADeviceTaints",)),
     "DRAPartitionableDevices": Gate(True, needs=_DRA),
     "DRAConsumableCapacity": Gate(True, needs=_DRA),
-    "DRAFractionalCapacityRange": Gate(True, needs=("DRAConsumableCapacity",)),
+    "DRAFractionalCapacityRange": Gate(False, needs=("DRAConsumableCapacity",)),
     "DRADeviceBindingConditions": Gate(True, needs=("DRAResourceClaimDeviceStatus",)),
     "DRAExtendedResource": Gate(True, locked=True, needs=_DRA),
     "DRASchedulerFilterTimeout": Gate(True, needs=_DRA),
@@ -45,8 +45,8 @@ GATES: dict[str, Gate] = {
     "ResourceHealthStatus": Gate(True),
     "ResourceHealthStatusMessage": Gate(True, needs=("ResourceHealthStatus",)),
     "GenericWorkload": Gate(False),
-    "GangScheduling": Gate(False, needs=("GenericWorkload",)),
     "TopologyAwareWorkloadScheduling": Gate(False, needs=("GenericWorkload",)),
+    "WorkloadWithJob": Gate(False, needs=("GenericWorkload",)),
     "KubeletPodResourcesDynamicResources": Gate(True, locked=True),
     "KubeletPodResourcesGet": Gate(True, locked=True),
 }
@@ -109,6 +109,17 @@ def strict_gates(text: str) -> Gates:
     if refusals := refusals_of(changes):
         raise Invalid("feature-gates", "; ".join(refusals))
     return gates_with(changes)[0]
+
+
+def lenient_gates(text: str) -> tuple[Gates, tuple[str, ...]]:
+    """The same for what runs beside Kubernetes: names that are no gates here are returned, since the server's version
+    may know them. Raises Invalid for all else that `strict_gates` does."""
+    changes = _changes(text)
+    unknown = tuple(name for name in changes if name not in GATES)
+    known = {name: wanted for name, wanted in changes.items() if name in GATES}
+    if refusals := refusals_of(known):
+        raise Invalid("feature-gates", "; ".join(refusals))
+    return gates_with(known)[0], unknown
 
 
 def _changes(text: str) -> dict[str, bool]:

@@ -23,6 +23,11 @@ class Lookup(Protocol):
         ...
 
     @property
+    def ca_text(self) -> str:
+        """The certificate authority of this server in PEM; empty without TLS."""
+        ...
+
+    @property
     def authorizer(self) -> Authorizer:
         """Who may do what."""
         ...

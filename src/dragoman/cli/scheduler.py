@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dragoman.cli import serve
+from dragoman.cli import output, serve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,14 +32,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
     from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without them
-    from dragoman.api.gates import strict_gates
+    from dragoman.api.gates import lenient_gates
     from dragoman.daemon import coexistence
     from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
 
+    gates, unknown = lenient_gates(args.feature_gates)
+    for name in unknown:
+        output.say(f"warning: --feature-gates: {name} is not known here and changes nothing")
     names = args.scheduler_name or ["dragoman"]
     settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
-        options=AllocatorOptions(gates=strict_gates(args.feature_gates), policy=args.policy),
+        options=AllocatorOptions(gates=gates, policy=args.policy),
         own_lease=args.lease_name or "dragoman-scheduler",
     )
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from dragoman.daemon.allinone import ClusterSettings
+    from dragoman.kubelet.processes import ImageMap
 
-OLDEST = 34
+OLDEST = 32
 """May be reported: resource.k8s.io/v1 is there from 1.34 on."""
 SLOWEST, FASTEST = 0.001, 10_000.0
 """Bounds of --speed."""
@@ -73,7 +74,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="rbac: by roles and bindings, as a real cluster; allow: every user may do everything; default: rbac",
     )
     parser.add_argument(
+        "--user",
+        action="append",
+        type=_user,
+        metavar="NAME[:GROUP,...]",
+        help="a user beside the administrator, with a kubeconfig of its own and no rights but those you bind to it",
+    )
+    parser.add_argument(
         "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
+    )
+    parser.add_argument(
+        "--runtime",
+        choices=["simulated", "process"],
+        default="simulated",
+        help="process: containers of images in --image-map run as processes of this machine; default: simulated",
+    )
+    parser.add_argument(
+        "--image-map",
+        action="append",
+        metavar="IMAGE=COMMAND",
+        help="COMMAND is run in the place of that image's entry point, with the container's args; an empty COMMAND is "
+        "the container's own; IMAGE may be a pattern",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the parts do")
 
@@ -93,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("--node", "cannot be combined with --without nodes")
     groups = args.node or ([] if "nodes" in without else [(("node-0", "example"),)])
     settings = ClusterSettings(
+        images=_images(args),
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
@@ -103,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         without=without,
         speed=_speed(args.speed),
         authorization=args.authorization,
+        users=tuple(args.user or ()),
         options=AllocatorOptions(gates=strict_gates(args.feature_gates)),
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
@@ -118,6 +141,28 @@ def _parts(text: str) -> frozenset[str]:
         if part not in PARTS:
             raise Invalid("--without", f"there is no part {part!r}, only {', '.join(PARTS)}")
     return frozenset(named)
+
+
+def _images(args: argparse.Namespace) -> ImageMap:
+    from dragoman.kubelet.processes import ImageMap
+
+    given = args.image_map or []
+    if given and args.runtime != "process":
+        raise Invalid("--image-map", "needs --runtime process")
+    if args.runtime == "process" and not given:
+        raise Invalid("--runtime process", "needs --image-map: images that it does not name stay simulated")
+    return ImageMap.parse(given)
+
+
+def _user(text: str) -> tuple[str, tuple[str, ...]]:
+    """NAME[:GROUP,...]; a name that begins with `system:` is taken whole, without groups."""
+    name, groups = text, ""
+    if not text.startswith("system:"):
+        name, _, groups = text.partition(":")
+    listed = tuple(group.strip() for group in groups.split(",") if group.strip())
+    if not name.strip() or name != name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} names no user: write NAME or NAME:GROUP,GROUP")
+    return name, listed
 
 
 def _speed(number: float) -> float:
@@ -138,6 +183,7 @@ def _writable(file: Path) -> Path:
 
 
 async def _up(settings: ClusterSettings, stop: asyncio.Event) -> None:
+    from dragoman.apiserver.kubeconfig import of_user
     from dragoman.daemon.allinone import Cluster
 
     async with Cluster(settings) as cluster:
@@ -149,5 +195,8 @@ async def _up(settings: ClusterSettings, stop: asyncio.Event) -> None:
             output.say(f"left out: {', '.join(sorted(settings.without))}")
         output.say(f"state: {settings.data or 'in memory only'}")
         output.say(f"use it: export KUBECONFIG={settings.kubeconfig}; kubectl get nodes")
+        for name, _ in settings.users:
+            if settings.kubeconfig is not None:
+                output.say(f"user {name}: {of_user(settings.kubeconfig, name)}")
         output.say("Ctrl-C ends it.")
         await stop.wait()

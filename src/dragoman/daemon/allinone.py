@@ -23,10 +23,10 @@ import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
 from dragoman.api.kinds import kind_of
+from dragoman.apiserver import kubeconfig
 from dragoman.apiserver.access import parts
 from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.kubeconfig import write
 from dragoman.apiserver.request import User
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
@@ -41,6 +41,7 @@ from dragoman.daemon.simulation import Simulation
 from dragoman.drivers.entry import Site
 from dragoman.errors import Stale
 from dragoman.kubelet.agent import NodeHost
+from dragoman.kubelet.processes import ImageMap
 from dragoman.node.plugin import Plugin, registration_socket
 from dragoman.node.publish import SLICE, slice_routes
 from dragoman.node.rpc import checked_socket
@@ -70,7 +71,10 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
     they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
-    allowed to every user. repair_data: give up what stands behind damage in the log of `data`.
+    allowed to every user. images: whose containers run as processes of this machine.
+
+    users: (name, groups) that get a kubeconfig beside `kubeconfig`. repair_data: give up what stands behind damage in
+    the log of `data`.
     """
 
     nodes: tuple[tuple[str, str], ...] = (("node-0", "example"),)
@@ -87,6 +91,8 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
     authorization: AuthorizationMode = "rbac"
+    images: ImageMap = ImageMap()
+    users: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class Cluster:
@@ -135,7 +141,14 @@ class Cluster:
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
         await self._create_classes(self._client(parts.driver("")))
-        host = NodeHost(self._client(parts.NODE_HOST), self.clock, self.entropy, metrics=self.metrics)
+        host = NodeHost(
+            self._client(parts.NODE_HOST),
+            self.clock,
+            self.entropy,
+            metrics=self.metrics,
+            images=settings.images,
+            api_port=int(self.access.server.rpartition(":")[2]),
+        )
         self._server.registry.logs.device_state(host.log_source)
         self._server.registry.sessions.device_state(host.sessions)
         informers = Informers(self._client(parts.READER), self.clock, self.entropy, self.metrics)
@@ -167,12 +180,20 @@ class Cluster:
         simulating = self._client(parts.SIMULATION)
         tasks.supervise("simulation", Simulation(simulating, self.clock, self.entropy, self.nodes).run)
         if settings.kubeconfig is not None:
-            write(settings.kubeconfig, self.access)
+            self._write_kubeconfigs(settings.kubeconfig)
 
     def _client(self, user: User) -> InProcessClient:
         """The API for one part, with its rights."""
         assert self._server is not None
         return InProcessClient(self._server.registry, user=user)
+
+    def _write_kubeconfigs(self, file: Path) -> None:
+        assert self._server is not None
+        for name, groups in self.settings.users:
+            token = self._server.registry.tokens.for_user(name, groups)
+            access = Access(self.access.server, self.access.ca_pem, token=token)
+            kubeconfig.write(kubeconfig.of_user(file, name), access, name)
+        kubeconfig.write(file, self.access)
 
     def _plugins(self) -> Iterator[Plugin]:
         for node in self.nodes.values():

@@ -25,6 +25,7 @@ from dragoman.snapshot.usage import DeviceId, Holder
 MAX_MESSAGE = 1024  # of an Event, by the API's validation
 MAX_SENTENCES = 4
 ALL_CLAIMS = "cannot allocate all claims"
+INVALID_POOLS = "invalid resource pools were encountered"
 
 
 def code(reason: AnyReason | StateReason) -> str:
@@ -90,7 +91,10 @@ def _upstream(refused: Refused) -> str:
         return f"{total}: {said}."
     counts: Counter[str] = Counter()
     for some in refused.nodes:
-        for text in dict.fromkeys(fragment(reason) for reason in some.reasons):
+        texts = dict.fromkeys(fragment(reason) for reason in some.reasons)
+        if INVALID_POOLS in texts:
+            texts.pop(ALL_CLAIMS, None)  # upstream does not come as far as to allocate there
+        for text in texts:
             counts[text] += len(some.nodes)
     # Upstream sorts the texts with their numbers in front.
     said = ", ".join(sorted(f"{count} {text}" for text, count in counts.items()))
@@ -102,12 +106,10 @@ def _upstream(refused: Refused) -> str:
 def _preemption(refused: Refused) -> str:
     resources = (pod.InsufficientResource, pod.TooManyPods, pod.PortConflict)
     helpful = sum(len(s.nodes) for s in refused.nodes if all(isinstance(r, resources) for r in s.reasons))
-    devices = any(not isinstance(reason, pod.ReasonBase) for some in refused.nodes for reason in some.reasons)
-    still = "still not schedulable, " if devices else ""
     if helpful:
-        return f"{still}preemption: not attempted."
+        return "preemption: not attempted."
     total = refused.total
-    return f"{still}preemption: 0/{total} nodes are available: {total} Preemption is not helpful for scheduling."
+    return f"preemption: 0/{total} nodes are available: {total} Preemption is not helpful for scheduling."
 
 
 def details(refused: Refused, reader: str | None = None) -> list[str]:
@@ -201,7 +203,7 @@ def fragment(reason: AnyReason) -> str:
         case pod.ClaimNotAvailableOnNode() | pod.BindingFailed():
             return "resourceclaim not available on the node"
         case device.PoolInvalid() if not reason.claim:
-            return "invalid resource pools were encountered"
+            return INVALID_POOLS
         case _ if isinstance(reason, pod.ReasonBase) or device.is_pod_wide(reason):
             return sentence(reason)
         case _:
@@ -279,20 +281,26 @@ def _of_node(reason: pod.NodeReason) -> str:
             return f"the node has no label {reason.topology_key}, by which the pod's group is spread"
         case pod.TopologySpread():
             return f"one more pod in the node's {reason.topology_key} would exceed maxSkew {reason.max_skew}"
+        case pod.ClaimNotAvailableOnNode() if reason.feature:
+            return f"claim {reason.claim} has devices that need a node with the feature {reason.feature}"
         case pod.ClaimNotAvailableOnNode():
             return f"claim {reason.claim} has devices that the node cannot reach"
         case pod.NodeAllocatableClaimShared():
-            return f"claim {reason.claim}, whose devices need resources of the node, is already used by another pod"
+            return (
+                f"node allocatable resource claim {reason.claim} has a mapped device and cannot be shared across pods"
+            )
         case pod.NodeAllocatableAmountUnknown():
             return f"claim {reason.claim} does not tell how much {reason.capacity} of device {reason.device} it holds"
         case pod.InsufficientPodLevelResource():
             return (
-                f"the pod states {reason.stated} of {reason.resource}, "
-                f"its containers and devices need {reason.wanted} together"
+                f"pod level request for {reason.resource} is insufficient to cover the aggregated container and "
+                f"node-allocatable DRA requests: {reason.stated} of {reason.wanted}"
             )
         case pod.BindingFailed():
             if reason.timed_out:
-                return f"claim {reason.claim}: {reason.condition} of device {reason.device} did not become true in time"
+                return (
+                    f"claim {reason.claim}: binding timeout: {reason.condition} of device {reason.device} is not true"
+                )
             reported = f" ({reason.reported})" if reason.reported else ""
             return f"claim {reason.claim}: device {reason.device} reports {reason.condition}{reported}"
         case _:

@@ -63,6 +63,8 @@ def keys(change: Change, before: Snapshot, after: Snapshot) -> list[ClaimKey]:
         group = after.pod_groups.get((namespace, name)) or before.pod_groups.get((namespace, name))
         statuses = group.status.resource_claim_statuses if group is not None else ()
         found = [("claim", namespace, s.resource_claim_name) for s in statuses if s.resource_claim_name]
+        entries = group.spec.resource_claims if group is not None else ()
+        found += [("claim", namespace, e.resource_claim_name) for e in entries if e.resource_claim_name]
         return [("group", namespace, name), *found, *(("pod", *key) for key in pods)]
     if kind == "ResourceClaimTemplate" and isinstance(change, Put):
         # A template comes rarely; pods that wait for it are few among those of its namespace.

@@ -61,7 +61,7 @@ def claims_of(
         claim = _resolve(snapshot, pod, entry, made)
         if not isinstance(claim, ResourceClaim):
             return claim
-        used = PodClaim(entry.name, claim, *_consumer(pod, claim))
+        used = PodClaim(entry.name, claim, *_consumer(snapshot, pod, entry, claim))
         found.setdefault(used.key, used)
     for used in found.values():
         reason = _usable(used, in_flight)
@@ -116,11 +116,14 @@ def _resolve(
     return claim
 
 
-def _consumer(pod: Pod, claim: ResourceClaim) -> tuple[ConsumerReference, bool]:
+def _consumer(
+    snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, claim: ResourceClaim
+) -> tuple[ConsumerReference, bool]:
+    """Who the claim is reserved for: the pod, or its group where that has the same entry (KEP-5729)."""
     group = group_name(pod)
-    owner = claim.metadata.controller
-    if group and owner is not None and owner.kind == "PodGroup" and owner.name == group:
-        consumer = ConsumerReference(api_group=GROUP_API, resource=GROUP_PLURAL, name=group, uid=owner.uid)
+    uid = _uid_of_group(snapshot, pod, entry, claim) if group else None
+    if uid is not None:
+        consumer = ConsumerReference(api_group=GROUP_API, resource=GROUP_PLURAL, name=group, uid=uid)
         return consumer, any(
             (entry.api_group, entry.resource, entry.name) == (GROUP_API, GROUP_PLURAL, group)
             for entry in claim.status.reserved_for
@@ -130,6 +133,17 @@ def _consumer(pod: Pod, claim: ResourceClaim) -> tuple[ConsumerReference, bool]:
         not entry.api_group and entry.resource == "pods" and same(entry.uid, entry.name, pod)
         for entry in claim.status.reserved_for
     )
+
+
+def _uid_of_group(snapshot: Snapshot, pod: Pod, entry: PodResourceClaim, claim: ResourceClaim) -> str | None:
+    """The uid of the pod's group if the claim is the group's, None if it is the pod's."""
+    group = snapshot.pod_groups.get((pod.metadata.namespace, group_name(pod)))
+    if group is not None and entry in group.spec.resource_claims:
+        return group.metadata.uid
+    owner = claim.metadata.controller
+    if owner is not None and owner.kind == "PodGroup" and owner.name == group_name(pod):
+        return owner.uid
+    return None
 
 
 def _usable(used: PodClaim, in_flight: Collection[NamespacedName]) -> PodReason | None:

@@ -41,10 +41,11 @@ PODS = "pods"
 
 
 class NodeProjection(msgspec.Struct, frozen=True):
-    """Which facts of a node can matter to a pod: label keys, and whether its name does."""
+    """Which facts of a node can matter to a pod: label keys, and whether its name and its features do."""
 
     labels: tuple[str, ...]
     name: bool
+    features: bool = False
 
     def look(self, node: Node) -> tuple[object, ...]:
         """Equal for nodes that static checks and static scores cannot tell apart."""
@@ -54,6 +55,7 @@ class NodeProjection(msgspec.Struct, frozen=True):
             tuple([labels.get(key) for key in self.labels]),
             node.spec.unschedulable,
             node.spec.taints,
+            node.status.declared_features if self.features else (),
         )
 
 

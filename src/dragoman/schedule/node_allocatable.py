@@ -86,8 +86,8 @@ def _over_pod_level(pod: Pod, node_allocatable: NodeAllocatableDemand) -> list[N
     level = stated(pod.spec.resources)
     spec = msgspec.structs.replace(pod.spec, resources=None, overhead={})
     sums = pod_requests(shown_with(msgspec.structs.replace(pod, spec=spec), node_allocatable))
-    names = {entry.resource for status in node_allocatable for entry in status.mapping}
-    names |= {entry.resource for status in node_allocatable for entry in status.overhead}
+    names = {entry.name for status in node_allocatable for entry in status.mapping}
+    names |= {entry.name for status in node_allocatable for entry in status.overhead}
     return [
         InsufficientPodLevelResource(name, amount(name, sums[name]), amount(name, level[name]))
         for name in sorted(names & level.keys())
@@ -126,17 +126,22 @@ def _of_claim(
                 mapping[resource] = mapping.get(resource, 0) + nanos
             if says.overhead is not None:
                 for sums, value in ((per_pod, says.overhead.per_pod), (per_container, says.overhead.per_container)):
-                    sums[resource] = sums.get(resource, 0) + (value.nanos if value is not None else 0)
+                    if value is not None:
+                        sums[resource] = sums.get(resource, 0) + value.nanos
     return NodeAllocatableClaimStatus(
         name,
         containers,
-        tuple(NodeAllocatableAmount(r, amount(r, nanos)) for r, nanos in sorted(mapping.items()) if nanos),
+        tuple(NodeAllocatableAmount(r, amount(r, nanos)) for r, nanos in sorted(mapping.items())),
         tuple(
-            NodeAllocatableExtra(r, amount(r, per_pod[r]), amount(r, per_container[r]))
-            for r in sorted(per_pod)
-            if per_pod[r] or per_container[r]
+            NodeAllocatableExtra(r, _stated(r, per_pod), _stated(r, per_container))
+            for r in sorted(per_pod.keys() | per_container.keys())
         ),
     )
+
+
+def _stated(resource: str, sums: Mapping[str, int]) -> Quantity | None:
+    """The sum as a quantity, None where no device states one."""
+    return amount(resource, sums[resource]) if resource in sums else None
 
 
 def _mapped(says: NodeAllocatableMapping, result: DeviceRequestAllocationResult) -> int | None:

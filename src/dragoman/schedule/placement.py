@@ -25,6 +25,7 @@ from dragoman.allocate.allocator import (
     survey,
 )
 from dragoman.allocate.allocator import AllocationCache as DeviceMemory
+from dragoman.allocate.device_state import SKIP_OPERATIONS
 from dragoman.allocate.refusal import Refusals
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
@@ -260,6 +261,9 @@ def _reaches_claims(pod_info: PodInfo, node: Node) -> ClaimNotAvailableOnNode | 
     for claim, selector in pod_info.selectors:
         if not selects(selector, node):
             return ClaimNotAvailableOnNode(claim)
+    for claim in pod_info.skipping:
+        if SKIP_OPERATIONS not in node.status.declared_features:
+            return ClaimNotAvailableOnNode(claim, SKIP_OPERATIONS)
     return None
 
 

@@ -26,8 +26,9 @@ class PodInfo(msgspec.Struct, frozen=True):
 
     needs and extra: nano-units (snapshot.usage.pod_requests, assumed_extra). mapped: extended
     resources for which a class stands. selectors: (claim, where its allocation is available). pinned: the only
-    nodes that can do, None if any. neighbours: what pods already there mean for it. shape: equal for pods that nodes
-    cannot tell apart, claims to allocate and neighbours aside.
+    nodes that can do, None if any. shape: equal for pods that nodes cannot tell apart, claims to allocate and
+    inter_pod aside. inter_pod: what pods already there mean for it. skipping: claims whose devices need a node that
+    may leave out node operations.
     """
 
     pod: Pod
@@ -40,6 +41,7 @@ class PodInfo(msgspec.Struct, frozen=True):
     pinned: tuple[str, ...] | None
     shape: bytes
     inter_pod: InterPodState | None = None
+    skipping: tuple[str, ...] = ()
 
     @property
     def to_allocate(self) -> tuple[ResourceClaim, ...]:
@@ -57,9 +59,12 @@ def pod_info_of(
     projection = projection_of(spec)
     if selectors:
         projection = _widened(projection, selectors)
+    skipping = _skipping(claims)
     if inter_pod is not None:
         labels = {*projection.labels, *inter_pod.labels}
         projection = NodeProjection(tuple(sorted(labels)), projection.name or inter_pod.by_name)
+    if skipping:
+        projection = msgspec.structs.replace(projection, features=True)
     mapped = mapped_resources(needs, by_resource) if by_resource else ()
     shape = codec.to_bytes(
         (
@@ -69,11 +74,22 @@ def pod_info_of(
             spec.affinity,
             spec.tolerations,
             selectors,
+            skipping,
             mapped,
             (spec.init_containers, spec.containers) if mapped else (),
         )
     )
-    return PodInfo(pod, needs, extra, claims, mapped, selectors, projection, _pinned(pod, selectors), shape, inter_pod)
+    pinned = _pinned(pod, selectors)
+    return PodInfo(pod, needs, extra, claims, mapped, selectors, projection, pinned, shape, inter_pod, skipping)
+
+
+def _skipping(claims: tuple[PodClaim, ...]) -> tuple[str, ...]:
+    found: list[str] = []
+    for used in claims:
+        allocation = used.claim.status.allocation
+        if allocation is not None and any(result.skip_node_operations for result in allocation.devices.results):
+            found.append(used.claim.metadata.name)
+    return tuple(found)
 
 
 def _selectors(claims: tuple[PodClaim, ...]) -> tuple[tuple[str, NodeSelector], ...]:

@@ -172,9 +172,11 @@ class TopologySpread(ReasonBase, frozen=True):
 
 
 class ClaimNotAvailableOnNode(ReasonBase, frozen=True):
-    """The claim is allocated where this node cannot reach it."""
+    """The claim is allocated where this node cannot reach it. feature: what its devices need of a node and this one
+    does not declare."""
 
     claim: str
+    feature: str = ""
 
 
 class NodeAllocatableClaimShared(ReasonBase, frozen=True):

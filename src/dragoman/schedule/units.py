@@ -21,7 +21,7 @@ from dragoman.schedule.queue import UnitKey
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.usage import is_finished
 
-GANGS = "GangScheduling"
+GANGS = "GenericWorkload"
 
 
 class SchedulingUnit(msgspec.Struct, frozen=True):

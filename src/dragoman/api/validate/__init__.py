@@ -77,6 +77,7 @@ _NAMES: dict[str, FieldReason] = {
     "RoleBinding": _name_in_path,
     "ClusterRole": _name_in_path,
     "ClusterRoleBinding": _name_in_path,
+    "ClusterTrustBundle": _name_in_path,
 }
 
 # Rules that look at the new object alone: run on creation and on every change of the main resource.

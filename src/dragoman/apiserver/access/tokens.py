@@ -22,7 +22,7 @@ from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import format_time
 from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import quoted
-from dragoman.apiserver.access.impersonation import ACCOUNT, NODE_EXTRA, account_groups
+from dragoman.apiserver.access.impersonation import ACCOUNT, AUTHENTICATED, NODE_EXTRA, account_groups
 from dragoman.apiserver.access.rules import go_list
 from dragoman.apiserver.certificates import write_private
 from dragoman.apiserver.request import User
@@ -39,6 +39,7 @@ MIN_S, MAX_S = 600, 1 << 32
 WARN_ONLY_S: Final = 3607
 """What a pod's volume asks for; such a token lives a year (upstream's service-account-extend-token-expiration)."""
 EXTENDED_S: Final = 365 * 24 * 3600
+USER_S: Final = 10 * 365 * 24 * 3600
 KNOWN_MAX: Final = 4096
 _SIZE: Final = 32
 _ACCOUNT, _POD, _NODE, _SECRET = (BY_NAME[name] for name in ("ServiceAccount", "Pod", "Node", "Secret"))
@@ -136,6 +137,13 @@ class Tokens:
             },
         }
 
+    def for_user(self, name: str, groups: tuple[str, ...] = ()) -> str:
+        """A token of a user who is no service account, for a kubeconfig; it lives ten years."""
+        now = int(self._clock.now())
+        listed = list(dict.fromkeys((*groups, AUTHENTICATED)))
+        life = {"iat": now, "nbf": now, "exp": now + USER_S, "jti": self._entropy.uuid4()}
+        return self.sign({"iss": ISSUER, "sub": name, "aud": list(AUDIENCES), "groups": listed, **life})
+
     def _bound(self, account: StoredObject, reference: Any) -> Object:
         """The claims about what a token is bound to."""
         if not reference:
@@ -194,6 +202,8 @@ class Tokens:
             raise BadToken("service account token has expired")
         if claims["nbf"] > now + 60:
             raise BadToken("service account token is not valid yet")
+        if "kubernetes.io" not in claims:
+            return Identified(User(claims["sub"], tuple(claims["groups"])), meant)
         return Identified(self._user(claims), meant)
 
     def _claims(self, token: str) -> Object:

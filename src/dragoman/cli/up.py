@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.daemon.allinone import ClusterSettings
     from dragoman.kubelet.processes import ImageMap
 
-OLDEST = 34
+OLDEST = 32
 """May be reported: resource.k8s.io/v1 is there from 1.34 on."""
 SLOWEST, FASTEST = 0.001, 10_000.0
 """Bounds of --speed."""

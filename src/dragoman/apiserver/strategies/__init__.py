@@ -13,7 +13,9 @@ from dragoman.apiserver.strategies.base import (
     StatusAloneReturned,
     Strategy,
 )
+from dragoman.apiserver.strategies.certificates import SigningRequestStrategy
 from dragoman.apiserver.strategies.core import (
+    ApiServiceStrategy,
     EventStrategy,
     LeaseStrategy,
     NamespaceStrategy,
@@ -73,6 +75,7 @@ _TABLE: dict[str, Strategy] = {
     "MutatingAdmissionPolicyBinding": BindingStrategy("MutatingAdmissionPolicyBinding"),
     "MutatingWebhookConfiguration": WebhookStrategy("MutatingWebhookConfiguration"),
     "ValidatingWebhookConfiguration": WebhookStrategy("ValidatingWebhookConfiguration"),
+    "CertificateSigningRequest": SigningRequestStrategy(),
     "PersistentVolume": Returned(),
     "PersistentVolumeClaim": Returned(),
     "ResourceQuota": Returned(),
@@ -83,8 +86,7 @@ _TABLE: dict[str, Strategy] = {
     "VolumeAttachment": StatusAloneReturned(),
     "VolumeAttributesClass": Returned(),
     # Neither a generation nor an answer of its own, as upstream.
-    "APIService": Strategy(),
-    "CertificateSigningRequest": Strategy(),
+    "APIService": ApiServiceStrategy(),
     "PodCertificateRequest": StatusAlone(),
     "ServiceCIDR": StatusAlone(),
     "StorageVersionMigration": StatusAlone(),

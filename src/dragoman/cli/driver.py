@@ -45,6 +45,9 @@ def _node_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pod-uid", default="", help="for rolling updates with two instances at a time")
     parser.add_argument("--boot-id", default="", help="of the simulated machine; default: this machine's")
+    parser.add_argument(
+        "--no-device-classes", action="store_true", help="create no DeviceClass; without it missing ones are made"
+    )
     serve.arguments(parser)
     serve.from_environment(parser)
 
@@ -111,10 +114,11 @@ def _serving(
         options=options,
         metrics=shell.metrics,
     )
-    shell.ready = plugin.registered.is_set
+    shell.ready = lambda: plugin.is_ready
 
     async def run() -> None:
-        await install_classes(shell.client, entry.classes)
+        if not args.no_device_classes:
+            await install_classes(shell.client, entry.classes)
         await plugin.run()
 
     return run

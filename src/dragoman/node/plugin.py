@@ -219,11 +219,21 @@ class Plugin:
         if self._own_informer:
             tasks.supervise("watch slices", self._own_informer.run)
         tasks.supervise("inventory", self._keep_inventory)
-        tasks.supervise("publish", self.publisher.run)
+        tasks.supervise("publish", self._publish)
         tasks.supervise("sweep", self._sweep)
         if self.health:
             tasks.supervise("health", self.health.run)
         await asyncio.Event().wait()
+
+    async def _publish(self) -> None:
+        """Devices are offered once the kubelet can prepare them: a pod that came before would fail."""
+        await self.registered.wait()
+        await self.publisher.run()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the kubelet knows it and its devices are in the API, as a readiness probe wants to know."""
+        return self.registered.is_set() and not self.publisher.failing
 
     async def _stop(self, servers: list[tuple[aio.Server, Path]]) -> None:
         """Take no more calls, let those under way end, remove the sockets; the last one served goes first."""

@@ -194,6 +194,16 @@ def test_a_name_in_use_is_not_accepted_until_it_is_free(api: Api) -> None:
     assert api("GET", f"/apis/{GROUP}/v1/gearboxes").status == 200
 
 
+def test_conditions_of_others_stay_whatever_they_are(api: Api) -> None:
+    path = f"{CRDS}/gears.{GROUP}/status"
+    crd = api("GET", path).json()
+    crd["status"]["conditions"].append({"message": "updated", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    assert api("PUT", path, crd).status == 200
+    assert "updated" in {c["message"] for c in api("GET", path).json()["status"]["conditions"]}
+    assert api("DELETE", f"{CRDS}/gears.{GROUP}").status == 200
+    assert api("GET", path).status == 404
+
+
 def test_a_definition_goes_after_its_objects(api: Api) -> None:
     held = gear("held")
     held["metadata"]["finalizers"] = ["example.org/x"]
@@ -338,3 +348,22 @@ def test_definitions_and_objects_survive_a_kill(tmp_path: Path) -> None:
     assert [item["metadata"]["uid"] for item in found] == [made["metadata"]["uid"]]
     assert conditions(Api(second)) == {"NamesAccepted": "True", "Established": "True"}
     second_wal.close()
+
+
+def test_an_apply_with_fields_that_are_not_declared_or_stand_twice_is_refused(api: Api) -> None:
+    url = f"{GEARS}/g?fieldManager=m&fieldValidation=Strict"
+    lines = [
+        f"apiVersion: {GROUP}/v1",
+        "kind: Gear",
+        "metadata: {name: g, soul: 1}",
+        "spec:",
+        "  teeth: 8",
+        "  tooth: 1",
+    ]
+    wrong = api("PATCH", url, "\n".join(lines).encode(), content_type=APPLY)
+    assert wrong.status == 400
+    assert ".metadata.soul: field not declared in schema" in wrong.json()["message"]
+    assert ".spec.tooth: field not declared in schema" in wrong.json()["message"]
+    twice = "\n".join([*lines[:2], "metadata: {name: g}", "spec:", "  teeth: 8", "  teeth: 9"])
+    answer = api("PATCH", url, twice.encode(), content_type=APPLY)
+    assert (answer.status, 'line 6: key "teeth" already set in map' in answer.json()["message"]) == (400, True)

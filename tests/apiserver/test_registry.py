@@ -548,3 +548,17 @@ def test_every_kind_of_the_table_can_be_made_listed_and_deleted(registry: Regist
         made.add(kind.kind)
     assert made >= bodies.keys() | {"Namespace", "Node", "ConfigMap", "Secret", "ServiceAccount", "DeviceClass"}
     assert codes == {422}, "the others need more than a name, and say so"
+
+
+def test_what_nothing_acts_on_is_warned_of_once(registry: Registry) -> None:
+    body = {"metadata": {"name": "n"}, "spec": {"podSelector": {}}}
+    made = registry.create(BY_NAME["NetworkPolicy"], body, "default")
+    assert made.warnings == [
+        "NetworkPolicy is stored and nothing acts on it: nothing restricts traffic here: pods have no network"
+    ]
+    changed = registry.patch(BY_NAME["NetworkPolicy"], "n", {"metadata": {"labels": {"a": "b"}}}, "default")
+    assert changed.warnings == []
+    spec = {"group": "x.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+    service = {"service": {"namespace": "default", "name": "s"}}
+    away = registry.create(BY_NAME["APIService"], {"metadata": {"name": "v1.x.example.com"}, "spec": spec | service})
+    assert obj(away)["status"]["conditions"][0]["reason"] == "AggregationNotServed"

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from dragoman.api.shape import Object
-from dragoman.apiserver import discovery, openapi, openapi2, reviews, streams, subresources
+from dragoman.apiserver import discovery, openapi, openapi2, reviews, streams, strict, subresources
 from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.http import Headers, HttpRequest, Reply, Stream, json_reply
 from dragoman.apiserver.logs import LogOptions
 from dragoman.apiserver.negotiate import decode, decode_object, form_of
 from dragoman.apiserver.options import (
+    check_declared,
     check_list_version,
     check_types,
     delete_options,
@@ -316,8 +317,13 @@ class Handlers:
         if write.force and type != "apply":
             raise StatusError(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
         patch = decode(request.body, media)
+        if type == "apply" and write.validation == "Strict" and (twice := strict.repeated_in_yaml(request.body)):
+            text = "error converting YAML to JSON: yaml: unmarshal errors:"
+            raise bad_request(f"error strict decoding YAML: {text}\n  " + "\n  ".join(twice))
 
         def judge(patched: Object, live: Object | None) -> list[str]:
+            if type == "apply":
+                check_declared(target, patched)
             known = set(known_unknowns(target, live)) if live else set()
             try:
                 return unknown_fields(target, patched, write)

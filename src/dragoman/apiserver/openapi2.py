@@ -22,6 +22,7 @@ PROTOBUF_SENT = PROTOBUF_TYPES[1].encode()
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
 _METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
 _JSON = "application/json"
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 def document(documents: Iterable[Object], version: str) -> Object:
@@ -33,13 +34,19 @@ def document(documents: Iterable[Object], version: str) -> Object:
             paths[path] = {key: _operation(value) if key in _METHODS else _path(value) for key, value in item.items()}
         for name, schema in found["components"]["schemas"].items():
             if name not in definitions:
-                definitions[name] = _schema(schema)
+                definitions[name] = _open(schema) if schema.get(_PRESERVE) else _schema(schema)
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": version},
         "paths": dict(sorted(paths.items())),
         "definitions": dict(sorted(definitions.items())),
     }
+
+
+def _open(schema: Object) -> Object:
+    """A custom resource that may hold anything: v2 cannot say that, so it says nothing of its fields."""
+    kept = ("description", "x-kubernetes-group-version-kind")
+    return {"type": "object", **{key: schema[key] for key in kept if key in schema}}
 
 
 def _path(parameters: list[Object]) -> list[Object]:

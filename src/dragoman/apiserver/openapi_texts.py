@@ -56,6 +56,22 @@ _REQUEST_MEMBERS = {
 }
 
 _TEXTS: dict[str, dict[str, str]] = {
+    # ---- what every object has
+    "meta.ObjectMeta": {
+        "annotations": "Annotations are texts by key that tools keep with an object; they cannot be selected by.",
+        "creationTimestamp": "CreationTimestamp is a timestamp of the server: when it stored the object first.",
+        "deletionTimestamp": "DeletionTimestamp is when the object will be gone, set once it is being deleted.",
+        "finalizers": "Finalizers name who must let go before a deleted object is removed.",
+        "generateName": "GenerateName is the beginning of a name that the server completes.",
+        "generation": "Generation counts the changes of what is desired.",
+        "labels": "Labels are short texts by key that objects are selected by.",
+        "managedFields": "ManagedFields say which manager owns which field, for server-side apply.",
+        "name": "Name is unique among the objects of a kind in a namespace, and does not change.",
+        "namespace": "Namespace is where the name is unique; empty for kinds of the whole cluster.",
+        "ownerReferences": "OwnerReferences name objects that this one belongs to; it goes with the last of them.",
+        "resourceVersion": "ResourceVersion changes with every write; opaque to clients.",
+        "uid": "UID is unique among all objects of all times.",
+    },
     # ---- what is published
     "resource.ResourceSlice": {
         "": "Devices that one driver offers in one pool. The slices of a pool at its newest generation are the pool.",

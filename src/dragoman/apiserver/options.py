@@ -102,6 +102,16 @@ def known_unknowns(target: RequestInfo, obj: Object) -> list[str]:
         return []
 
 
+def check_declared(target: RequestInfo, config: Object) -> None:
+    """Refuse an apply configuration with fields that its schema does not have, whatever fieldValidation says."""
+    unknown = [text.removeprefix('unknown field "').removesuffix('"') for text in known_unknowns(target, config)]
+    if unknown:
+        listed = [f".{path}: field not declared in schema" for path in unknown]
+        text = listed[0] if len(listed) == 1 else "errors:\n  " + "\n  ".join(listed)
+        what = f"{target.namespace}/{target.name}; {target.kind.version_text(target.version)}, Kind={target.kind.kind}"
+        raise bad_request(f"failed to create typed patch object ({what}): {text}")
+
+
 def delete_options(request: HttpRequest) -> DeleteOptions:
     """DeleteOptions of the body and the query."""
     options: Object = {}

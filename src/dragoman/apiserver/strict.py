@@ -10,8 +10,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from dragoman.apiserver.shape import ANY, LIST, MAP, OBJECT, SchemaShape
 
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_ERRORS = 100
 """Where upstream's decoder stops counting (sigs.k8s.io/json)."""
 
@@ -36,6 +39,28 @@ def errors(body: bytes, shape: SchemaShape | None) -> list[str]:
         if len(found) == MAX_ERRORS:
             break
     return list(found)
+
+
+def repeated_in_yaml(body: bytes) -> list[str]:
+    """`line 9: key "foo" already set in map` for each key that stands twice in a mapping; YAML or JSON."""
+    try:
+        root = yaml.compose(body, Loader=_Loader)
+    except (yaml.YAMLError, RecursionError):
+        return []
+    found: list[str] = []
+    pending = [root] if root is not None else []
+    while pending and len(found) < MAX_ERRORS:
+        node = pending.pop()
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if key.value in seen:
+                    found.append(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
+                seen.add(key.value)
+                pending.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            pending.extend(node.value)
+    return found
 
 
 def _walk(value: Any, shape: SchemaShape | None, path: str) -> Iterator[str]:

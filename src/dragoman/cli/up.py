@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from dragoman.daemon.allinone import ClusterSettings
+    from dragoman.kubelet.processes import ImageMap
 
-OLDEST = 34
+OLDEST = 32
 """May be reported: resource.k8s.io/v1 is there from 1.34 on."""
 SLOWEST, FASTEST = 0.001, 10_000.0
 """Bounds of --speed."""
@@ -82,6 +83,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
     )
+    parser.add_argument(
+        "--runtime",
+        choices=["simulated", "process"],
+        default="simulated",
+        help="process: containers of images in --image-map run as processes of this machine; default: simulated",
+    )
+    parser.add_argument(
+        "--image-map",
+        action="append",
+        metavar="IMAGE=COMMAND",
+        help="COMMAND is run in the place of that image's entry point, with the container's args; an empty COMMAND is "
+        "the container's own; IMAGE may be a pattern",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what the parts do")
 
 
@@ -100,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("--node", "cannot be combined with --without nodes")
     groups = args.node or ([] if "nodes" in without else [(("node-0", "example"),)])
     settings = ClusterSettings(
+        images=_images(args),
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
@@ -126,6 +141,17 @@ def _parts(text: str) -> frozenset[str]:
         if part not in PARTS:
             raise Invalid("--without", f"there is no part {part!r}, only {', '.join(PARTS)}")
     return frozenset(named)
+
+
+def _images(args: argparse.Namespace) -> ImageMap:
+    from dragoman.kubelet.processes import ImageMap
+
+    given = args.image_map or []
+    if given and args.runtime != "process":
+        raise Invalid("--image-map", "needs --runtime process")
+    if args.runtime == "process" and not given:
+        raise Invalid("--runtime process", "needs --image-map: images that it does not name stay simulated")
+    return ImageMap.parse(given)
 
 
 def _user(text: str) -> tuple[str, tuple[str, ...]]:

@@ -41,6 +41,7 @@ from dragoman.daemon.simulation import Simulation
 from dragoman.drivers.entry import Site
 from dragoman.errors import Stale
 from dragoman.kubelet.agent import NodeHost
+from dragoman.kubelet.processes import ImageMap
 from dragoman.node.plugin import Plugin, registration_socket
 from dragoman.node.publish import SLICE, slice_routes
 from dragoman.node.rpc import checked_socket
@@ -70,7 +71,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
     scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
     they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
-    allowed to every user.
+    allowed to every user. images: whose containers run as processes of this machine.
 
     users: (name, groups) that get a kubeconfig beside `kubeconfig`. repair_data: give up what stands behind damage in
     the log of `data`.
@@ -90,6 +91,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
     authorization: AuthorizationMode = "rbac"
+    images: ImageMap = ImageMap()
     users: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
@@ -139,7 +141,14 @@ class Cluster:
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
         await self._create_classes(self._client(parts.driver("")))
-        host = NodeHost(self._client(parts.NODE_HOST), self.clock, self.entropy, metrics=self.metrics)
+        host = NodeHost(
+            self._client(parts.NODE_HOST),
+            self.clock,
+            self.entropy,
+            metrics=self.metrics,
+            images=settings.images,
+            api_port=int(self.access.server.rpartition(":")[2]),
+        )
         self._server.registry.logs.device_state(host.log_source)
         self._server.registry.sessions.device_state(host.sessions)
         informers = Informers(self._client(parts.READER), self.clock, self.entropy, self.metrics)

@@ -34,6 +34,7 @@ from dragoman.kubelet.node_object import NODE, NodeObject, NodeProperties, check
 from dragoman.kubelet.plugins import Plugins, RegisteredPlugin
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.podresources import SOCKET, PodResources
+from dragoman.kubelet.processes import ImageMap
 from dragoman.kubelet.runtime import EXIT_FAILED, SimulatedRuntime
 from dragoman.kubelet.sessions import NodeSessions
 from dragoman.kubelet.state import FILE as CLAIMS_FILE
@@ -61,7 +62,8 @@ BUCKETS = tuple(0.1 * (40 / 0.1) ** (step / 14) for step in range(15))
 class NodeHost:
     """What the agents of one process share: one watch of pods, one sink of events, one beat.
 
-    node_name: only that node's pods are watched; empty for all.
+    node_name: only that node's pods are watched; empty for all. images: whose containers are processes of this
+    machine, which find the API at api_port of loopback.
     """
 
     def __init__(
@@ -72,7 +74,11 @@ class NodeHost:
         *,
         metrics: Metrics | None = None,
         node_name: str = "",
+        images: ImageMap = ImageMap(),  # noqa: B008 - a value
+        api_port: int = 0,
     ) -> None:
+        self.images = images
+        self.api_port = api_port
         self.client = client
         self.clock = clock
         self.entropy = entropy
@@ -282,6 +288,8 @@ class NodeAgent:
             node_name=self.node_name,
             host_ip=self.facts.host_ip,
             tools=self.tools,
+            images=self.host.images,
+            api_port=self.host.api_port,
         )
         self.runtime.wake = lambda uid: self._wake_pods({uid})
         return NodeServices(

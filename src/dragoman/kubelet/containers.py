@@ -24,6 +24,7 @@ from dragoman.errors import DragomanError, Invalid, NotFound
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
+from dragoman.kubelet.processes import ADDRESS, ImageMap
 from dragoman.kubelet.programs import Place, found, knows
 from dragoman.kubelet.runtime import ContainerRun, Start
 from dragoman.kubelet.shell.commands import seconds_of
@@ -65,7 +66,8 @@ class ContainerView(msgspec.Struct, frozen=True):
 
 
 class Starter:
-    """Works out starts for the containers of one node. tools: programs that drivers bring into containers, by name."""
+    """Works out starts for the containers of one node. tools: programs that drivers bring into containers, by name.
+    images: those whose containers are processes of this machine, which find the API at api_port."""
 
     def __init__(
         self,
@@ -76,7 +78,11 @@ class Starter:
         node_name: str,
         host_ip: str,
         tools: Mapping[str, Tool] | None = None,
+        images: ImageMap = ImageMap(),  # noqa: B008 - a value
+        api_port: int = 0,
     ) -> None:
+        self.images = images
+        self.api_port = api_port
         self.client = client
         self.claims = claims
         self.folders = folders
@@ -94,7 +100,8 @@ class Starter:
     ) -> Start:
         """The run to start. Raises CannotStart."""
         seen = await self._seen(pod, container, ip)
-        fixed = fate(pod, container, seen.command)
+        local = self._local(container, seen)
+        fixed = None if local else fate(pod, container, seen.command)
         run = ContainerRun(
             id=container_id(pod.uid, container.name, attempt),
             name=container.name,
@@ -105,6 +112,8 @@ class Starter:
         )
         if fixed is None:
             start = await self._scripted(pod, container, seen, run, ip)
+            if local:
+                return self._as_process(container, start, local)
             if not found(start.place, seen.command):
                 run.scripted, run.ends_at, run.exit_code, run.reason = False, now, 128, "StartError"
                 run.message = (
@@ -123,7 +132,25 @@ class Starter:
         if not run.scripted:
             return Start(run, self._place(pod, container, seen, ip, run.started_at))
         run.log.clear()
-        return await self._scripted(pod, container, seen, run, ip)
+        start = await self._scripted(pod, container, seen, run, ip)
+        return self._as_process(container, start, self._local(container, seen)) if run.local else start
+
+    def _local(self, container: KubeletContainer, seen: ContainerView) -> tuple[str, ...]:
+        """What runs as a process of this machine for a container; () where it is simulated."""
+        count = len(container.command)
+        return self.images.command(container.image, seen.command[:count], seen.command[count:]) or ()
+
+    def _as_process(self, container: KubeletContainer, start: Start, command: tuple[str, ...]) -> Start:
+        limit = container.resources.limits.get("memory")
+        start.run.local, start.command = True, command
+        start.memory_bytes = limit.nanos // 10**9 if limit else 0
+        start.place.env |= {"KUBERNETES_SERVICE_HOST": ADDRESS, "KUBERNETES_SERVICE_PORT": str(self.api_port)}
+        return start
+
+    def address(self, pod: KubeletPod) -> str:
+        """The address of a pod whose containers are processes of this machine; "" for others."""
+        images = (container.image for container in (*pod.spec.init_containers, *pod.spec.containers))
+        return ADDRESS if any(self.images.command(image, ("x",), ()) for image in images) else ""
 
     async def _scripted(
         self, pod: KubeletPod, container: KubeletContainer, seen: ContainerView, run: ContainerRun, ip: str

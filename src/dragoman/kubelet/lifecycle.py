@@ -220,7 +220,7 @@ class PodWorker:
             for container in pod.spec.init_containers:
                 if run := dead.current.pop(container.name, None):
                     dead.previous[container.name] = run
-        ip = node.host_ip if pod.spec.host_network else node.ips.take(pod.uid)
+        ip = node.starter.address(pod) or (node.host_ip if pod.spec.host_network else node.ips.take(pod.uid))
         return node.runtime.create(pod.uid, pod.metadata.namespace, pod.metadata.name, ip)
 
     async def _containers(self, box: Sandbox) -> float | None:

@@ -8,6 +8,7 @@ and how it ends; others end when their command does (`programs`). It decides not
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import msgspec
 
 from dragoman.apiserver.sessions import OutputListener
 from dragoman.errors import NotFound
+from dragoman.kubelet.processes import LocalCommand, can_isolate
 from dragoman.kubelet.programs import Place, Running, SimulatedCommand
 from dragoman.node.files import write_atomically
 from dragoman.runtime.clock import Clock
@@ -37,7 +39,7 @@ class Said(msgspec.Struct):
 
 class ContainerRun(msgspec.Struct):
     """One run of a container. ends_at None: until it is stopped, or its command ends. streak: short or failed runs in a
-    row before it. scripted: an engine runs its command."""
+    row before it. scripted: an engine runs its command. local: as a process of this machine."""
 
     id: str
     name: str
@@ -52,6 +54,7 @@ class ContainerRun(msgspec.Struct):
     log: list[Said] = []
     scripted: bool = False
     stopping: bool = False
+    local: bool = False
 
     def is_running(self, now: float) -> bool:
         """Whether it has not ended yet."""
@@ -84,6 +87,12 @@ class Start(msgspec.Struct):
     stdin: bool = False
     message_from_log: bool = False
     exit_code: int | None = None
+    memory_bytes: int = 0
+
+    @property
+    def local(self) -> bool:
+        """Whether the command runs as a process of this machine."""
+        return self.run.local
 
 
 class Sandbox(msgspec.Struct):
@@ -191,6 +200,18 @@ class SimulatedRuntime:
             self._commands.pop(key, None)
             self._finish(uid, start, code)
 
+        if start.local:
+            folder = self.local_folder(uid, run)
+            self._commands[key] = LocalCommand(
+                start.place,
+                start.command,
+                folder,
+                output,
+                ended,
+                has_input=start.stdin,
+                memory_bytes=start.memory_bytes,
+            )
+            return
         command = SimulatedCommand(
             self.clock,
             start.place,
@@ -218,6 +239,10 @@ class SimulatedRuntime:
         self._save(box)
         self._report_end(uid, run)
         self.wake(uid)
+
+    def local_folder(self, uid: str, run: ContainerRun) -> Path:
+        """Where a container that is a process of this machine keeps its files."""
+        return self.folder / "processes" / uid / f"{run.name}-{run.attempt}"
 
     def is_lost(self, uid: str, run: ContainerRun) -> bool:
         """Whether it runs, and this process does not know yet what it sees, being new."""
@@ -247,6 +272,11 @@ class SimulatedRuntime:
         if run is None or place is None or not run.is_running(self.clock.now()):
             raise NotFound(f'container "{name}" is not running')
         inner = place if not env else place.with_env(env)
+        own = self._commands.get((uid, name))
+        if isinstance(own, LocalCommand):
+            folder = self.local_folder(uid, run)
+            inside = own.pid if can_isolate() else 0
+            return LocalCommand(inner, command, folder, output, ended, has_input=has_input, inside=inside)
         return SimulatedCommand(
             self.clock, inner, command, output, ended, started_at=self.clock.now(), has_input=has_input
         )
@@ -315,6 +345,8 @@ class SimulatedRuntime:
                 self._close(uid, name)
             with contextlib.suppress(FileNotFoundError):
                 self._path(uid).unlink()
+            if any(run.local for run in box.current.values()):
+                shutil.rmtree(self.folder / "processes" / uid, ignore_errors=True)
 
     def running(self, uid: str) -> list[str]:
         """Names of containers that run now."""

@@ -6,11 +6,13 @@ decides nothing about containers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from dragoman.apiserver.sessions import EndListener, OutputListener, PortConnection, Session
 from dragoman.errors import NotFound
 from dragoman.kubelet.pod import KubeletPod
+from dragoman.kubelet.processes import ADDRESS
 from dragoman.kubelet.programs import Running
 from dragoman.kubelet.runtime import SimulatedRuntime
 from dragoman.kubelet.shell.terminal import Terminal
@@ -67,7 +69,14 @@ class NodeSessions:
         return _Attached(own, terminal, leave, once=found.stdin_once)
 
     async def connect(self, port: int) -> PortConnection:
-        """No simulated container listens. Raises NotFound."""
+        """Of a pod whose containers are processes here; no simulated container listens. Raises NotFound."""
+        box = self.runtime.sandbox(self.pod.uid)
+        if box is not None and any(run.local for run in box.current.values()):
+            try:
+                return await asyncio.open_connection(ADDRESS, port)
+            except OSError as error:
+                name = self.pod.metadata.name
+                raise NotFound(f"nothing listens on port {port} of pod {name}: {error.strerror or error}") from None
         raise NotFound(
             f"nothing listens on port {port} of pod {self.pod.metadata.name}: its containers are simulated "
             "(`up --runtime process` runs programs)"

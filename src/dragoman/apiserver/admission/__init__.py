@@ -21,6 +21,7 @@ from dragoman.apiserver.admission.priorities import Priorities
 from dragoman.apiserver.admission.restriction import NodeRestriction
 from dragoman.apiserver.admission.rights import ClaimStatus, Escalation
 from dragoman.apiserver.admission.root_ca import RootCertificate
+from dragoman.apiserver.admission.unattended import Unattended
 from dragoman.apiserver.lookup import Lookup
 
 __all__ = ["PLUGINS", "AdmissionPlugin", "Attributes", "External", "Operation", "mutate", "validate"]
@@ -34,6 +35,7 @@ PLUGINS: tuple[AdmissionPlugin, ...] = (
     AdminAccess(),
     Escalation(),
     ClaimStatus(),
+    Unattended(),
 )
 """In the order in which they are asked."""
 

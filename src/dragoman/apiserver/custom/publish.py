@@ -10,8 +10,8 @@ from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.custom.schema import Object
 
 _META = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1."
-_API_VERSION = "The version of the schema of this object; servers convert to the latest one they know."
-_KIND = "The REST resource that this object represents, in CamelCase."
+_API_VERSION = "APIVersion defines the version of this object's schema; servers convert to the latest one they know."
+_KIND = "Kind is the REST resource that this object represents, in CamelCase."
 
 
 def definition_name(group: str, version: str, kind: str) -> str:

@@ -151,7 +151,7 @@ class Registration:
     def _write_status(self, record: StoredObject, conditions: list[Object], names: Object) -> None:
         def change(crd: Object) -> Object:
             status = {**(crd.get("status") or {})}
-            kept = [c for c in status.get("conditions") or () if c["type"] not in {c["type"] for c in conditions}]
+            kept = [c for c in status.get("conditions") or () if c.get("type") not in {c["type"] for c in conditions}]
             status["conditions"] = [*conditions, *kept]
             status["acceptedNames"] = names
             storage = next(v["name"] for v in crd["spec"]["versions"] if v.get("storage"))

@@ -14,6 +14,7 @@ from dragoman.apiserver.strategies.base import (
     Strategy,
 )
 from dragoman.apiserver.strategies.core import (
+    ApiServiceStrategy,
     EventStrategy,
     LeaseStrategy,
     NamespaceStrategy,
@@ -83,7 +84,7 @@ _TABLE: dict[str, Strategy] = {
     "VolumeAttachment": StatusAloneReturned(),
     "VolumeAttributesClass": Returned(),
     # Neither a generation nor an answer of its own, as upstream.
-    "APIService": Strategy(),
+    "APIService": ApiServiceStrategy(),
     "CertificateSigningRequest": Strategy(),
     "PodCertificateRequest": StatusAlone(),
     "ServiceCIDR": StatusAlone(),

@@ -61,6 +61,28 @@ class PodTemplateStrategy(Strategy):
     returns_deleted = True
 
 
+class ApiServiceStrategy(Strategy):
+    """APIService: one of a server elsewhere is never available here, and its status says so."""
+
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
+        """Local ones are there; no other is reached."""
+        remote = bool(dig(obj, "spec", "service"))
+        obj["status"] = {
+            "conditions": [
+                {
+                    "type": "Available",
+                    "status": "False" if remote else "True",
+                    "reason": "AggregationNotServed" if remote else "Local",
+                    "message": "aggregated API servers are not reached by this server"
+                    if remote
+                    else "Local APIServices are always available",
+                    "lastTransitionTime": lookup.now_text(),
+                }
+            ]
+        }
+        return []
+
+
 class EventStrategy(Strategy):
     """Events may be created by PUT."""
 

@@ -100,7 +100,7 @@ def _serving(
     )
     driver = factory.make(args.node_name, site)
     places = Places.under(args.root_dir, entry.name, _cdi_dir(args))
-    options = PluginOptions(pod_uid=args.pod_uid, boot_id=boot_id, metadata=factory.metadata)
+    options = PluginOptions(pod_uid=args.pod_uid, boot_id=boot_id, metadata=factory.metadata, publish_at_once=False)
     if entry.simulate and args.simulate:
         stand_ins = StandIns(places.data_dir / "stand-ins", factory.scripts(driver), places.data_dir)
         options = msgspec.structs.replace(options, adapt=stand_ins.of)

@@ -99,7 +99,8 @@ class PluginOptions(msgspec.Struct, frozen=True):
     only_pool: publish this pool alone. routes: slices from an informer shared with others, else the plugin watches its
     own. sockets False: no gRPC, the kubelet calls directly. delay_s: by how much a simulated machine is slower to
     prepare a claim. adapt: what becomes of each setup before it is written down. versions: DRA services offered, the
-    kubelet takes the first it knows.
+    kubelet takes the first it knows. publish_at_once False: slices come once the kubelet has registered the driver,
+    since a pod that is bound before would fail.
     """
 
     pod_uid: str = ""
@@ -112,6 +113,7 @@ class PluginOptions(msgspec.Struct, frozen=True):
     delay_s: Callable[[], float] = _no_delay
     adapt: Callable[[Setup], Setup] = _as_it_is
     versions: tuple[Service, ...] = (rpc.DRA_V1, rpc.DRA_V1BETA1)
+    publish_at_once: bool = True
 
 
 class Plugin:
@@ -153,6 +155,7 @@ class Plugin:
         self._turn = asyncio.Lock()
         self._tasks: Tasks | None = None
         self._sockets = options.sockets
+        self._publish_at_once = options.publish_at_once
         self._delay_s = options.delay_s
         self._turned = asyncio.Event()
         self._log = get("driver", driver=driver.name, node=node_name)
@@ -226,8 +229,8 @@ class Plugin:
         await asyncio.Event().wait()
 
     async def _publish(self) -> None:
-        """Devices are offered once the kubelet can prepare them: a pod that came before would fail."""
-        await self.registered.wait()
+        if not self._publish_at_once:
+            await self.registered.wait()
         await self.publisher.run()
 
     @property

@@ -49,7 +49,7 @@ def test_many_nodes_fit_on_one_screen(shown: Any) -> None:
     nodes = [obj for i in range(60) for obj in (node(f"n{i:02d}"), gpus(f"n{i:02d}", 8))]
     lines = shown([device_class(), *nodes, held("c", "n07", "gpu-0")], "--by", "node").splitlines()
     assert len(lines) == 4
-    assert lines[1].startswith("59 alike (n00, n01, n02, 56 more), each")
+    assert lines[1].startswith("59 with equal counts (n00, n01, n02, 56 more), each")
     assert lines[2].split() == ["n07", "8", "1", "7"]
     assert lines[3].split() == ["(all)", "480", "1", "479"]
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dragoman.cli import output, simulation
+from dragoman.cli import output
 from dragoman.cli.main import main
 from dragoman.errors import Invalid, NotFound
 from dragoman.testing.build import DRIVER, claim, device_class, gpus, manifest, node, pod, template
+from dragoman.whatif import budget
 
 BASE = [node("a"), gpus("a", 2), device_class()]
 
@@ -92,7 +93,7 @@ def test_nodes_whose_devices_are_held_and_tainted_stand_apart(ask: Any) -> None:
 
 
 def test_pods_with_a_place_leave_room_for_facts_of_those_without(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "EXPLAINED_MAX", 2)
+    monkeypatch.setattr(budget, "EXPLAINED_MAX", 2)
     pods = [pod(f"p{i}", templates=["t"]) for i in range(6)]
     reported = ask([node("a"), gpus("a", 4), device_class(), template("t"), *pods])[2]["pods"]
     assert [bool(entry["refusal"]["hints"]) for entry in reported if entry["refusal"]] == [True, True]

@@ -19,7 +19,7 @@ def test_all_machines_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     (rack,) = [line for line in lines if line.startswith("gb200-nvl72 ")]
     assert "18 nodes x 4 GB200" in rack
     assert main(["profiles", "-o", "json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["items"]
     assert len(rows) == len(lines) - 1
     assert all(row["gpus"] and row["summary"] for row in rows)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,15 +164,24 @@ def test_a_deployment_scales_rolls_and_scales_down_and_a_job_gives_its_devices_b
     cluster.until(lambda: len(cluster.get("resourceclaims")["items"]) == 1, "the job's claims to go")
 
 
-def test_a_pod_with_a_v1beta1_claim_runs(cluster: Cluster) -> None:
+@pytest.fixture
+def beta(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster that serves v1beta1, too, which is off by default."""
+    made = Cluster(tmp_path, "--node", "worker=example", "--runtime-config", "resource.k8s.io/v1beta1=true")
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_pod_with_a_v1beta1_claim_runs(beta: Cluster) -> None:
     """Check 7, last part."""
     old = (
         "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: old}\n"
         f"spec: {{devices: {{requests: [{{name: r, deviceClassName: {CLASS}}}]}}}}\n---\n"
     )
-    cluster.apply(old + pod("p", "resourceClaimName: old"))
-    cluster.running("p")
-    assert cluster.get("resourceclaims.v1.resource.k8s.io", "old")["spec"]["devices"]["requests"][0]["exactly"]
+    beta.apply(old + pod("p", "resourceClaimName: old"))
+    beta.running("p")
+    assert beta.get("resourceclaims.v1.resource.k8s.io", "old")["spec"]["devices"]["requests"][0]["exactly"]
 
 
 REFUSED = {

@@ -704,6 +704,13 @@ SITUATIONS: dict[str, Situation] = {
             pod("potter", templates=["single"], namespace="guild"),
         ],
         {"guild/warden": None, "guild/potter": ("shed-1", ["kiln-0"])},
+        lint=(
+            Finding(
+                "ResourceClaimTemplate guild/every",
+                "InvalidField",
+                ("Forbidden", "resource.kubernetes.io/admin-access: true", "containing namespace"),
+            ),
+        ),
         rejected=("resource.kubernetes.io/admin-access: true", "label on the containing namespace"),
     ),
     "a rolling update that waits for its own device": Situation(

@@ -63,6 +63,12 @@ def admin_access_refused(kind: str, obj: Object, namespace_labels: Mapping[str, 
     return path, text
 
 
+def terminating_text(kind: Kind, name: str, namespace: str) -> str:
+    """The message of a 403 for new content in a namespace that is being deleted."""
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    return forbidden_text(kind, name, why)
+
+
 # ---- additions
 
 

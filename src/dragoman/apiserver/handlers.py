@@ -362,7 +362,7 @@ class Handlers:
         if name not in self.registry.served.subresources(target.kind, target.version):
             raise _no_path()
         method = request.method
-        if name in ("status", "ephemeralcontainers", "finalize"):
+        if name in ("status", "ephemeralcontainers", "finalize", "approval"):
             return await self._part(request, target)
         if name == "scale":
             return await self._scale(request, target)

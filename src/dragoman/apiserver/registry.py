@@ -508,7 +508,7 @@ class Registry:
 
     def _isolated(self, kind: Kind, new: Object, old: Object, subresource: str) -> Object:
         """What a write of an object leaves of its status, and a write of the status of everything else."""
-        if subresource == "status":
+        if subresource in ("status", "approval"):
             status = new.get("status")
             new = {**old, "metadata": new["metadata"]}
             new.pop("status", None)

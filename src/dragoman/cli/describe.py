@@ -33,7 +33,7 @@ async def _describe(args: argparse.Namespace) -> int:
     kind = connect.kind_named(word)
     name = name or args.name
     if not name:
-        output.say(f"error: which {kind.kind}? Say: dragoman describe {word} NAME")
+        output.error(f"name a {kind.kind}: dragoman describe {word} NAME")
         return 2
     scope = connect.namespace(args) if kind.namespaced else ""
     async with connect.client(args) as client:
@@ -65,4 +65,4 @@ def _fields(obj: Object) -> str:
         head["Namespace"] = metadata.pop("namespace")
     rest = {k.capitalize(): v for k, v in obj.items() if k not in ("apiVersion", "kind", "metadata")}
     whole = {**head, "Metadata": metadata, **rest}
-    return str(yaml.safe_dump(whole, sort_keys=False, default_flow_style=False)).rstrip()
+    return str(yaml.safe_dump(whole, sort_keys=False, default_flow_style=False, allow_unicode=True)).rstrip()

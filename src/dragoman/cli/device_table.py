@@ -7,7 +7,6 @@ import asyncio
 import csv
 import difflib
 import io
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from dragoman.errors import Invalid
 from dragoman.explain.messages import plural
 from dragoman.inspect.inventory import TERMS, Inventory, Row, inventory
 from dragoman.runtime.clock import Clock
+from dragoman.values.visible import visible
 
 STATES = ("held", "shared", "free", "tainted", "blocked", "unusable")
 LINES_MAX = 40
@@ -64,7 +64,7 @@ async def _watch(args: argparse.Namespace, by: tuple[str, ...]) -> int:
 
 def _print(found: Inventory, form: str, *, one_line: bool = False) -> None:
     if form == "json":
-        output.write(json.dumps(as_json(found), indent=None if one_line else 2))
+        output.write_json(output.versioned("DeviceInventory", as_json(found)), indent=None if one_line else 2)
     elif form == "csv":
         output.write(_csv(found))
     else:
@@ -100,7 +100,13 @@ def _csv(found: Inventory) -> str:
     for row in found.rows:
         counts = _counts(row)
         fits = " ".join(f"{kind}={number}" for kind, number in row.fits.items())
-        writer.writerow((*row.terms, *(counts[name] for name in ("total", *STATES, "heldTainted")), fits))
+        writer.writerow(
+            (
+                *(visible(term) for term in row.terms),
+                *(counts[name] for name in ("total", *STATES, "heldTainted")),
+                fits,
+            )
+        )
     return text.getvalue().rstrip("\n")
 
 
@@ -150,7 +156,7 @@ def _named(same: Sequence[Row]) -> tuple[str, ...]:
         return first
     names = ", ".join(" ".join(row.terms) for row in same[:NAMES_SHOWN])
     more = f", {len(same) - NAMES_SHOWN:,} more" if len(same) > NAMES_SHOWN else ""
-    return (f"{len(same):,} alike ({names}{more}), each", *("" for _ in first[1:]))
+    return (f"{len(same):,} with equal counts ({names}{more}), each", *("" for _ in first[1:]))
 
 
 def _troubles(found: Inventory) -> list[str]:

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
             output.say(f"kubelet's folder: {folder}, CDI files in {folder / 'cdi'}")
         found = asyncio.run(examine(settings, cases, _report))
     if args.output == "json":
-        output.write(report.json(found).decode())
+        output.write_json(output.versioned("DriverBenchReport", report.as_json(found)))
     else:
         output.write(report.text(found))
     return 0 if found.is_clean else 1

@@ -8,7 +8,6 @@ What to say is decided in `explain.answers`. Imports stand in functions, so that
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, explain_watch, output, simulate, source
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     found = answers.about(scene, kind, name, namespace)
     if args.output == "json":
         errors = [refused.as_json() for refused in world.refused]
-        output.write(json.dumps({**found.body, "errors": errors}, indent=2))
+        output.write_json(output.versioned("Explanation", {**found.body, "errors": errors}))
     else:
         output.prose([*(refused.line for refused in world.refused), *found.lines])
     return 0 if found.well and not world.refused else 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from contextlib import suppress
 
 from dragoman.api.kinds import kind_of
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(_recover(args))
     body = _object(args)
     if args.print:
-        output.write(json.dumps(body, indent=2))
+        output.write_json(body)
         return 0
     return asyncio.run(_break(args, body))
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 from dragoman.api.kinds import Kind
 from dragoman.cli import connect, output
 
 if TYPE_CHECKING:
-    from dragoman.api.shape import Object as Object
+    from dragoman.api.shape import Object
     from dragoman.cluster.http import HttpClient
 
 
@@ -57,11 +56,11 @@ def _write(kind: Kind, objects: list[Object], form: str, *, single: bool) -> Non
         obj["metadata"].pop("managedFields", None)
     whole: Any = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": objects}
     if form == "json":
-        output.write(json.dumps(whole, indent=4))
+        output.write_json(whole, indent=4)
         return
     import yaml  # --help is fast without it
 
-    output.write(yaml.safe_dump(whole, sort_keys=False).rstrip())
+    output.write(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True).rstrip())
 
 
 async def _table(client: HttpClient, kind: Kind, scope: str, name: str, args: argparse.Namespace) -> int:

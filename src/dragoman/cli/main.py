@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from dragoman import __version__
+from dragoman.cli import output
 from dragoman.errors import Bug, DragomanError
 
 # command -> (module, one line); the order is the order of the help.
@@ -45,30 +46,31 @@ class Usage(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """Exit with 2 and one line on stderr."""
-        self.exit(2, f"error: {message}\nhint: {self.prog} --help\n")
+        output.error(message, f"{self.prog} --help")
+        sys.exit(2)
 
 
 def _overview(prog: str) -> str:
     width = max(len(name) for name in COMMANDS)
     lines = [f"usage: {prog} COMMAND [OPTIONS]", "", "Dynamic Resource Allocation for Kubernetes.", ""]
     lines += [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
-    lines += ["", f"{prog} COMMAND --help tells more. Version {__version__}."]
+    lines += ["", f"{prog} COMMAND --help shows the options of a command. Version {__version__}."]
     return "\n".join(lines)
 
 
 def main(argv: Sequence[str], prog: str = "dragoman") -> int:
     """Run one command line; returns the exit status."""
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_overview(prog))
+        output.write(_overview(prog))
         return 0 if argv else 2
     if argv[0] in ("--version", "version"):
-        print(f"dragoman {__version__}")
+        output.write(f"dragoman {__version__}")
         return 0
     name = argv[0]
     if name not in COMMANDS:
         near = _near(name)
         hint = f"did you mean {near}?" if near else f"{prog} --help lists the commands"
-        print(f"error: no command {name!r}\nhint: {hint}", file=sys.stderr)
+        output.error(f"no command {name!r}", hint)
         return 2
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(f"dragoman.cli.{module_name}")
@@ -94,15 +96,15 @@ def _guarded(prog: str) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Bug as error:
-        print(f"error: a defect of dragoman: {error}\nhint: please report it with the input", file=sys.stderr)
+        output.error(f"a defect of dragoman: {error}", "please report it with the input")
         return 2
     except DragomanError as error:
-        print(f"error: {error}", file=sys.stderr)
+        output.error(str(error))
         return 2
     except OSError as error:
         if error.errno != errno.ENOSPC:
             return _defect(error)
-        print(f"error: {error.filename or 'the output'} cannot be written: {error.strerror}", file=sys.stderr)
+        output.error(f"{error.filename or 'the output'} cannot be written: {error.strerror}")
         return 2
     except Exception as error:
         return _defect(error)
@@ -111,10 +113,9 @@ def _guarded(prog: str) -> int:
 def _defect(error: Exception) -> int:
     if os.environ.get("DRAGOMAN_TRACEBACK"):
         raise error
-    print(
-        f"error: a defect of dragoman: {type(error).__name__}: {error}\n"
-        "hint: please report it with the input; DRAGOMAN_TRACEBACK=1 shows where",
-        file=sys.stderr,
+    output.error(
+        f"a defect of dragoman: {type(error).__name__}: {error}",
+        "please report it with the input; DRAGOMAN_TRACEBACK=1 shows where",
     )
     return 2
 

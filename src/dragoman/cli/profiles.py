@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import msgspec
 
+from dragoman.cli import output
 from dragoman.drivers.registry import catalog_with
 from dragoman.profiles import text
 
@@ -25,18 +25,22 @@ def run(args: argparse.Namespace) -> int:
     if args.name:
         profile = catalog.named(args.name, args.name)
         if args.output == "json":
-            print(json.dumps(msgspec.to_builtins(profile), indent=2))
+            output.write_json(output.versioned("MachineProfile", msgspec.to_builtins(profile)))
         else:
-            print("\n".join(text.lines(catalog, profile)))
+            output.write("\n".join(text.lines(catalog, profile)))
         return 0
     rows = [text.row(catalog, profile) for profile in catalog.profiles.values()]
     if args.output == "json":
-        print(json.dumps(rows, indent=2))
+        output.write_json(output.versioned("MachineProfileList", {"items": rows}))
         return 0
-    width = max(len(row["name"]) for row in rows)
-    gpus = max(len(row["gpus"]) for row in rows)
-    print(f"{'NAME':<{width}}  {'GPUS':<{gpus}}  NICS  SUMMARY")
-    for row in rows:
-        also = f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""
-        print(f"{row['name']:<{width}}  {row['gpus']:<{gpus}}  {row['nics']:>4}  {row['summary']}{also}")
+    body = [
+        (
+            row["name"],
+            row["gpus"],
+            row["nics"],
+            row["summary"] + (f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""),
+        )
+        for row in rows
+    ]
+    output.write(output.rows(("NAME", "GPUS", "NICS", "SUMMARY"), body))
     return 0

@@ -7,7 +7,6 @@ of `whatif`. Imports stand in functions, so that --help is fast.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import output, source
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         errors = [refused.as_json() for refused in world.refused]
         pods = [say.as_json(answer) for answer in answers]
-        output.write(json.dumps({"pods": pods, **changed.as_json(), "errors": errors}, indent=2))
+        output.write_json(output.versioned("Simulation", {"pods": pods, **changed.as_json(), "errors": errors}))
     else:
         _print(answers, changed, world.refused)
     placed = all(answer.verdict.node for answer in answers)
@@ -80,7 +79,8 @@ def _read(args: argparse.Namespace, context: Any) -> source.ToolInput:
         return source.from_files(args.filename, context.gates)
     except Invalid:
         if args.output == "json" and "-" not in args.filename:  # standard input cannot be read twice
-            output.write(json.dumps({"pods": [], "errors": source.errors_in(args.filename)}, indent=2))
+            errors = source.errors_in(args.filename)
+            output.write_json(output.versioned("Simulation", {"pods": [], "errors": errors}))
         raise
 
 
@@ -90,12 +90,13 @@ def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clo
     from dragoman.whatif.decide import run
 
     budget = Budget(clock.monotonic)
-    answers: list[Explanation] = []
+    answers: dict[Any, Explanation] = {}
     for step in run(changed.cluster, (*order, *changed.order), context):
         brief = budget.is_brief(step)
         with budget.spent(step) as over:
-            answers += explain_unit(step, changed.cluster.now, context, over, brief=brief)
-    return answers
+            found = explain_unit(step, changed.cluster.now, context, over, brief=brief)
+            answers |= {answer.verdict.pod: answer for answer in found}
+    return list(answers.values())
 
 
 def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:

@@ -228,7 +228,7 @@ class Tour:
 
     async def _apply(self, obj: Object, *, show: bool = False) -> None:
         if show:
-            for line in yaml.safe_dump(obj, sort_keys=False).rstrip().splitlines():
+            for line in yaml.safe_dump(obj, sort_keys=False, allow_unicode=True).rstrip().splitlines():
                 self.screen.print(f"    {line}", style="dim", soft_wrap=True)
         kind = kind_of(obj["kind"])
         name = obj["metadata"]["name"]

@@ -225,19 +225,21 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
     asked = sum(_is_asked(key, namespace) for unit in waiting for key in unit.pods)
     budget = Budget.shared(scene.monotonic, asked)
     now = scene.cluster.now
+    answers: dict[NamespacedName, Explanation] = {}
     for step in run(scene.cluster, scene.order, scene.context):
         if not any(_is_asked(key, namespace) for key in step.unit.pods):
             continue
         brief = budget.is_brief(step)
         with budget.spent(step) as over:
-            answers = explain_unit(step, now, scene.context, over, brief=brief)
-        for answer in answers:
-            verdict = answer.verdict
-            pods.append(say.as_json(answer))
-            if verdict.node is None:
-                waits.append(say.summary(answer))
-            else:
-                fits.append(("/".join(verdict.pod), verdict.node))
+            found = explain_unit(step, now, scene.context, over, brief=brief)
+        answers |= {answer.verdict.pod: answer for answer in found}
+    for answer in answers.values():
+        verdict = answer.verdict
+        pods.append(say.as_json(answer))
+        if verdict.node is None:
+            waits.append(say.summary(answer))
+        else:
+            fits.append(("/".join(verdict.pod), verdict.node))
     for key in sorted(key for key in scene.raw.pods if _is_asked(key, namespace)):
         pod = scene.raw.pods[key]
         reasons = stuck(scene.raw, pod, scene.events, now)

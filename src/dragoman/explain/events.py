@@ -88,14 +88,16 @@ def double_allocation_effects(double_allocation: DoubleAllocation, component: st
             text = f"device {double_allocation.device} is allocated to two claims; this newer allocation is released"
         else:
             text = f"device {double_allocation.device} is allocated to two claims"
-        reported.append(Emit(Ref("ResourceClaim", *key), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
+        reported.append(
+            Emit(Ref("ResourceClaim", *key), "Warning", "DeviceAllocatedTwice", text, component, "Scheduling")
+        )
     if double_allocation.loser is not None:
         for pod in double_allocation.pods:
             text = (
                 f"device {double_allocation.device} was allocated to two claims and the other one keeps it: this pod "
                 "waits on its node without a device; delete it to have it scheduled again"
             )
-            reported.append(Emit(Ref("Pod", *pod), "Warning", "DeviceHeldTwice", text, component, "Scheduling"))
+            reported.append(Emit(Ref("Pod", *pod), "Warning", "DeviceAllocatedTwice", text, component, "Scheduling"))
     return tuple(reported)
 
 

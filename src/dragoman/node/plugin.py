@@ -36,6 +36,7 @@ from dragoman.node.driver import (
     DeviceStatus,
     Driver,
     FollowsClaims,
+    NotYet,
     Pool,
     PreparedDevice,
     ReportsHealth,
@@ -62,6 +63,9 @@ T = TypeVar("T")
 CLAIM = kind_of("ResourceClaim")
 LOCK_TIMEOUT_S = 40.0
 """Below the kubelet's 45 s for a call, so that it reads the reason."""
+GOING_ON_S = 35.0
+"""So long a call waits for claims whose preparation goes on by itself."""
+NOT_YET_S = 1.0
 SWEEP_S = 60.0
 CALL_TIMEOUT_S = 5.0
 STATUS_ATTEMPTS = 5
@@ -326,17 +330,31 @@ class Plugin:
         """Prepare each claim; by uid its devices, or why not."""
         fetched = await asyncio.gather(*(self._fetch(ref) for ref in refs))
         answers: dict[str, tuple[PreparedDevice, ...] | DragomanError] = {}
-        async with self._exclusive():
-            for ref, claim in zip(refs, fetched, strict=True):
-                began = self.clock.monotonic()
-                try:
-                    answers[ref.uid] = await self._prepare(ref, claim)
-                    self._seconds.labels(self.driver.name, "prepare", "ok").observe(self.clock.monotonic() - began)
-                except Exception as error:
-                    answers[ref.uid] = error if isinstance(error, DragomanError) else DragomanError(describe(error))
-                    self._seconds.labels(self.driver.name, "prepare", "error").observe(self.clock.monotonic() - began)
-                    self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))
-        return answers
+        todo = dict(zip(refs, fetched, strict=True))
+        deadline = self.clock.monotonic() + GOING_ON_S
+        while True:
+            async with self._exclusive():
+                for ref, claim in todo.items():
+                    answers[ref.uid] = await self._answer(ref, claim)
+            waits = {ref: answer for ref in todo if isinstance(answer := answers[ref.uid], NotYet)}
+            wait_s = min((answer.after_s or NOT_YET_S for answer in waits.values()), default=0.0)
+            if not waits or self.clock.monotonic() + wait_s > deadline:
+                return answers
+            await self.clock.sleep(wait_s)  # without the lock: other claims go on
+            todo = {ref: todo[ref] for ref in waits}
+
+    async def _answer(
+        self, ref: ClaimRef, claim: ResourceClaim | DragomanError
+    ) -> tuple[PreparedDevice, ...] | DragomanError:
+        began = self.clock.monotonic()
+        try:
+            devices = await self._prepare(ref, claim)
+        except Exception as error:
+            self._seconds.labels(self.driver.name, "prepare", "error").observe(self.clock.monotonic() - began)
+            self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))
+            return error if isinstance(error, DragomanError) else DragomanError(describe(error))
+        self._seconds.labels(self.driver.name, "prepare", "ok").observe(self.clock.monotonic() - began)
+        return devices
 
     async def unprepare_claims(self, refs: Sequence[ClaimRef]) -> dict[str, DragomanError | None]:
         """Unprepare each claim; by uid None, or why not."""

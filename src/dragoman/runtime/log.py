@@ -9,6 +9,7 @@ A terminal gets one short line, anything else JSON lines. It never decides what 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
@@ -16,6 +17,7 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 from dragoman.runtime.clock import Clock
+from dragoman.values.visible import json_safe, visible
 
 ROOT = "dragoman"
 LogFormat = Literal["auto", "human", "json"]
@@ -68,7 +70,9 @@ def setup(
     stream = stream or sys.stderr
     human = stream.isatty() if format == "auto" else format == "human"
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Human(clock, colour=stream.isatty()) if human else _Json(clock))
+    handler.setFormatter(
+        _Human(clock, colour=stream.isatty() and not os.environ.get("NO_COLOR")) if human else _Json(clock)
+    )
     logger = logging.getLogger(ROOT)
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
@@ -94,7 +98,8 @@ class _Human(_Formatter):
         words = " ".join(f"{key}={_word(value)}" for key, value in fields.items())
         part = record.name.removeprefix(f"{ROOT}.")
         level = record.levelname
-        line = f"{self._when(record):%H:%M:%S} {level[0]} {part}: {record.getMessage()}{' ' if words else ''}{words}"
+        said = visible(f"{record.getMessage()}{' ' if words else ''}{words}")
+        line = f"{self._when(record):%H:%M:%S} {level[0]} {part}: {said}"
         if self._colour and (colour := _COLOURS.get(level)):
             line = f"{colour}{line}\x1b[0m"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -111,7 +116,7 @@ class _Json(_Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return json_safe(msgspec.json.encode(line, enc_hook=str).decode())
 
 
 def _word(value: Any) -> str:

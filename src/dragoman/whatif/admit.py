@@ -15,7 +15,14 @@ from typing import Any
 import msgspec
 
 from dragoman.api import defaults, validate
-from dragoman.api.admission import admin_access_refused, forbidden_text, invalid_text, select_own_pods
+from dragoman.api.admission import (
+    admin_access_refused,
+    forbidden_text,
+    invalid_text,
+    select_own_pods,
+    terminating_text,
+)
+from dragoman.api.core import Namespace
 from dragoman.api.files import Document
 from dragoman.api.gated import gates_drop
 from dragoman.api.gates import DEFAULTS, Gates
@@ -37,7 +44,7 @@ def admitted(
     Objects without a name get one of their generateName.
     """
     held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
-    labels = {d.name: _labels(d.object) for d in held if d.kind_name == "Namespace"}
+    namespaces = {d.name: d.value for d in held if isinstance(d.value, Namespace)}
     taken: list[tuple[Document, Any]] = []
     refused: list[tuple[Document, Rejection]] = []
     for number, document in enumerate(held):
@@ -46,7 +53,7 @@ def admitted(
             taken.append((document, _named(value, number)))
             continue
         assert document.kind is not None
-        rejection = judged(document.kind, document.object, labels.get(document.namespace), now, gates)
+        rejection = judged(document.kind, document.object, namespaces.get(document.namespace), now, gates)
         if rejection is not None:
             refused.append((document, rejection))
         else:
@@ -55,11 +62,11 @@ def admitted(
 
 
 def judged(
-    kind: Kind, obj: dict[str, Any], namespace_labels: dict[str, str] | None, now: datetime, gates: Gates = DEFAULTS
+    kind: Kind, obj: dict[str, Any], inside: Namespace | None, now: datetime, gates: Gates = DEFAULTS
 ) -> Rejection | None:
     """What a server says to the creation of this object, None if it takes it.
 
-    obj is in the stored version. namespace_labels: of its namespace; None where it is not known, which refuses nothing.
+    obj is in the stored version. inside: its namespace; None where it is not known, which refuses nothing.
     """
     made = defaults.apply(kind.kind, kind.versions[0], obj, now)
     for field in ("apiVersion", "kind"):
@@ -69,8 +76,10 @@ def judged(
     name, namespace = str(meta.get("name") or meta.get("generateName") or ""), str(meta.get("namespace") or "")
     if kind.kind == "Job" and isinstance(made.get("spec"), dict):
         select_own_pods({**made, "metadata": {**meta, "uid": uid_for("Job", namespace, name)}})
-    if kind.kind in _ADMIN and namespace_labels is not None:
-        path, why = admin_access_refused(kind.kind, made, namespace_labels)
+    if inside is not None and inside.status.phase == "Terminating":
+        return Rejection(kind.kind, namespace, name, "metadata.namespace", terminating_text(kind, name, namespace))
+    if kind.kind in _ADMIN and inside is not None:
+        path, why = admin_access_refused(kind.kind, made, inside.metadata.labels)
         if path:
             text = forbidden_text(kind, name, f"{path}: Forbidden: {why}")
             return Rejection(kind.kind, namespace, name, path, text)
@@ -84,12 +93,6 @@ def judged(
 def _left_out(kind: str, error: FieldError) -> bool:
     """A field of a pod that must be set and that a bare one need not have; without a selector nothing can be said."""
     return error.type == REQUIRED and kind in _BARE and not error.path.startswith("spec.selector")
-
-
-def _labels(obj: dict[str, Any]) -> dict[str, str]:
-    meta = obj.get("metadata")
-    labels = meta.get("labels") if isinstance(meta, dict) else None
-    return labels if isinstance(labels, dict) else {}
 
 
 def _named(value: Any, number: int) -> Any:

@@ -57,8 +57,9 @@ class ClusterState(msgspec.Struct, frozen=True):
     """One state of the world that what-if goes through. `now` is UTC.
 
     gone: uids, removed: (kind, namespace, name) of what was deleted on the way: only that is known not to exist, since
-    files may show a part of a cluster. made: how many objects were created, which makes new uids differ. rejected:
-    what the API server refused, and what for. busy: controllers reached the limit of steps; the state is not final.
+    files may show a part of a cluster; of the kinds in `complete` every object is shown. made: how many objects were
+    created, which makes new uids differ. rejected: what the API server refused, and what for. busy: controllers reached
+    the limit of steps; the state is not final.
     """
 
     snapshot: Snapshot
@@ -69,6 +70,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     made: int = 0
     rejected: tuple[Rejection, ...] = ()
     busy: bool = False
+    complete: frozenset[str] = frozenset()
 
     @property
     def now_text(self) -> str:
@@ -76,13 +78,16 @@ class ClusterState(msgspec.Struct, frozen=True):
         return format_time(self.now)
 
 
-def bring(snapshot: Snapshot, now: datetime) -> ClusterState:
-    """The cluster that a snapshot shows. Objects and references without uid get one by their names."""
+def bring(snapshot: Snapshot, now: datetime, *, complete: frozenset[str] = frozenset()) -> ClusterState:
+    """The cluster that a snapshot shows. Objects and references without uid get one by their names.
+
+    complete: kinds of which the snapshot shows every object, so that others do not exist.
+    """
     before = list(objects(snapshot))
     after = identified(before, now)
     changes = [Put(*new) for old, new in zip(before, after, strict=True) if old[1] is not new[1]]
     ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in after))
-    return ClusterState(apply_all(snapshot, changes), ownership, now)
+    return ClusterState(apply_all(snapshot, changes), ownership, now, complete=complete)
 
 
 def objects(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:

@@ -28,8 +28,8 @@ from dragoman.whatif.units import Named, units
 
 MAX_ROUNDS = 8
 """Decisions for one unit, which may give up idle claims one by one before it is placed."""
-UNITS_MAX = 100_000
-"""Units that one run decides at most: controllers may make pods without end."""
+ROUNDS_MAX = 1_000
+"""Times that one run looks for pods that wait: controllers may make pods without end."""
 
 
 class ClaimVerdict(msgspec.Struct, frozen=True):
@@ -57,12 +57,16 @@ class PodPrediction(msgspec.Struct, frozen=True):
 
 
 class DecidedUnit(msgspec.Struct, frozen=True, eq=False):
-    """A unit that was decided: on which snapshot, what it left, what became of each pod."""
+    """A unit that was decided: on which snapshot, what it left, what became of each pod.
+
+    cluster: once controllers have done what follows; None where nobody asked for that.
+    """
 
     unit: SchedulingUnit
     before: Snapshot
     after: Snapshot
     verdicts: tuple[PodPrediction, ...]
+    cluster: ClusterState | None = None
 
 
 def run(
@@ -74,29 +78,43 @@ def run(
 ) -> Iterator[DecidedUnit]:
     """Decides what waits, in this order and then what else waits, until nothing new does. The cluster is settled.
 
-    Each unit is decided once, on what those before it left.
+    A unit that is refused comes again if controllers have deleted something since: of several answers the last counts.
     """
     context, recent = msgspec.structs.replace(context), TaskHistory()
-    seen: set[NamespacedName] = set()
-    for _ in range(UNITS_MAX):
-        waiting = [unit for unit in units(cluster, order) if not seen.issuperset(unit.pods)]
+    seen: dict[NamespacedName, int] = {}
+    for _ in range(ROUNDS_MAX):
+        deleted = len(cluster.gone)
+        waiting = [unit for unit in units(cluster, order) if any(seen.get(key, -1) < deleted for key in unit.pods)]
         if not waiting:
             return
         for unit in waiting:
             if any(key not in cluster.snapshot.pods for key in unit.pods):
                 continue  # a controller took the pod away since
-            seen.update(unit.pods)
-            before, now = cluster.snapshot, cluster.now
-            decision, assumed = _decided(before, unit, now, context)
-            context.learn(decision.placements, recent)
-            after = changed(cluster, assumed, controllers=controllers) if assumed else cluster
-            refused = {one.pod: one for one in decision.refused}
-            shown_as = apply_all(before, assumed)
-            yield DecidedUnit(
-                unit, before, shown_as, tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected))
-            )
-            started = [change for p in decision.placements for change in _started(after, p.pod)]
-            cluster = changed(after, started, controllers=controllers) if started else after
+            seen.update(dict.fromkeys(unit.pods, len(cluster.gone)))
+            step = _step(cluster, unit, context, recent, controllers)
+            assert step.cluster is not None
+            cluster = step.cluster
+            yield step
+
+
+def _step(
+    cluster: ClusterState,
+    unit: SchedulingUnit,
+    context: SchedulingContext,
+    recent: TaskHistory,
+    controllers: Sequence[Controller],
+) -> DecidedUnit:
+    """One decision, and what controllers and kubelets make of it."""
+    before = cluster.snapshot
+    decision, assumed = _decided(before, unit, cluster.now, context)
+    context.learn(decision.placements, recent)
+    after = changed(cluster, assumed, controllers=controllers) if assumed else cluster
+    refused = {one.pod: one for one in decision.refused}
+    shown_as = apply_all(before, assumed)
+    verdicts = tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected))
+    started = [change for p in decision.placements for change in _started(after, p.pod)]
+    after = changed(after, started, controllers=controllers) if started else after
+    return DecidedUnit(unit, before, shown_as, verdicts, after)
 
 
 def steps(

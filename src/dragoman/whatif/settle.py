@@ -187,7 +187,7 @@ class _Run:
         known = self.cluster.ownership.find(ref.kind, ref.namespace, ref.name)
         if known is not None:
             return known.ref.uid
-        if (ref.kind, ref.namespace, ref.name) in self.cluster.removed:
+        if ref.kind in self.cluster.complete or (ref.kind, ref.namespace, ref.name) in self.cluster.removed:
             return ""
         return ref.uid or "not in the picture"
 

@@ -13,7 +13,13 @@ from typing import Any
 import msgspec
 
 from dragoman.api import codec, defaults
-from dragoman.api.admission import admin_access_refused, forbidden_text, select_own_pods, tolerate_lost_nodes
+from dragoman.api.admission import (
+    admin_access_refused,
+    forbidden_text,
+    select_own_pods,
+    terminating_text,
+    tolerate_lost_nodes,
+)
 from dragoman.api.core import Node, Pod
 from dragoman.api.kinds import kind_of
 from dragoman.api.merge import merge_patch
@@ -91,8 +97,8 @@ def admission(cluster: ClusterState, kind: str, obj: dict[str, Any]) -> Rejectio
     namespace, name = meta.get("namespace", ""), meta.get("name", "")
     known = cluster.snapshot.namespaces.get(namespace)
     if namespace and known is not None and known.status.phase == _TERMINATING:
-        text = f"unable to create new content in namespace {namespace} because it is being terminated"
-        return Rejection(kind, namespace, name, "metadata.namespace", forbidden_text(kind_of(kind), name, text))
+        text = terminating_text(kind_of(kind), name, namespace)
+        return Rejection(kind, namespace, name, "metadata.namespace", text)
     if kind in ("ResourceClaim", "ResourceClaimTemplate"):
         path, why = admin_access_refused(kind, obj, known.metadata.labels if known is not None else None)
         if path:

@@ -5,7 +5,7 @@ Judges nothing: a case says fail or skip by raising `Defect` or `NotApplicable`,
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -72,13 +72,12 @@ def summary(report: Report) -> str:
     return f"{line}; failed: {', '.join(failed)}" if failed else line
 
 
-def json(report: Report) -> bytes:
+def as_json(report: Report) -> dict[str, Any]:
     """For programs."""
-    body = {
+    return {
         "driver": report.driver,
         "passed": report.count("pass"),
         "failed": report.count("fail"),
         "skipped": report.count("skip"),
-        "cases": report.outcomes,
+        "cases": [msgspec.to_builtins(outcome) for outcome in report.outcomes],
     }
-    return msgspec.json.format(msgspec.json.encode(body), indent=2)

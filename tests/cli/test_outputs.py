@@ -1,0 +1,162 @@
+"""Is what programs read as its schema says? Real outputs of every command against docs/reference/schemas."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from dragoman.cli import output
+from dragoman.cli.main import main
+from dragoman.node.bench.report import CaseResult, Report, as_json
+from dragoman.testing.build import claim, device_class, gpus, node, pod, template
+from dragoman.values.visible import columns_of, json_safe, visible, wrapped
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = ROOT / "docs/reference/schemas"
+EVIL = "x\x1b[2J\nerror: forged"
+
+
+def checked(kind: str, text: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(text)
+    schema = json.loads((SCHEMAS / f"{kind}.json").read_text())
+    jsonschema_rs.validator_for(schema).validate(body)
+    assert (body["apiVersion"], body["kind"]) == (output.API_VERSION, kind)
+    return body
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> str:
+    """A cluster with a pod that fits, one that does not, and one whose claim is unknown."""
+    file = tmp_path / "world.yaml"
+    objects = [
+        device_class(),
+        node("a"),
+        node("b", taints=["team=ml:NoSchedule"]),
+        gpus("a", 2),
+        template("one"),
+        template("many", count=5),
+        claim("idle"),
+        pod("fits", templates=["one"]),
+        pod("waits", templates=["many"]),
+        pod("lost", "nowhere"),
+    ]
+    file.write_text(yaml.safe_dump_all(objects))
+    return str(file)
+
+
+COMMANDS = {
+    "simulate": ("Simulation", ["simulate", "-f", "WORLD"]),
+    "simulate with changes": (
+        "Simulation",
+        ["simulate", "-f", "WORLD", "--add-node", "shape-of a", "--taint", "gpu.example.com/a/gpu-0=k:NoExecute"],
+    ),
+    "explain everything": ("Explanation", ["explain", "-f", "WORLD"]),
+    "explain a pod": ("Explanation", ["explain", "pod/waits", "-f", "WORLD"]),
+    "explain a claim": ("Explanation", ["explain", "claim/idle", "-f", "WORLD"]),
+    "explain a node": ("Explanation", ["explain", "node/b", "-f", "WORLD"]),
+    "explain a device": ("Explanation", ["explain", "device/gpu.example.com/a/gpu-0", "-f", "WORLD"]),
+    "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
+    "lint": ("LintReport", ["lint", "-f", "WORLD"]),
+    "profiles": ("MachineProfileList", ["profiles"]),
+    "a profile": ("MachineProfile", ["profiles", "dgx-h100"]),
+}
+
+
+@pytest.mark.parametrize(("kind", "words"), COMMANDS.values(), ids=COMMANDS)
+def test_json_is_as_its_schema_says(
+    kind: str, words: list[str], world: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([word.replace("WORLD", world) for word in words] + ["-o", "json"])
+    checked(kind, capsys.readouterr().out)
+
+
+def test_a_document_that_cannot_be_understood_is_an_error_of_the_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("apiVersion: v1\nkind: Pod\nmetadata: 3\n")
+    with pytest.raises(Exception, match="metadata"):
+        main(["simulate", "-f", str(file), "-o", "json"])
+    assert checked("Simulation", capsys.readouterr().out)["errors"]
+
+
+def test_a_report_of_the_bench_is_as_its_schema_says() -> None:
+    report = Report("d.example.com", (CaseResult("c", "t", "demand", "source", "fail", ("did",), "why", 0.5),))
+    checked("DriverBenchReport", json.dumps(output.versioned("DriverBenchReport", as_json(report))))
+
+
+def test_every_kind_has_a_schema_and_a_line_in_the_docs() -> None:
+    source = "".join(file.read_text() for file in (ROOT / "src/dragoman/cli").glob("*.py"))
+    kinds = set(re.findall(r'versioned\(\s*"(\w+)"', source))
+    assert kinds == {file.stem for file in SCHEMAS.glob("*.json")}
+    page = (ROOT / "docs/reference/outputs.md").read_text()
+    assert not [kind for kind in kinds if f"schemas/{kind}.json" not in page]
+
+
+METRIC = re.compile(r'\.(?:counter|gauge|histogram)\(\s*"([a-z_]+)"')
+
+
+def test_every_metric_is_documented() -> None:
+    source = "".join(file.read_text() for file in (ROOT / "src/dragoman").rglob("*.py"))
+    page = (ROOT / "docs/reference/outputs.md").read_text()
+    names = set(METRIC.findall(source))
+    assert names
+    assert not [name for name in names if f"`{name}`" not in page]
+
+
+# ---- what reaches a terminal
+
+
+def test_control_characters_are_made_visible_and_letters_stay() -> None:
+    assert visible("a\x1b[2Jb\nc\u202ed\x9b") == "a\\x1b[2Jb\\nc\\u202ed\\x9b"
+    assert visible("노드 é 👩\u200d🔬") == "노드 é 👩\u200d🔬"
+    assert json.loads(json_safe(json.dumps({"노드": "\x9b\u202e\U000e0001"}, ensure_ascii=False))) == {
+        "노드": "\x9b\u202e\U000e0001"
+    }
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert columns_of("노드-0") == 6
+    assert columns_of("e\u0301") == 1
+    table = output.rows(("NAME", "NODE"), [("노드", "a"), ("plain", "b")]).splitlines()
+    assert [columns_of(line) for line in table] == [len("plain   NODE"), len("plain   a"), len("plain   a")]
+    assert wrapped("  가나 다라 마바", 8, "    ") == ["  가나", "    다라", "    마바"]
+
+
+@pytest.mark.parametrize(
+    "words", [["simulate"], ["explain"], ["devices", "--by", "node,class"], ["devices", "-o", "csv"]]
+)
+def test_escape_sequences_of_objects_reach_no_terminal(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "world.yaml"
+    slices = gpus("a", 1)
+    slices["spec"]["devices"][0]["attributes"]["type"] = {"string": EVIL}
+    waiting = pod("p", templates=["t"], schedulingGates=[{"name": EVIL}])
+    file.write_text(yaml.safe_dump_all([device_class(), node("a"), slices, template("t"), waiting]))
+    try:
+        main([*words, "-f", str(file)])
+    except Exception as error:
+        output.error(str(error))
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert not [line for line in shown.out.splitlines() if line.startswith("error: forged")]
+
+
+def test_there_is_no_colour_in_a_pipe_or_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen:
+        def isatty(self) -> bool:
+            return True
+
+    screen: Any = Screen()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert output.coloured("x", output.RED, screen) == "\x1b[31mx\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert output.coloured("x", output.RED, screen) == "x"

@@ -30,6 +30,7 @@ SCHEDULER = [
     rule("", "pods/status", "patch"),
     rule("", "events", "create patch"),
     rule("scheduling.k8s.io", "priorityclasses podgroups workloads", "list watch"),
+    rule("scheduling.k8s.io", "podgroups/status", "patch"),
     rule("resource.k8s.io", "deviceclasses devicetaintrules resourceslices resourceclaimtemplates", "list watch"),
     rule("resource.k8s.io", "resourceclaims", "get list watch patch create delete"),
     rule("resource.k8s.io", "resourceclaims/status resourceclaims/binding", "patch"),

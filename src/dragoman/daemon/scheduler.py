@@ -352,6 +352,9 @@ class Scheduler:
         self._count(decision)
         self._context.learn(decision.placements, self._recent)
         self._report(decision.refused)
+        if decision.refused and not decision.placements and not decision.undecided:
+            first = decision.refused[0]
+            self._report_group(key, "Unschedulable", message(first, first.pod[0]))
         if decision.lost:
             self._units.let_go(key)
         if decision.effects:
@@ -460,6 +463,7 @@ class Scheduler:
         if arrived is not None:
             self._seconds.observe(self._clock.monotonic() - arrived)
         self._units.forget(key)
+        self._report_group(key, "Scheduled", "")
         # Members of a gang that came meanwhile, or beyond its minimum found no place.
         for member in keys_of(self.snapshot.pods_by_group, key[1:]) if key[0] == "PodGroup" else ():
             pod = self.snapshot.pods[member]
@@ -539,6 +543,12 @@ class Scheduler:
                 self.informers.observe(ref.kind, claim)
 
     # ---- telling
+
+    def _report_group(self, key: UnitKey, reason: str, text: str) -> None:
+        """The condition of a gang's PodGroup."""
+        group = self.snapshot.pod_groups.get(key[1:]) if key[0] == "PodGroup" else None
+        if group is not None:
+            self._send(events.group_effects(group, reason, text, self._clock.utc()))
 
     def _report(self, refused: Iterable[Refused]) -> None:
         """Once for each change of the reason."""

@@ -20,7 +20,7 @@ REFUSED = {
     "a clock that stands still": (["--speed", "0"], "--speed: must be 0.001 to 10,000, got 0.0"),
     "a clock that goes back": (["--speed", "-1"], "--speed: must be"),
     "no number": (["--speed", "nan"], "--speed: must be"),
-    "a version without resource.k8s.io/v1": (["--kubernetes", "1.20"], "--kubernetes: must be 1.34 to 1.37"),
+    "a version that is too old": (["--kubernetes", "1.20"], "--kubernetes: must be 1.32 to 1.37"),
     "a kubeconfig in no folder": (["--kubeconfig", "/nowhere/at/all/kc"], "there is no folder /nowhere/at/all"),
     "a kubeconfig that is a folder": (["--kubeconfig", "/"], "--kubeconfig /: is a folder"),
     "a profile file that is missing": (["--profile", "/nowhere.yaml"], "/nowhere.yaml: cannot be read"),

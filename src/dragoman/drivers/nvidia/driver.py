@@ -129,7 +129,7 @@ class NvidiaDriver:
         return self._inventory
 
     def _siblings(self) -> frozenset[str]:
-        """With passthrough every GPU is there twice; who prepares one form takes the other away."""
+        """With passthrough every GPU is defined twice; who prepares one form takes the other away."""
         if not self.gates.on("PassthroughSupport") or self._inventory is None:
             return frozenset()
         used = {(device.bus_id, device.kind) for done in self.claims.values() for device in done.devices}
@@ -354,7 +354,7 @@ class _Preparation:
                 return
         raise Invalid(
             f"claim {self.claim.ref}",
-            f"its GPUs (module ids {', '.join(map(str, sorted(modules)))}) are no Fabric Manager partition; "
+            f"its GPUs (module ids {', '.join(map(str, sorted(modules)))}) are not a Fabric Manager partition; "
             f"use matchAttribute {GPU}/partition{len(modules)}",
         )
 

@@ -40,7 +40,7 @@ TYPES: dict[str, type[Value]] = {
     "Job": core.Workload,
     "CronJob": core.Workload,
     "PodDisruptionBudget": core.PodDisruptionBudget,
-    "Service": core.Service,
+    "Service": core.ClusterService,
     "EndpointSlice": core.EndpointSlice,
     "Endpoints": core.Endpoints,
 }

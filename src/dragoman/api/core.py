@@ -437,8 +437,8 @@ class ServiceSpec(Value, frozen=True):
     publish_not_ready_addresses: bool = False
 
 
-class Service(Value, frozen=True):
-    """A Service."""
+class ClusterService(Value, frozen=True):
+    """A Service, of which Kubernetes has one kind and gRPC another."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()

@@ -21,6 +21,7 @@ from dragoman.errors import Bug, DragomanError
 # command -> (module, one line); the order is the order of the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "run an embedded cluster in the foreground"),
+    "clusters": ("clusters", "the embedded clusters of this machine: list, stop, delete, kubeconfig"),
     "demo": ("demo", "a guided tour on an embedded cluster; ends by itself"),
     "apply": ("apply", "create or change objects from files (kubectl does more)"),
     "get": ("get", "list objects as tables, YAML or JSON"),

@@ -28,7 +28,7 @@ from dragoman.daemon.custom import Definition
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
 from dragoman.errors import Invalid, NotFound, Retry
-from dragoman.reconcile import nodes
+from dragoman.reconcile import nodes, pool_status
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.reconcile.step import OTHERS, ReconcileInput, ReconcileResult
@@ -44,7 +44,11 @@ from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
 GONE_REMEMBERED = 10_000
 ASKS_MAX = 5
 DEFINITION = "CustomResourceDefinition"
-_TYPES: dict[str, type[Value]] = {"Lease": nodes.Lease, DEFINITION: Definition}
+_TYPES: dict[str, type[Value]] = {
+    "Lease": nodes.Lease,
+    DEFINITION: Definition,
+    pool_status.KIND: pool_status.PoolRequest,
+}
 
 
 class ControllerSettings(msgspec.Struct, frozen=True):

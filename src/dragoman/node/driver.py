@@ -26,6 +26,7 @@ from dragoman.api.resource import (
     NetworkDeviceData,
     ResourceClaim,
 )
+from dragoman.errors import Retry
 from dragoman.node.cdi import Edits
 from dragoman.values.quantity import Quantity
 from dragoman.values.semver import Semver
@@ -175,6 +176,14 @@ class DeviceStatus(msgspec.Struct, frozen=True):
     network_data: NetworkDeviceData | None = None
 
 
+class NotYet(Retry):
+    """Preparing goes on by itself, as an image is pulled or a daemon starts: what was done stays, nothing is undone.
+
+    Raised by `prepare`, which must be repeatable then: the SDK calls it again after after_s seconds, and prepares other
+    claims meanwhile.
+    """
+
+
 class Driver(Protocol):
     """The one class of a driver."""
 
@@ -190,7 +199,8 @@ class Driver(Protocol):
     def prepare(self, claim: ClaimToPrepare) -> Setup | Awaitable[Setup]:
         """Make the devices usable. One call at a time; may be repeated after a crash or failure.
 
-        Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text.
+        Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text. Raise NotYet
+        rather than wait: other claims would wait too.
         """
         ...
 

@@ -31,6 +31,7 @@ from dragoman.node.driver import (
     DeviceSetup,
     Driver,
     HeldDevice,
+    NotYet,
     PreparedClaim,
     PreparedDevice,
     Setup,
@@ -91,6 +92,8 @@ class Preparer:
         adapt: what becomes of a setup before it is written down.
         """
         self.adapt = adapt
+        self.going_on: set[str] = set()
+        """Claims by uid whose preparation goes on by itself (NotYet)."""
         self.published = published
         self.driver = driver
         self.checkpoint = checkpoint
@@ -109,22 +112,31 @@ class Preparer:
                 raise Retry(f"claim {ref} ({ref.uid}) was allocated anew and has to be unprepared first")
             self._write_cdi(record)
             return record.devices
-        if record:
+        if record and (ref.uid not in self.going_on or set(record.held) != set(wanted)):
             await self.finish(record)
+            record = None
         consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
         self._refuse_late(ref, claim, consumers)
         self._refuse_conflict(ref, wanted)
-        started = ClaimRecord(ref.namespace, ref.name, ref.uid, _next(None, PrepareStep.BEGIN), wanted, consumers)
-        self.checkpoint.put(started)
+        if record is None:
+            self._start(ref, wanted, consumers)
         try:
             setup = self.adapt(await settle(self.driver.prepare, self._work(ref, claim, results)))
             ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
             self._write_cdi(ready)
+        except NotYet:
+            self.going_on.add(ref.uid)
+            raise
         except Exception:
             await self._undo(self.checkpoint.claims[ref.uid], PrepareStep.FAILED)
             raise
+        self.going_on.discard(ref.uid)
         self.checkpoint.put(ready)
         return ready.devices
+
+    def _start(self, ref: ClaimRef, wanted: tuple[HeldDevice, ...], consumers: tuple[str, ...]) -> None:
+        started = ClaimRecord(ref.namespace, ref.name, ref.uid, _next(None, PrepareStep.BEGIN), wanted, consumers)
+        self.checkpoint.put(started)
 
     async def unprepare(self, ref: ClaimRef) -> PreparedClaim | None:
         """Undo whatever was done for the claim; None when nothing is known of it. Raises what the driver raised."""
@@ -135,8 +147,9 @@ class Preparer:
         return await self._undo(record, PrepareStep.UNDO)
 
     def unfinished(self) -> list[ClaimRecord]:
-        """Claims that a crash, or a failed roll back, left between two states."""
-        return [record for record in self.checkpoint.claims.values() if record.state is not PrepareState.READY]
+        """Claims that a crash, or a failed roll back, left between two states; not those that go on by themselves."""
+        between = (r for r in self.checkpoint.claims.values() if r.state is not PrepareState.READY)
+        return [record for record in between if record.uid not in self.going_on]
 
     async def finish(self, record: ClaimRecord) -> None:
         """Roll an interrupted preparation back, complete an interrupted unpreparation. Raises as the driver."""
@@ -158,6 +171,7 @@ class Preparer:
     async def _undo(self, record: ClaimRecord, step: PrepareStep) -> PreparedClaim:
         # One that fails leaves its state: the devices stay held, and the next call or the sweep tries again. Only what
         # the kubelet unprepared is remembered as gone, not what was rolled back.
+        self.going_on.discard(record.uid)
         undoing = msgspec.structs.replace(record, state=_next(record.state, step))
         if undoing != record:
             self.checkpoint.put(undoing)

@@ -17,7 +17,7 @@ from dragoman.effects import Effect
 from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import Snapshot
 
-OTHERS = frozenset({"PodDisruptionBudget", "Service", "EndpointSlice", "Endpoints"})
+OTHERS = frozenset({"PodDisruptionBudget", "Service", "EndpointSlice", "Endpoints", "ResourcePoolStatusRequest"})
 
 
 class ReconcileInput(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from dragoman.drivers.nvidia.devices import GpuInventory, Known, Shares
 from dragoman.drivers.nvidia.gates import DEFAULTS, DriverGates
 from dragoman.drivers.nvidia.hardware import Gpu, GpuInstance, GpuUnreachable, Hardware, HardwareEvent
 from dragoman.drivers.nvidia.health import HealthOptions, HealthRecord
+from dragoman.drivers.nvidia.images import MPS_IMAGE
 from dragoman.drivers.nvidia.metrics import Measures
 from dragoman.drivers.nvidia.mps import Daemons, daemon_for
 from dragoman.drivers.nvidia.state import Done, MigPartition, UsedDevice, decoded
@@ -55,6 +56,7 @@ class DriverOptions(msgspec.Struct, frozen=True):
     shares: Shares = Shares()
     health: HealthOptions = HealthOptions()
     driver_root: str = "/"
+    mps_image: str = MPS_IMAGE
 
 
 OPTIONS = DriverOptions()

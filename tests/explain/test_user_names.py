@@ -28,7 +28,9 @@ def test_a_request_is_container_and_resource() -> None:
         in_user_words(text, NAMES)
         == "cannot be met together: container load, e.com/nic: 1 and container main, nvidia.com/gpu: 4"
     )
-    assert in_user_words("claim <extended-resources> has devices", NAMES) == "the claim for extended resources has devices"
+    assert (
+        in_user_words("claim <extended-resources> has devices", NAMES) == "the claim for extended resources has devices"
+    )
 
 
 def test_names_that_users_wrote_stay() -> None:

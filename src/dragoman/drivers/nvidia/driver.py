@@ -131,7 +131,7 @@ class NvidiaDriver:
         return self._inventory
 
     def _siblings(self) -> frozenset[str]:
-        """With passthrough every GPU is defined twice; who prepares one form takes the other away."""
+        """With passthrough every GPU appears twice; who prepares one form takes the other away."""
         if not self.gates.on("PassthroughSupport") or self._inventory is None:
             return frozenset()
         used = {(device.bus_id, device.kind) for done in self.claims.values() for device in done.devices}

@@ -100,7 +100,7 @@ def pod(kubectl: Kubectl, ns: str) -> str:
     pods = Pods()
 
     def device_state(registry: Registry) -> None:
-        registry.sessions.device_state(lambda namespace, name: pods if (namespace, name) == (ns, "served") else None)
+        registry.sessions.add_host(lambda namespace, name: pods if (namespace, name) == (ns, "served") else None)
 
     kubectl.running.call(device_state)
     for name in ("served", "unserved"):

@@ -25,8 +25,8 @@ from pathlib import Path
 from tests.real import build
 
 START_S = 60
-TEST_S = 420
-"""A test that takes longer is ended: most wait five minutes for what will not come."""
+TEST_S = 900
+"""A test that takes longer is ended: most wait five minutes for what will not come, one ten for a compaction."""
 
 
 @dataclass(frozen=True)

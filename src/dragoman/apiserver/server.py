@@ -89,6 +89,7 @@ async def serving(
         access = Access(url, registry.ca_text.encode() or None, token=app.token)
         chain = Chain(registry, registry.store, entropy.uuid4, clock.utc)
         registry.external = chain
+        app.handlers.conversion = chain.conversion
         async with aclosing(chain), on_socket(app, sock, certificate), _together() as group:
             sweeping = supervised(
                 lambda: _sweep(registry), clock=clock, entropy=entropy, backoff=LOOP_BACKOFF, log=get("apiserver")

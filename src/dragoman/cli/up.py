@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.kubelet.processes import ImageMap
 
 OLDEST = 32
-"""May be reported: resource.k8s.io/v1 is there from 1.34 on."""
+"""Versions that can be played; resource.k8s.io/v1 came with 1.34."""
 SLOWEST, FASTEST = 0.001, 10_000.0
 """Bounds of --speed."""
 DETACH_S = 120.0
@@ -75,7 +75,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detach", action="store_true", help="run in the background and return once the API is ready; needs --name"
     )
-    parser.add_argument("--kubernetes", metavar="1.NN", default="1.37", help="version to report; default: 1.37")
+    parser.add_argument(
+        "--kubernetes",
+        metavar="1.NN",
+        default="1.37",
+        help="the version to play: what it serves, and what it says it is; default: 1.37",
+    )
     parser.add_argument(
         "--authorization",
         choices=["rbac", "allow"],
@@ -142,6 +147,8 @@ def run(args: argparse.Namespace) -> int:
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )
+    if note := switched_off(settings.minor, settings.runtime_config):
+        output.say(f"note: {note}")
     with named.registered(record):
         return signals.run(lambda stop: _up(settings, record, stop))
 
@@ -197,6 +204,19 @@ def _parts(text: str) -> frozenset[str]:
         if part not in PARTS:
             raise Invalid("--without", f"there is no part {part!r}, only {', '.join(PARTS)}")
     return frozenset(named)
+
+
+def switched_off(minor: int, runtime_config: dict[str, bool]) -> str:
+    """What to say where no version of resource.k8s.io is served; empty where one is."""
+    from dragoman.api.kinds import BY_NAME
+    from dragoman.apiserver.served import Served
+
+    claim = BY_NAME["ResourceClaim"]
+    if Served(minor=minor, runtime_config=runtime_config).versions(claim):
+        return ""
+    known = Served(minor=minor, runtime_config={"api/all": True}).versions(claim)
+    flags = ",".join(f"{claim.group}/{version}=true" for version in reversed(known))
+    return f"{claim.group} is off, as in Kubernetes 1.{minor} by default; to use it: --runtime-config {flags}"
 
 
 def _images(args: argparse.Namespace) -> ImageMap:

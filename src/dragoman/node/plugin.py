@@ -103,7 +103,8 @@ class PluginOptions(msgspec.Struct, frozen=True):
     only_pool: publish this pool alone. routes: slices from an informer shared with others, else the plugin watches its
     own. sockets False: no gRPC, the kubelet calls directly. delay_s: by how much a simulated machine is slower to
     prepare a claim. adapt: what becomes of each setup before it is written down. versions: DRA services offered, the
-    kubelet takes the first it knows.
+    kubelet takes the first it knows. publish_at_once False: slices come once the kubelet has registered the driver,
+    since a pod that is bound before would fail.
     """
 
     pod_uid: str = ""
@@ -116,6 +117,7 @@ class PluginOptions(msgspec.Struct, frozen=True):
     delay_s: Callable[[], float] = _no_delay
     adapt: Callable[[Setup], Setup] = _as_it_is
     versions: tuple[Service, ...] = (rpc.DRA_V1, rpc.DRA_V1BETA1)
+    publish_at_once: bool = True
 
 
 class Plugin:
@@ -157,6 +159,7 @@ class Plugin:
         self._turn = asyncio.Lock()
         self._tasks: Tasks | None = None
         self._sockets = options.sockets
+        self._publish_at_once = options.publish_at_once
         self._delay_s = options.delay_s
         self._turned = asyncio.Event()
         self._log = get("driver", driver=driver.name, node=node_name)
@@ -223,11 +226,21 @@ class Plugin:
         if self._own_informer:
             tasks.supervise("watch slices", self._own_informer.run)
         tasks.supervise("inventory", self._keep_inventory)
-        tasks.supervise("publish", self.publisher.run)
+        tasks.supervise("publish", self._publish)
         tasks.supervise("sweep", self._sweep)
         if self.health:
             tasks.supervise("health", self.health.run)
         await asyncio.Event().wait()
+
+    async def _publish(self) -> None:
+        if not self._publish_at_once:
+            await self.registered.wait()
+        await self.publisher.run()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the kubelet knows it and its devices are in the API, as a readiness probe wants to know."""
+        return self.registered.is_set() and not self.publisher.failing
 
     async def _stop(self, servers: list[tuple[aio.Server, Path]]) -> None:
         """Take no more calls, let those under way end, remove the sockets; the last one served goes first."""

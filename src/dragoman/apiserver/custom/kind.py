@@ -58,6 +58,10 @@ class Definition:
         self.conversion: Object = spec.get("conversion") or {"strategy": "None"}
         self.terminating = False
 
+    def needs_webhook(self, version: str) -> bool:
+        """Whether only the definition's webhook knows how objects look in a version."""
+        return self.conversion.get("strategy") == "Webhook" and self.version(version) is not self.storage
+
     def version(self, name: str) -> Version:
         """A version by name; the storage version for an empty one."""
         return self.versions.get(name, self.storage)

@@ -12,6 +12,7 @@ from dragoman.api.shape import Object
 from dragoman.apiserver import admission
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external.calling import Caller
+from dragoman.apiserver.external.converting import Conversion
 from dragoman.apiserver.external.policies import Policies
 from dragoman.apiserver.external.webhooks import Webhooks
 from dragoman.apiserver.lookup import Lookup
@@ -28,6 +29,7 @@ class Chain:
         self._lookup = lookup
         self._now = now
         self._caller = Caller(store)
+        self.conversion = Conversion(self._caller, uid)
         self._webhooks = Webhooks(store, lookup.authorizer, self._caller, uid)
         self._policies = Policies(store, lookup.authorizer)
 

@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "clock": ("clock", "the time of an embedded cluster: show, advance, speed"),
     "profiles": ("profiles", "machines that can be simulated: GPUs, adapters, where they sit"),
     "explain": ("explain", "why a pod, claim, device or node is as it is, and what would help"),
-    "devices": ("devices", "what exists, what is held, what is free and what still fits"),
+    "devices": ("devices", "list devices: total, in use, free, and what still fits"),
     "lint": ("lint", "manifests against the API, the drivers and each other; --fix writes what it can"),
     "record": ("record", "a cluster's DRA state in one file, for all commands that take -f"),
     "simulate": ("simulate", "where would the pods of these files run, with which devices, or why not"),

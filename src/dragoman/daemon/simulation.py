@@ -144,7 +144,7 @@ class Simulation:
             change = {"metadata": {"uid": config_map.metadata.uid, "annotations": {STATE: state, MESSAGE: message}}}
             await self.client.patch(CONFIG_MAP, config_map.metadata.name, change, config_map.metadata.namespace)
         except DragomanError as error:
-            self._log.info("state not told", object="/".join(key), error=str(error))
+            self._log.info("state not reported", object="/".join(key), error=str(error))
 
     async def _add_node(self, key: NamespacedName, config_map: FaultConfigMap) -> str:
         assert self.added is not None
@@ -195,7 +195,7 @@ class Simulation:
             case NodeRebooted():
                 await node.reboot(fault.downtime_s, lambda driver: self._is_stopped(node.name, driver))
                 await self._inject_again(node, lambda other: other.again_after_boot)
-                return f"{node.name} booted anew: {node.site.boot_id}"
+                return f"{node.name} rebooted: {node.site.boot_id}"
         entry, offered = self._faults[fault.kind]
         return offered.inject(_driver(node, entry), node.agent, fault)
 

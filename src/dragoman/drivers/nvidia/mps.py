@@ -148,7 +148,9 @@ def stood_in(body: dict[str, Any], folders: Folders) -> dict[str, Any]:
     """The Deployment where GPUs are simulated: something that starts as a daemon does, and serves nobody."""
     (container,) = body["spec"]["template"]["spec"]["containers"]
     log = DRIVER_ROOT + folders.log
-    container["command"] = ["sh", "-c", f"echo started > {log}/startup.log; exec sleep infinity"]
+    real = container["command"][-1].replace("\n", "\n# ")
+    text = f"# simulated, in place of:\n# {real}\necho started > {log}/startup.log\nexec sleep infinity"
+    container["command"] = ["sh", "-c", text]
     return body
 
 

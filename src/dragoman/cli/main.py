@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "controllers": ("controllers", "the controllers as a daemon"),
     "node-agent": ("node_agent", "the agent of one simulated node as a daemon"),
     "driver": ("driver", "a driver as a daemon, by name; bench examines any driver"),
+    "node": ("node", "add simulated nodes to a running embedded cluster, and take them away"),
     "fault": ("fault", "break simulated machines of an embedded cluster on purpose, and mend them"),
     "clock": ("clock", "the time of an embedded cluster: show, advance, speed"),
     "profiles": ("profiles", "machines that can be simulated: GPUs, adapters, where they sit"),

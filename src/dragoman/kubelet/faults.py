@@ -18,7 +18,7 @@ from dragoman.errors import Invalid
 from dragoman.runtime.config import duration_s
 
 LABEL = "dragoman.dev/simulate"
-FAULT, CLOCK = "fault", "clock"
+FAULT, CLOCK, NODE = "fault", "clock", "node"
 STATE, MESSAGE = "dragoman.dev/state", "dragoman.dev/message"
 """Annotations that tell what came of it: active, done or invalid, and a sentence."""
 ACTIVE, DONE, INVALID = "active", "done", "invalid"

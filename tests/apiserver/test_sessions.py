@@ -95,19 +95,20 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @pytest.fixture
-def pod(kubectl: Kubectl, ns: str) -> str:
+def pod(kubectl: Kubectl, ns: str) -> Iterator[str]:
     """A pod whose host is there, in the namespace that kubectl is told of."""
     pods = Pods()
 
     def device_state(registry: Registry) -> None:
-        registry.sessions.device_state(lambda namespace, name: pods if (namespace, name) == (ns, "served") else None)
+        registry.sessions.add_host(lambda namespace, name: pods if (namespace, name) == (ns, "served") else None)
 
     kubectl.running.call(device_state)
     for name in ("served", "unserved"):
         kubectl("apply", "-n", ns, "-f", "-", stdin=POD % name)
     status = {"status": {"phase": "Running"}}
     kubectl("patch", "-n", ns, "pod", "served", "--subresource=status", "-p", msgspec.json.encode(status).decode())
-    return "served"
+    yield "served"
+    kubectl.running.call(lambda registry: pods.server.close() if pods.server else None)
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ REFUSED = {
     "a wrong interval": ("sleep soon", 1, "invalid time interval 'soon'"),
     "a file as a folder": ("ls /mnt/etc/app/mode/x", 1, "No such file or directory"),
     "an open if": ("if true; then echo", 2, "syntax error"),
-    "a folder above": ("tar xf /mnt/etc/app/mode", 1, "no tar archive"),
+    "a folder above": ("tar xf /mnt/etc/app/mode", 1, "not a tar archive"),
 }
 
 

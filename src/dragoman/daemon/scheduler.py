@@ -589,7 +589,7 @@ class Scheduler:
     async def _carry(self, effects: Sequence[Effect]) -> None:
         outcome = await self.committer.carry_out(effects)
         if not outcome.ok:
-            self._log.debug("not told", error=str(outcome.error))
+            self._log.debug("not reported", error=str(outcome.error))
 
 
 def _pod_of(change: Change, before: Snapshot) -> Pod | None:

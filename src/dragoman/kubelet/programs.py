@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from dragoman.apiserver.sessions import OutputListener
 from dragoman.kubelet.shell.commands import PROGRAMS
 from dragoman.kubelet.shell.files import Entry, FileMount, Files, Folder
-from dragoman.kubelet.shell.language import ScriptShell, ShellProgram, Surroundings, find
+from dragoman.kubelet.shell.language import ScriptShell, ShellProgram, ShellSurroundings, find
 from dragoman.kubelet.shell.process import Pipe, SimulatedProcess
 from dragoman.node.cdi import NO_EDITS, Edits
 from dragoman.runtime.clock import Clock
@@ -176,7 +176,7 @@ class SimulatedCommand:
         if is_main:
             place.main = self
         self.log = out
-        around = Surroundings(
+        around = ShellSurroundings(
             self.process,
             place.files,
             place.tools,
@@ -238,5 +238,5 @@ def knows(command: tuple[str, ...], tools: Tools) -> bool:
 
 def found(place: Place, command: tuple[str, ...]) -> bool:
     """Whether a command can be started at all."""
-    around = Surroundings(None, place.files, place.tools)  # type: ignore[arg-type]
+    around = ShellSurroundings(None, place.files, place.tools)  # type: ignore[arg-type]
     return bool(command) and not isinstance(find(around, command[0], place.cwd), str)

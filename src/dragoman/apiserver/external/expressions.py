@@ -255,7 +255,7 @@ def json_of(value: CelValue) -> Any:
     """A value as JSON. Raises EvalError for what JSON has no word for."""
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
-            raise EvalError("a map with keys that are no strings cannot be JSON")
+            raise EvalError("a map with keys that are not strings cannot be JSON")
         return {key: json_of(inner) for key, inner in value.items()}
     if isinstance(value, tuple):
         return list(map(json_of, value))

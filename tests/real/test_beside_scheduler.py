@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.real.objects import DRIVER, claim, device_class, pod, pod_with_device
 
 pytestmark = pytest.mark.slow
 
+ROUNDS = int(os.environ.get("DRAGOMAN_TEST_ROUNDS", "3"))
+"""Of 20 pods each, beside kube-scheduler without a fence."""
 FENCE = Path(__file__).resolve().parents[2] / "deploy" / "fence.yaml"
 
 
@@ -91,7 +94,7 @@ def test_a_policy_is_a_fence_only_as_it_was_checked(beside: Cluster, damage: str
 def test_devices_that_are_shared_go_to_one_claim_and_no_pod_is_lost(beside: Cluster) -> None:
     beside.dragoman("scheduler", "--share-devices").start()
     claims = {"gpu": {"resourceClaimTemplateName": "gpu"}}
-    for number in range(3):
+    for number in range(ROUNDS):
         names = {f"{number}-{whose or 'kube'}-{n}": whose for n in range(10) for whose in ("dragoman", "")}
         beside.apply(*(pod(name, claims=claims, scheduler=whose) for name, whose in names.items()))
         beside.until(lambda names=names: all(is_bound(beside, name) for name in names), "all pods to be bound")

@@ -42,6 +42,8 @@ JOB_RUN_S = 1.0
 """A Job's container that says nothing about its run time: long enough to be seen, short enough to wait for."""
 
 _ONLY_SLEEP = re.compile(r"(?:\S*sh -c )?(?:exec )?(?:\S*/)?sleep (infinity|inf|\d+(?:\.\d+)?[smhd]?)\s*;?")
+_PAUSE = re.compile(r"(?:^|/)pause(?:[:@-]|$)")
+"""Images whose program does nothing but wait."""
 _VARIABLE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
@@ -390,7 +392,8 @@ def fate(pod: KubeletPod, container: KubeletContainer, command: Sequence[str] = 
     if init:
         return 0.0, exit_code
     owner = pod.metadata.controller
-    if owner and owner.kind == "Job" and not container.is_sidecar:
+    waits = _PAUSE.search(container.image) is not None
+    if owner and owner.kind == "Job" and not waits and not container.is_sidecar:
         return JOB_RUN_S, exit_code
     # A container that is to fail has to end for that.
     return (JOB_RUN_S if exit_code else None), exit_code

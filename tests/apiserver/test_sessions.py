@@ -55,7 +55,7 @@ class Pods:
     """Runs such a command; port 7 echoes, no other port listens."""
 
     def __init__(self) -> None:
-        self.server: asyncio.Server | None = None
+        self.servers: list[asyncio.Server] = []
 
     def execute(
         self,
@@ -82,9 +82,12 @@ class Pods:
     async def connect(self, port: int) -> PortConnection:
         if port != 7:
             raise NotFound(f"nothing listens on port {port}")
-        if self.server is None:
-            self.server = await asyncio.start_server(_echo, "127.0.0.1", 0)
-        return await asyncio.open_connection(*self.server.sockets[0].getsockname())
+        self.servers.append(await asyncio.start_server(_echo, "127.0.0.1", 0))
+        return await asyncio.open_connection(*self.servers[-1].sockets[0].getsockname())
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
 
 
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -108,7 +111,7 @@ def pod(kubectl: Kubectl, ns: str) -> Iterator[str]:
     status = {"status": {"phase": "Running"}}
     kubectl("patch", "-n", ns, "pod", "served", "--subresource=status", "-p", msgspec.json.encode(status).decode())
     yield "served"
-    kubectl.running.call(lambda registry: pods.server.close() if pods.server else None)
+    kubectl.running.call(lambda registry: pods.close())
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ class AddedNodes:
         """Start the node of a ConfigMap's data; what came of it. Raises Invalid."""
         name, profile = data.get("node", ""), data.get(PROFILE, "")
         if (wrong := dns_label(name)) is not None:
-            raise Invalid("data.node", f"{name!r} is no name for a node: {wrong}")
+            raise Invalid("data.node", f"{name!r} is not a valid node name: {wrong}")
         if not profile:
             raise Invalid(f"data.{PROFILE}", "must name a machine profile; `dragoman profiles` lists them")
         if unknown := sorted(data.keys() - {"node", PROFILE}):

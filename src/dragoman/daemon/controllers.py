@@ -24,7 +24,7 @@ from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATIO
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
-from dragoman.daemon.custom import Definition
+from dragoman.daemon.custom import CrdDefinition
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
 from dragoman.errors import Invalid, NotFound, Retry
@@ -46,7 +46,7 @@ ASKS_MAX = 5
 DEFINITION = "CustomResourceDefinition"
 _TYPES: dict[str, type[Value]] = {
     "Lease": nodes.Lease,
-    DEFINITION: Definition,
+    DEFINITION: CrdDefinition,
     pool_status.KIND: pool_status.PoolRequest,
 }
 
@@ -197,7 +197,7 @@ class Controllers:
 
     # ---- custom resources
 
-    def _follow(self, definition: Definition) -> None:
+    def _follow(self, definition: CrdDefinition) -> None:
         """Hear of the objects of a definition, once it is established."""
         known = self._custom.get(definition.metadata.name)
         name = definition.name

@@ -46,6 +46,7 @@ TYPES: dict[str, type[Value]] = {
     "ResourceQuota": core.ResourceQuota,
     "LimitRange": core.LimitRange,
     "PersistentVolumeClaim": core.PersistentVolumeClaim,
+    "ControllerRevision": core.ControllerRevision,
 }
 """The struct of every kind that decisions read, by kind name."""
 

@@ -543,3 +543,10 @@ class PersistentVolumeClaim(Value, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeClaimSpec = VolumeClaimSpec()
     status: VolumeClaimStatus = VolumeClaimStatus()
+
+
+class ControllerRevision(Value, frozen=True):
+    """A template that a DaemonSet or StatefulSet has or had; its data stays with the server."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    revision: int = 0

@@ -25,6 +25,7 @@ OTHERS = frozenset(
         "Endpoints",
         "ResourcePoolStatusRequest",
         "PersistentVolumeClaim",
+        "ControllerRevision",
     }
 )
 

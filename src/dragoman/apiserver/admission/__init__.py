@@ -22,6 +22,7 @@ from dragoman.apiserver.admission.priorities import Priorities
 from dragoman.apiserver.admission.restriction import NodeRestriction
 from dragoman.apiserver.admission.rights import ClaimStatus, Escalation, Signers
 from dragoman.apiserver.admission.root_ca import RootCertificate
+from dragoman.apiserver.admission.runtime_classes import RuntimeClasses
 from dragoman.apiserver.admission.unattended import Unattended
 from dragoman.apiserver.lookup import Lookup
 
@@ -34,6 +35,7 @@ PLUGINS: tuple[AdmissionPlugin, ...] = (
     ServiceAccounts(),
     Priorities(),
     LimitRanges(),
+    RuntimeClasses(),
     AdminAccess(),
     Escalation(),
     ClaimStatus(),

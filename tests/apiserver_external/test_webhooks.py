@@ -338,7 +338,7 @@ def test_a_service_is_reached_by_its_endpoints_or_the_annotation(tmp_path: Path)
         registry.create(BY_NAME["EndpointSlice"], place, "default")
         await create(registry)
         registry.delete(BY_NAME["EndpointSlice"], "hook-1", "default")
-        note = {"metadata": {"annotations": {"dragoman.io/endpoint": f"127.0.0.1:{server.port}"}}}
+        note = {"metadata": {"annotations": {"dragoman.dev/endpoint": f"127.0.0.1:{server.port}"}}}
         registry.patch(SERVICE, "hook", note, "default")
         await create(registry, config_map("second"))
         assert len(server.seen) == 2

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import DeleteOptions, RequestOutcome, User, Write
 from dragoman.apiserver.status import StatusError
@@ -311,6 +312,24 @@ def test_nobody_locks_himself_out_of_the_configurations(tmp_path: Path) -> None:
             await create(registry)
         await registry.deleting(VALIDATING, "c", write=Write(user=ANNA))
         await create(registry)
+
+    run(tmp_path, scenario)
+
+
+def test_a_webhook_denies_to_attach_to_a_pod(tmp_path: Path) -> None:
+    async def scenario(registry: Registry, server: Hooks) -> None:
+        server.replies["/v"] = lambda _: {"allowed": False, "status": {"message": "not to this one"}}
+        rules = [{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/attach"]}]
+        configure(registry, VALIDATING, webhook("a.example.com", server.client("/v"), rules=rules))
+        options = {"kind": "PodAttachOptions", "apiVersion": "v1", "stdin": True, "container": "main"}
+        asked = Attributes(POD, "CONNECT", "default", "p", options, None, Write(user=ANNA), "attach")
+        with pytest.raises(StatusError, match="not to this one"):
+            await registry.connecting(asked)
+        request = server.seen[0]
+        assert (request["kind"]["kind"], request["subResource"]) == ("PodAttachOptions", "attach")
+        assert request["object"] == options
+        await registry.connecting(Attributes(POD, "CONNECT", "default", "p", {}, None, Write(user=ANNA), "exec"))
+        assert len(server.seen) == 1
 
     run(tmp_path, scenario)
 

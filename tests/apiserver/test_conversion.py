@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.apiserver.external.calling import CallFailed
+from dragoman.apiserver.external.calling import WebhookCallFailed
 from dragoman.apiserver.external.converting import Conversion
 from dragoman.apiserver.registry import Registry
 from tests.apiserver.test_http import Api
@@ -118,7 +118,7 @@ def test_watches_see_the_other_version(api: Api) -> None:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (CallFailed("connection refused"), "connection refused"),
+        (WebhookCallFailed("connection refused"), "connection refused"),
         ({"response": {"uid": "other"}}, "expected response.uid"),
         ({}, "the answer has no response"),
     ],

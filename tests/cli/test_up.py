@@ -16,7 +16,7 @@ from dragoman.errors import DragomanError, Invalid
 
 REFUSED = {
     "a profile nobody knows": (["--node", "a=nope"], "--node a=nope: no such profile"),
-    "two nodes of one name": (["--node", "a=example", "--node", "a=example"], "node a is there already"),
+    "two nodes of one name": (["--node", "a=example", "--node", "a=example"], "node a already exists"),
     "a clock that stands still": (["--speed", "0"], "--speed: must be 0.001 to 10,000, got 0.0"),
     "a clock that goes back": (["--speed", "-1"], "--speed: must be"),
     "no number": (["--speed", "nan"], "--speed: must be"),
@@ -27,11 +27,11 @@ REFUSED = {
     "a port beyond all ports": (["--port", "70000"], "port: must be 0 to 65535"),
 }
 MISTYPED = {
-    "a name that no node can have": (["--node", "A_B=example"], "'A_B' is no name for a node"),
+    "a name that no node can have": (["--node", "A_B=example"], "'A_B' is not a valid node name"),
     "a name that is too long": (["--node", "x" * 64 + "=example"], "must be no more than 63 bytes"),
     "no profile": (["--node", "a"], "must be NAME=PROFILE"),
     "no node at all": (["--node", "a=example*0"], "must be 1 to 20,000"),
-    "a speed that is no number": (["--speed", "fast"], "--speed"),
+    "a speed that is not a number": (["--speed", "fast"], "--speed"),
 }
 
 

@@ -32,6 +32,7 @@ def of(made: KubeletPod) -> tuple[float | None, int] | None:
 FATES: dict[str, tuple[KubeletPod, tuple[float | None, int] | None]] = {
     "nothing said: for ever": (pod(), (None, 0)),
     "of a Job: a second": (pod(job=True), (1.0, 0)),
+    "of a Job that only waits": (pod(job=True, image="registry.example/pause:3.10"), (None, 0)),
     "an init container: at once": (pod(where="initContainers"), (0.0, 0)),
     "a sidecar: for ever": (pod(where="initContainers", restartPolicy="Always"), (None, 0)),
     "a Job's sidecar: for ever": (pod(where="initContainers", restartPolicy="Always", job=True), (None, 0)),

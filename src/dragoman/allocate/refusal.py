@@ -163,7 +163,7 @@ class PoolInvalid(Fact, frozen=True, kw_only=True):
 
 
 class AllModeConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
-    """All mode: this device breaks a constraint of the claim, so that not all can be given."""
+    """All mode: this device breaks a constraint of the claim, so that not all available."""
 
     code = "AllModeConstraintUnsatisfied"
     claim: str
@@ -348,7 +348,7 @@ class ConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
 
 
 class RequestsContended(Fact, frozen=True, kw_only=True):
-    """Requests that fit alone but not together: they want `wanted` devices, of which only `have` can be given."""
+    """Requests that fit alone but not together: they want `wanted` devices, of which only `have` available."""
 
     code = "RequestsContended"
     requests: tuple[tuple[str, str], ...]

@@ -43,6 +43,7 @@ TYPES: dict[str, type[Value]] = {
     "Service": core.ClusterService,
     "EndpointSlice": core.EndpointSlice,
     "Endpoints": core.Endpoints,
+    "ControllerRevision": core.ControllerRevision,
 }
 """The struct of every kind that decisions read, by kind name."""
 

@@ -458,3 +458,10 @@ class Endpoints(Value, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     subsets: tuple[Any, ...] | None = ()
+
+
+class ControllerRevision(Value, frozen=True):
+    """A template that a DaemonSet or StatefulSet has or had; its data stays with the server."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    revision: int = 0

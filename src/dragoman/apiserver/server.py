@@ -23,7 +23,7 @@ from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.access.tokens import signing_key
 from dragoman.apiserver.app import App
 from dragoman.apiserver.bootstrap import bootstrap
-from dragoman.apiserver.external.chain import Chain
+from dragoman.apiserver.external.chain import AdmissionChain
 from dragoman.apiserver.heads import BoundedHead
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.served import Served
@@ -87,7 +87,7 @@ async def serving(
         url = f"{'https' if config.tls else 'http'}://{host}:{sock.getsockname()[1]}"
         registry = app.registry
         access = Access(url, registry.ca_text.encode() or None, token=app.token)
-        chain = Chain(registry, registry.store, entropy.uuid4, clock.utc)
+        chain = AdmissionChain(registry, registry.store, entropy.uuid4, clock.utc)
         registry.external = chain
         app.handlers.conversion = chain.conversion
         async with aclosing(chain), on_socket(app, sock, certificate), _together() as group:

@@ -63,7 +63,7 @@ def wanted_of(verb: str, request: HttpRequest, query: list[tuple[str, str]]) -> 
         if key == "ports":
             for text in value.split(","):
                 if not text.isdecimal() or not 0 < int(text) < 65536:
-                    raise bad_request(f"ports: {text!r} is no port")
+                    raise bad_request(f"ports: {text!r} is not a port")
                 ports.append(int(text))
     return SessionRequest(verb, request.query.get("container", ""), command, **flags, ports=tuple(ports))
 

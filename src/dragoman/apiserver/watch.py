@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
 from dragoman.apiserver import table
-from dragoman.apiserver.negotiate import Form
+from dragoman.apiserver.negotiate import MediaForm
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.status import StatusError, expired
 from dragoman.apiserver.store import Selection, StoredObject, WatchedEvent, Watcher
@@ -46,7 +46,7 @@ class Frames:
         self,
         kind: Kind,
         version: str,
-        form: Form,
+        form: MediaForm,
         now: Callable[[], float],
         include: str,
         reshape: Callable[[Object], Object] | None = None,

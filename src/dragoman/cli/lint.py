@@ -99,7 +99,7 @@ async def _live(args: argparse.Namespace) -> tuple[str, int]:
         items, denied = await record.recorded(client)
         version = await client.server_version()
     for kind in denied:
-        output.say(f"note: no right to list {kind}: references to them may be reported missing")
+        output.say(f"note: not allowed to list {kind}: references to them may be reported missing")
     digits = re.match(r"\d+", str(version.get("minor", "")))
     minor = min(max(int(digits[0]), OLDEST), NEWEST) if digits else NEWEST
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), minor

@@ -202,7 +202,7 @@ def _parts(text: str) -> frozenset[str]:
     named = [part.strip() for part in text.split(",") if part.strip()]
     for part in named:
         if part not in PARTS:
-            raise Invalid("--without", f"there is no part {part!r}, only {', '.join(PARTS)}")
+            raise Invalid("--without", f"unknown part {part!r}, only {', '.join(PARTS)}")
     return frozenset(named)
 
 
@@ -254,7 +254,7 @@ def _writable(file: Path) -> Path:
     if not file.parent.is_dir():
         raise Invalid(f"--kubeconfig {file}", f"there is no folder {file.parent}")
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise Denied(f"--kubeconfig {file}: no right to write in {file.parent.absolute()}; name another file")
+        raise Denied(f"--kubeconfig {file}: not allowed to write in {file.parent.absolute()}; name another file")
     return file
 
 

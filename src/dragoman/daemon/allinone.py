@@ -14,7 +14,7 @@ import gc
 import os
 import resource
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -31,9 +31,10 @@ from dragoman.apiserver.request import User
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
+from dragoman.daemon.added_nodes import AddedNodes
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.controllers import ControllerSettings as ControllerSettings
-from dragoman.daemon.machines import machines
+from dragoman.daemon.machines import Machine, machines
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
@@ -44,6 +45,7 @@ from dragoman.kubelet.agent import NodeHost
 from dragoman.kubelet.processes import ImageMap
 from dragoman.node.plugin import Plugin, registration_socket
 from dragoman.node.publish import SLICE, slice_routes
+from dragoman.node.routes import Routes
 from dragoman.node.rpc import checked_socket
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -140,7 +142,7 @@ class Cluster:
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
-        await self._create_classes(self._client(parts.driver("")))
+        await self._create_classes(self._client(parts.driver("")), self.machines)
         host = NodeHost(
             self._client(parts.NODE_HOST),
             self.clock,
@@ -149,8 +151,8 @@ class Cluster:
             images=settings.images,
             api_port=int(self.access.server.rpartition(":")[2]),
         )
-        self._server.registry.logs.device_state(host.log_source)
-        self._server.registry.sessions.device_state(host.sessions)
+        self._server.registry.logs.add_host(host.log_source)
+        self._server.registry.sessions.add_host(host.sessions)
         informers = Informers(self._client(parts.READER), self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
@@ -168,19 +170,33 @@ class Cluster:
         tasks.supervise("node host", host.run)
         routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:
-            client = self._client(parts.driver(machine.name))
-            site = Site(
-                root / machine.name, "", client, self.clock, self.entropy, self.metrics, settings.data is not None
-            )
-            agent = self._client(parts.node_agent(machine.name))
-            self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks, agent)
-            node.start()
+            self._boot(machine, root, host, routes, tasks)
         await asyncio.gather(*(node.agent.started.wait() for node in self.nodes.values()))
         await self._drivers_registered()
         simulating = self._client(parts.SIMULATION)
-        tasks.supervise("simulation", Simulation(simulating, self.clock, self.entropy, self.nodes).run)
+        added = AddedNodes(
+            self.nodes, self._machines_of, lambda machine: self._boot(machine, root, host, routes, tasks)
+        )
+        simulation = Simulation(simulating, self.clock, self.entropy, self.nodes, added)
+        tasks.supervise("simulation", simulation.run)
         if settings.kubeconfig is not None:
             self._write_kubeconfigs(settings.kubeconfig)
+
+    def _boot(self, machine: Machine, root: Path, host: NodeHost, routes: Routes, tasks: Tasks) -> SimulatedNode:
+        client = self._client(parts.driver(machine.name))
+        durable = self.settings.data is not None
+        site = Site(root / machine.name, "", client, self.clock, self.entropy, self.metrics, durable)
+        agent = self._client(parts.node_agent(machine.name))
+        self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks, agent)
+        node.start()
+        return node
+
+    async def _machines_of(self, name: str, profile: str) -> list[Machine]:
+        """The machines of a node that is added while the cluster runs, with their classes made. Raises Invalid."""
+        found = machines(((name, profile),), self.settings.profiles, self.settings.drivers)
+        _raise_open_files(len(self.nodes) + len(found))
+        await self._create_classes(self._client(parts.driver("")), found)
+        return found
 
     def _client(self, user: User) -> InProcessClient:
         """The API for one part, with its rights."""
@@ -226,8 +242,8 @@ class Cluster:
             for driver in machine.drivers:
                 checked_socket(registration_socket(root.absolute() / machine.name / "plugins_registry", driver, ""))
 
-    async def _create_classes(self, client: InProcessClient) -> None:
-        wanted = {body["metadata"]["name"]: body for machine in self.machines for body in machine.classes}
+    async def _create_classes(self, client: InProcessClient, of: Sequence[Machine]) -> None:
+        wanted = {body["metadata"]["name"]: body for machine in of for body in machine.classes}
         for body in wanted.values():
             try:
                 await client.create(DEVICE_CLASS, body)

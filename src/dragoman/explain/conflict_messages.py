@@ -117,7 +117,7 @@ def _parts(conflict: Conflict) -> str:
         wanted = "all" if any(not part.wanted for part in parts) else str(sum(part.wanted for part in parts))
         most = max(parts, key=lambda part: part.usable)
         noun = "device" if wanted == "1" else "devices"
-        reported.append(f"{wanted} {noun} of class {name} wanted, {most.matching} match, {most.usable} can be given")
+        reported.append(f"{wanted} {noun} of class {name} requested, {most.matching} match, {most.usable} available")
     tail = "".join(f", {c.kind}ing {c.attribute}" for c in conflict.constraints)
     return " and ".join(reported) + tail if reported else messages.sentence(conflict.reasons[0])
 
@@ -202,7 +202,7 @@ def hints_lines(hints: Hints) -> list[str]:
     """A line a hint, and how many more were not tried."""
     lines = [hint_text(hint) for hint in hints.found]
     if hints.untried:
-        lines.append(f"{plural(hints.untried, 'more change')} not tried for want of time")
+        lines.append(f"{plural(hints.untried, 'more change')} not tried: time limit reached")
     return lines
 
 

@@ -24,7 +24,7 @@ from dragoman.values.quantity import Quantity
 
 _STEPS = {
     "": "free now",
-    "chosen": "given to the same claim",
+    "chosen": "allocated to the same claim",
     "selector": "not matching",
     "lacking": "without a requested capacity",
     "gated": "ruled out by a feature gate",
@@ -151,7 +151,7 @@ def claim_lines(facts: ClaimDescription) -> list[str]:
         for d, kind, status, reported in facts.conditions
     ]
     if not facts.users and facts.state == "pending":
-        lines.append("  no pod uses it; it gets its devices when one does")
+        lines.append("  no pod uses it; devices are allocated when one does")
     return lines
 
 
@@ -181,7 +181,7 @@ def device_lines(facts: DeviceDescription) -> list[str]:
     where = f" on {listed(facts.nodes, 3)}" if facts.nodes else ""
     lines = [f"device {facts.id} is {facts.state}{where}"]
     if facts.state == "gone":
-        lines[0] = f"device {facts.id} is published no longer"
+        lines[0] = f"device {facts.id} is no longer published"
     lines += [f"  {_held(holder)}" for holder in facts.holders]
     lines += [
         f"  taint {t.key}{'=' + t.value if t.value else ''}:{t.effect}" + (f" by rule {t.rule}" if t.rule else "")

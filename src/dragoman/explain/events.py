@@ -11,6 +11,7 @@ from dragoman.api.core import Pod, PodGroup
 from dragoman.api.meta import Ref, format_time
 from dragoman.effects import Effect, Emit, Patch
 from dragoman.explain.messages import message
+from dragoman.explain.user_names import in_user_words, user_names
 from dragoman.schedule.decision import Placement, Refused, Wait
 from dragoman.schedule.double_allocations import DoubleAllocation
 from dragoman.schedule.refusal import ClaimInFlight, ClaimNotCreated, SchedulingGated
@@ -21,7 +22,7 @@ GROUP_SCHEDULED = "PodGroupInitiallyScheduled"
 
 def refusal_effects(pod: Pod, refused: Refused, now: datetime, component: str) -> tuple[Effect, ...]:
     """The pod's condition PodScheduled=False and, but for gates, a FailedScheduling event."""
-    text = message(refused, pod.metadata.namespace)
+    text = in_user_words(message(refused, pod.metadata.namespace), user_names(pod.spec))
     is_gated = bool(refused.reasons) and isinstance(refused.reasons[0], SchedulingGated)
     condition = condition_effect(pod, "SchedulingGated" if is_gated else "Unschedulable", text, now)
     if is_gated:

@@ -111,6 +111,7 @@ class PodWorker:
         old, self.pod = self.pod, pod
         self._conditions = _merged(pod.status.conditions, self._conditions)
         if _concerns(old, pod):
+            self._retry_at.clear()  # what kept a container from starting may be mended
             self.wake()
 
     def lost(self) -> None:

@@ -31,7 +31,7 @@ _JOB_LABEL = "batch.kubernetes.io/controller-uid"
 def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """All findings on the shape of one document."""
     for field, key, line in repeated_keys(document):
-        message = f"{key!r} is there twice, only the last one counts"
+        message = f"{key!r} is defined twice, only the last one counts"
         yield found(document, "DuplicateKey", field, message, "keep one", line=line)
     inline = list(_inline_claims(document))
     yield from inline

@@ -431,7 +431,7 @@ class Plugin:
                 await self.clock.sleep(STATUS_BACKOFF.wait_s(attempt, self.entropy))
             except DragomanError as error:
                 # As upstream's drivers: a claim whose status nobody may write still is prepared.
-                self._log.warning("status not told", claim=str(ref), error=str(error))
+                self._log.warning("status not reported", claim=str(ref), error=str(error))
                 return
 
     @asynccontextmanager

@@ -59,11 +59,15 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
         Controller("deployment", frozenset({"Deployment", "ReplicaSet", "Pod"}), deployment.keys, deployment.sync),
         Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.write_events),
         Controller(
-            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.write_events
+            "daemonset",
+            frozenset({"DaemonSet", "Pod", "Node", "ControllerRevision"}),
+            daemonset.keys,
+            daemonset.sync,
+            daemonset.write_events,
         ),
         Controller(
             "statefulset",
-            frozenset({"StatefulSet", "Pod"}),
+            frozenset({"StatefulSet", "Pod", "ControllerRevision"}),
             statefulset.keys,
             statefulset.sync,
             statefulset.write_events,

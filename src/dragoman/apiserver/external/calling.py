@@ -30,7 +30,7 @@ ANSWER_BYTES: Final = 16 * 1024 * 1024
 CONTEXTS_MAX: Final = 256
 
 
-class CallFailed(Exception):
+class WebhookCallFailed(Exception):
     """A webhook could not be asked; the text says why."""
 
 
@@ -70,11 +70,11 @@ class Caller:
             async with asyncio.timeout(timeout_s):
                 return await self._post(config, shown, host, port, body)
         except TimeoutError:
-            raise CallFailed(f'Post "{shown}": context deadline exceeded') from None
+            raise WebhookCallFailed(f'Post "{shown}": context deadline exceeded') from None
         except aiohttp.ClientError as error:
-            raise CallFailed(f'Post "{shown}": {_plain(error, host, port)}') from error
+            raise WebhookCallFailed(f'Post "{shown}": {_plain(error, host, port)}') from error
         except OSError as error:
-            raise CallFailed(f'Post "{shown}": {error.strerror or error}') from error
+            raise WebhookCallFailed(f'Post "{shown}": {error.strerror or error}') from error
 
     async def _post(self, config: Object, url: str, host: str, port: int, body: Object) -> Any:
         session = self._session(host)
@@ -92,13 +92,13 @@ class Caller:
             raw = await response.content.read(ANSWER_BYTES)
             if response.status != 200:
                 text = raw.decode(errors="replace").strip()[:200]
-                raise CallFailed(
+                raise WebhookCallFailed(
                     text or f"an error on the server has prevented the request from succeeding ({response.status})"
                 )
         try:
             return json.loads(raw)
         except (ValueError, RecursionError) as error:
-            raise CallFailed(f"couldn't get version/kind; json parse error: {error}") from None
+            raise WebhookCallFailed(f"couldn't get version/kind; json parse error: {error}") from None
 
     def _session(self, host: str) -> aiohttp.ClientSession:
         session = self._sessions.get(host)
@@ -116,7 +116,7 @@ class Caller:
                 pem = base64.b64decode(bundle).decode() if bundle else None
                 context = ssl.create_default_context(cadata=pem)
             except (binascii.Error, ValueError, ssl.SSLError) as error:
-                raise CallFailed(f"unable to load root certificates: {error}") from error
+                raise WebhookCallFailed(f"unable to load root certificates: {error}") from error
             self._contexts[bundle] = context
         return context
 
@@ -127,7 +127,7 @@ class Caller:
             url = str(config.get("url") or "")
             split = urlsplit(url)
             if not split.hostname:
-                raise CallFailed("webhook configuration must have either service or URL")
+                raise WebhookCallFailed("webhook configuration must have either service or URL")
             return url, split.hostname, split.port or 443
         name, namespace = service.get("name", ""), service.get("namespace", "")
         port = service.get("port") or 443
@@ -140,27 +140,27 @@ class Caller:
         """Where a port of a Service is reached. Raises CallFailed."""
         record = self._store.get(SERVICE, namespace, name)
         if record is None:
-            raise CallFailed(not_found(SERVICE, name).message.replace("services", "service"))
+            raise WebhookCallFailed(not_found(SERVICE, name).message.replace("services", "service"))
         service = record.decode()
         override = (service["metadata"].get("annotations") or {}).get(ENDPOINT)
         if override:
             host, _, number = override.rpartition(":")
             if not number.isdecimal():
-                raise CallFailed(
+                raise WebhookCallFailed(
                     f"annotation {ENDPOINT} of service {namespace}/{name} must be HOST:PORT, got {override!r}"
                 )
             return host.strip("[]") or "127.0.0.1", int(number)
         spec: Object = service.get("spec") or {}
         if spec.get("type") == "ExternalName":
-            raise CallFailed('unsupported service type "ExternalName"')
+            raise WebhookCallFailed('unsupported service type "ExternalName"')
         wanted = next((entry for entry in spec.get("ports") or () if entry.get("port") == port), None)
         if wanted is None:
-            raise CallFailed(f'no service port {port} found for service "{name}"')
+            raise WebhookCallFailed(f'no service port {port} found for service "{name}"')
         found = self._from_slices(namespace, name, wanted.get("name", "")) or self._from_endpoints(
             namespace, name, wanted.get("name", "")
         )
         if found is None:
-            raise CallFailed(f'no endpoints available for service "{name}"')
+            raise WebhookCallFailed(f'no endpoints available for service "{name}"')
         return found
 
     def _from_slices(self, namespace: str, name: str, port: str) -> tuple[str, int] | None:

@@ -22,7 +22,7 @@ from dragoman.apiserver.store import Store
 from dragoman.apiserver.versions import to_stored
 
 
-class Chain:
+class AdmissionChain:
     """Policies and webhooks of one server. `aclose` it."""
 
     def __init__(self, lookup: Lookup, store: Store, uid: Callable[[], str], now: Callable[[], datetime]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.api.shape import Object
 from dragoman.apiserver.custom.kind import CustomKind
-from dragoman.apiserver.external.calling import Caller, CallFailed
+from dragoman.apiserver.external.calling import Caller, WebhookCallFailed
 from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.store import StoredObject
 
@@ -52,7 +52,7 @@ class Conversion:
         }
         try:
             answer = await self._caller.call(webhook.get("clientConfig") or {}, body, TIMEOUT_S)
-        except CallFailed as failed:
+        except WebhookCallFailed as failed:
             raise self._failed(kind, now, str(failed)) from failed
         return self._read(kind, now, wanted, uid, objects, answer)
 

@@ -35,7 +35,7 @@ _OPTIONS: Final = {
 
 
 class BadReview(Exception):
-    """An answer that is no valid AdmissionReview; the text says why."""
+    """An answer that is not a valid AdmissionReview; the text says why."""
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -131,7 +131,7 @@ class NvidiaDriver:
         return self._inventory
 
     def _siblings(self) -> frozenset[str]:
-        """With passthrough every GPU is there twice; who prepares one form takes the other away."""
+        """With passthrough every GPU appears twice; who prepares one form takes the other away."""
         if not self.gates.on("PassthroughSupport") or self._inventory is None:
             return frozenset()
         used = {(device.bus_id, device.kind) for done in self.claims.values() for device in done.devices}
@@ -356,7 +356,7 @@ class _Preparation:
                 return
         raise Invalid(
             f"claim {self.claim.ref}",
-            f"its GPUs (module ids {', '.join(map(str, sorted(modules)))}) are no Fabric Manager partition; "
+            f"its GPUs (module ids {', '.join(map(str, sorted(modules)))}) are not a Fabric Manager partition; "
             f"use matchAttribute {GPU}/partition{len(modules)}",
         )
 

@@ -200,6 +200,7 @@ class Starter:
             tools=here,
             now=now,
             term_path=container.termination_message_path or "/dev/termination-log",
+            read_only=bool((container.security_context or {}).get("readOnlyRootFilesystem")),
         )
 
     def _devices(self, pod: KubeletPod, container: KubeletContainer) -> tuple[tuple[str, PreparedDevice], ...]:

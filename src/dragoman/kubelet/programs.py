@@ -70,7 +70,9 @@ class Place:
         tools: Tools | None = None,
         now: float = 0.0,
         term_path: str = "/dev/termination-log",
+        read_only: bool = False,
     ) -> None:
+        self.read_only = read_only
         self.env = dict(env)
         self.env.setdefault("PATH", PATH)
         self.env.setdefault("HOME", "/root" if user == 0 else "/")
@@ -97,7 +99,10 @@ class Place:
     def files(self) -> Files:
         """Its file system."""
         if self._files is None:
-            self._files = Files((FileMount("/", self._root()), *self.mounts))
+            root = self._root()
+            # /dev is a file system of its own, also where the root may not be written to.
+            own = (FileMount("/", root, read_only=self.read_only), FileMount("/dev", root, "dev"))
+            self._files = Files((*own, *self.mounts))
         return self._files
 
     def term_message(self) -> str:

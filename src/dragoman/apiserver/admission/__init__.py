@@ -21,6 +21,7 @@ from dragoman.apiserver.admission.priorities import Priorities
 from dragoman.apiserver.admission.restriction import NodeRestriction
 from dragoman.apiserver.admission.rights import ClaimStatus, Escalation, Signers
 from dragoman.apiserver.admission.root_ca import RootCertificate
+from dragoman.apiserver.admission.runtime_classes import RuntimeClasses
 from dragoman.apiserver.admission.unattended import Unattended
 from dragoman.apiserver.lookup import Lookup
 
@@ -32,6 +33,7 @@ PLUGINS: tuple[AdmissionPlugin, ...] = (
     RootCertificate(),
     ServiceAccounts(),
     Priorities(),
+    RuntimeClasses(),
     AdminAccess(),
     Escalation(),
     ClaimStatus(),

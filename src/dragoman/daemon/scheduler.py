@@ -39,7 +39,7 @@ from dragoman.schedule.conditions import TIMEOUT_S
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, gated, is_waiting, priority_of, unit_of
 from dragoman.schedule.decision import Decision, Refused, undo
 from dragoman.schedule.double_allocations import DoubleAllocation, double_allocations
-from dragoman.schedule.fences import allocated_by
+from dragoman.schedule.fences import allocated_by, pod_awaits_others
 from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
 from dragoman.schedule.revalidate import devices_are_free, still_holds
@@ -51,6 +51,9 @@ PATIENCE_S = 3.0
 """How long a reason that mostly goes away by itself may last before people hear of it."""
 LOOK_AGAIN = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
 REPORT_AGAIN = Backoff(initial_s=1.0, max_s=60.0, jitter=0.5)
+OTHERS_S = 5.0
+"""How long a decision gives way to pods that another scheduler has not answered yet."""
+OTHERS_LOOKS = 50
 TURN_S = 0.01
 """How long decisions go on before others get their turn on the loop."""
 
@@ -181,6 +184,7 @@ class Scheduler:
     async def _write_beside(self, decision: Decision) -> CommitResult:
         """Write a decision where another scheduler may have taken its devices: look before the claims are written, and
         once more before pods are bound, and yield to what is there."""
+        await self._others_decided()
         if not await self._are_free(decision):
             return CommitResult((), 0, self._taken())
         claims = [effect for effect in decision.effects if not isinstance(effect, Bind)]
@@ -192,6 +196,13 @@ class Scheduler:
         if not await self._are_free(decision):
             return CommitResult(outcome.written, len(claims), self._taken(), outcome.moved)
         return outcome.then(await self.committer.carry_out(binds, outcome))
+
+    async def _others_decided(self) -> None:
+        """Give another scheduler's pods that want devices and have no answer yet the way, for a while."""
+        for _ in range(OTHERS_LOOKS):
+            if not any(pod_awaits_others(pod, self.settings.names) for pod in self.snapshot.pods.values()):
+                return
+            await self._clock.sleep(OTHERS_S / OTHERS_LOOKS)
 
     async def _are_free(self, decision: Decision) -> bool:
         """Whether the server shows nobody else on the decision's devices."""

@@ -59,7 +59,15 @@ async def main() -> None:
     order = json.loads(sys.stdin.readline())
     log.setup(level="info", format="human")
     pem = {name: base64.b64decode(order[name] or "") or None for name in ("ca", "cert", "key")}
-    access = Access(order["server"], ca_pem=pem["ca"], cert_pem=pem["cert"], key_pem=pem["key"], token=order["token"])
+    access = Access(
+        order["server"],
+        ca_pem=pem["ca"],
+        insecure=order["insecure"],
+        tls_server_name=order["name"],
+        cert_pem=pem["cert"],
+        key_pem=pem["key"],
+        token=order["token"],
+    )
     clock, entropy = Clock(), Entropy()
     client = HttpClient(access, clock, entropy, manager="dragoman")
     async with Tasks("part", clock, entropy) as tasks:

@@ -33,6 +33,8 @@ type Test interface {
 type order struct {
 	Part     string          `json:"part"`
 	Server   string          `json:"server"`
+	Name     string          `json:"name"`
+	Insecure bool            `json:"insecure"`
 	CA       []byte          `json:"ca"`
 	Cert     []byte          `json:"cert"`
 	Key      []byte          `json:"key"`
@@ -114,5 +116,8 @@ func orderOf(t Test, part string, config *rest.Config, settings string) order {
 	if !strings.Contains(server, "://") {
 		server = "https://" + server
 	}
-	return order{part, server, loaded.CAData, loaded.CertData, loaded.KeyData, loaded.BearerToken, gates, settings}
+	return order{
+		part, server, loaded.ServerName, loaded.Insecure,
+		loaded.CAData, loaded.CertData, loaded.KeyData, loaded.BearerToken, gates, settings,
+	}
 }

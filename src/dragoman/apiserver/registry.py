@@ -191,6 +191,13 @@ class Registry:
             await outside.validate(attributes)
         self.quota.admit(attributes)
 
+    async def connecting(self, attributes: Attributes) -> None:
+        """Ask webhooks and policies whether a session with a pod may be opened. Raises Refused."""
+        outside = self.external
+        if outside is not None and outside.wants(attributes):
+            await outside.mutate(attributes)
+            await outside.validate(attributes)
+
     # ---- create
 
     def create(self, kind: Kind, body: Object, namespace: str = "", write: Write = INTERNAL) -> RequestOutcome:

@@ -21,6 +21,7 @@ from dragoman.explain import describe, messages, quotas
 from dragoman.explain import report as say
 from dragoman.explain.conflict_messages import plain
 from dragoman.explain.explanation import Explanation, explain_pod, explain_unit
+from dragoman.explain.focus import claims_used
 from dragoman.explain.objects import (
     choices_of,
     claim_facts,
@@ -29,7 +30,6 @@ from dragoman.explain.objects import (
     pod_facts,
     probe,
 )
-from dragoman.explain.scenarios import claims_used
 from dragoman.explain.state import EventInfo, deletion, stuck
 from dragoman.explain.user_names import in_user_words
 from dragoman.schedule.units import SchedulingContext

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dragoman.allocate.refusal import FilterStep
 from dragoman.api import codec
 from dragoman.explain import messages
 from dragoman.explain.conflict_messages import listed, plain
@@ -22,17 +23,17 @@ from dragoman.explain.objects import (
 )
 from dragoman.values.quantity import Quantity
 
-_STEPS = {
+_STEPS: dict[str, str] = {
     "": "free now",
     "chosen": "allocated to the same claim",
-    "selector": "not matching",
-    "lacking": "without a requested capacity",
-    "gated": "ruled out by a feature gate",
-    "held": "held",
-    "capacity": "with too little capacity left",
-    "counters": "with too little of a shared counter left",
-    "groups": "incompatible with present users",
-    "taint": "tainted",
+    FilterStep.SELECTOR: "not matching",
+    FilterStep.LACKING: "without a requested capacity",
+    FilterStep.GATED: "ruled out by a feature gate",
+    FilterStep.HELD: "held",
+    FilterStep.CAPACITY: "with too little capacity left",
+    FilterStep.COUNTERS: "with too little of a shared counter left",
+    FilterStep.GROUPS: "incompatible with present users",
+    FilterStep.TAINT: "tainted",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from dragoman.allocate.refusal import InsufficientDevices, SelectorError, SelectorFalse
+from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SelectorError, SelectorFalse
 from dragoman.api import codec
 from dragoman.explain import conflict_messages, messages
 from dragoman.explain.closest import nearest_first
@@ -25,7 +25,7 @@ NODES_SHOWN = 3
 GROUPS_SHOWN = 8
 DEVICES_SHOWN = 8
 FITS_SHOWN = 20
-_TAKING = ("held", "capacity", "counters", "groups", "taint")
+_TAKING = (FilterStep.HELD, FilterStep.CAPACITY, FilterStep.COUNTERS, FilterStep.GROUPS, FilterStep.TAINT)
 
 
 def as_json(answer: Explanation, reader: str | None = None) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def _kind(reason: AnyReason) -> tuple[str, ...]:
         return messages.topic(reason)
     dropped = reason.dropped
     most = max(_TAKING, key=lambda step: getattr(dropped, step))
-    step = "selector" if not dropped.matched else most if getattr(dropped, most) else ""
+    step = FilterStep.SELECTOR if not dropped.matched else most if getattr(dropped, most) else ""
     return (*messages.topic(reason), step)
 
 

@@ -1,7 +1,7 @@
 """How is a webhook reached? HTTPS to a URL, or to a Service by its endpoints; answers in time or not at all.
 
 A Service is looked up in its EndpointSlices, then its Endpoints, as a real API server does. Where nothing runs behind
-it, the annotation `dragoman.io/endpoint: HOST:PORT` on the Service names a process of this machine.
+it, the annotation `dragoman.dev/endpoint: HOST:PORT` on the Service names a process of this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dragoman.apiserver.status import not_found
 from dragoman.apiserver.store import Selection, Store
 
 SERVICE, SLICE, ENDPOINTS = (BY_NAME[name] for name in ("Service", "EndpointSlice", "Endpoints"))
-ENDPOINT: Final = "dragoman.io/endpoint"
+ENDPOINT: Final = "dragoman.dev/endpoint"
 TIMEOUT_S: Final = 10
 ANSWER_BYTES: Final = 16 * 1024 * 1024
 CONTEXTS_MAX: Final = 256

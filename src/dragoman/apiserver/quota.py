@@ -19,7 +19,7 @@ from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.status import forbidden
 from dragoman.apiserver.store import Selection, StoredObject
 from dragoman.quota.judge import concerns, more, refused
-from dragoman.quota.usage import ZERO, Amounts, Surroundings, is_for_extended, usage
+from dragoman.quota.usage import ZERO, Amounts, UsageContext, is_for_extended, usage
 
 QUOTA: Final = BY_NAME["ResourceQuota"]
 POD: Final = BY_NAME["Pod"]
@@ -127,16 +127,16 @@ class QuotaLedger:
             if concerns(quota, record.kind, value, beside)
         )
 
-    def _around(self, value: Any) -> Surroundings:
+    def _around(self, value: Any) -> UsageContext:
         if not isinstance(value, ResourceClaim):
-            return Surroundings()
+            return UsageContext()
         if self._classes is None:
             records = self._lookup.select(CLASS)
             self._classes = {record.name: codec.decode(DeviceClass, record.decode()) for record in records}
         on = self._lookup.gates.on("DRAExtendedResource")
         owner = value.metadata.controller
         if not is_for_extended(value) or owner is None:
-            return Surroundings(self._classes, on)
+            return UsageContext(self._classes, on)
         namespace = value.metadata.namespace
         record = self._lookup.find(POD, owner.name, namespace)
         pods = {owner.name: codec.decode(Pod, record.decode())} if record is not None else {}
@@ -145,7 +145,7 @@ class QuotaLedger:
             for other in self._lookup.select(CLAIM, Selection(namespace=namespace))
             if EXTENDED_CLAIM_ANNOTATION.encode() in other.body
         ]
-        return Surroundings(self._classes, on, pods, claims)
+        return UsageContext(self._classes, on, pods, claims)
 
 
 class _Counts:

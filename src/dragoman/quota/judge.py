@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.api.core import PersistentVolumeClaim, Pod, ResourceQuota, ScopeSelectorRequirement
 from dragoman.api.kinds import Kind
-from dragoman.quota.usage import NOTHING_AROUND, ZERO, Amounts, Surroundings, compute_usage, matching
+from dragoman.quota.usage import NOTHING_AROUND, ZERO, Amounts, UsageContext, compute_usage, matching
 from dragoman.values.quantity import Quantity
 
 _MUST_STATE = frozenset(
@@ -72,7 +72,7 @@ class Missing(msgspec.Struct, frozen=True):
 QuotaRefusal: TypeAlias = Exceeded | Missing
 
 
-def concerns(quota: ResourceQuota, kind: Kind, value: Any, around: Surroundings = NOTHING_AROUND) -> bool:
+def concerns(quota: ResourceQuota, kind: Kind, value: Any, around: UsageContext = NOTHING_AROUND) -> bool:
     """Whether an object counts in this quota: by its resources and by every scope."""
     return bool(matching(kind, quota.spec.hard, around)) and all(
         _in_scope(scope, kind, value) for scope in scopes_of(quota)
@@ -87,7 +87,7 @@ def scopes_of(quota: ResourceQuota) -> tuple[ScopeSelectorRequirement, ...]:
 
 
 def refused(
-    quota: ResourceQuota, used: Amounts, kind: Kind, value: Any, wanted: Amounts, around: Surroundings = NOTHING_AROUND
+    quota: ResourceQuota, used: Amounts, kind: Kind, value: Any, wanted: Amounts, around: UsageContext = NOTHING_AROUND
 ) -> QuotaRefusal | None:
     """Why the quota does not admit the object, None if it does or does not concern it.
 

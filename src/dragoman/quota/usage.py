@@ -51,7 +51,7 @@ _SERVICE_RESOURCES = frozenset({"count/services", "services", "services.nodeport
 _VOLUME_RESOURCES = frozenset({"count/persistentvolumeclaims", "persistentvolumeclaims", "requests.storage"})
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class UsageContext(msgspec.Struct, frozen=True):
     """What usage depends on beside the object. extended: whether DRAExtendedResource is on.
 
     pods: the pods of the namespace by name, claims: those for extended resources of the namespace; both may be a part
@@ -76,10 +76,10 @@ class Surroundings(msgspec.Struct, frozen=True):
         return any(found.spec.extended_resource_name == resource for found in self.classes.values())
 
 
-NOTHING_AROUND = Surroundings()
+NOTHING_AROUND = UsageContext()
 
 
-def usage(kind: Kind, value: Any, around: Surroundings = NOTHING_AROUND) -> Amounts:
+def usage(kind: Kind, value: Any, around: UsageContext = NOTHING_AROUND) -> Amounts:
     """What an object uses. value: typed for Pod, ResourceClaim, Service, PersistentVolumeClaim, else not looked at."""
     match value:
         case Pod():
@@ -93,12 +93,12 @@ def usage(kind: Kind, value: Any, around: Surroundings = NOTHING_AROUND) -> Amou
     return _count(kind)
 
 
-def matching(kind: Kind, names: Iterable[str], around: Surroundings = NOTHING_AROUND) -> list[str]:
+def matching(kind: Kind, names: Iterable[str], around: UsageContext = NOTHING_AROUND) -> list[str]:
     """Those of the quota resources that can concern an object of this kind, sorted."""
     return sorted(name for name in names if _concerns(kind, name, around))
 
 
-def _concerns(kind: Kind, name: str, around: Surroundings) -> bool:
+def _concerns(kind: Kind, name: str, around: UsageContext) -> bool:
     if kind.group == "" and kind.kind == "Pod":
         return name in _POD_RESOURCES or name.startswith(("hugepages-", "requests.hugepages-")) or _is_extended(name)
     if kind.group == "resource.k8s.io" and kind.kind == "ResourceClaim":
@@ -196,7 +196,7 @@ def _raise(total: Amounts, least: Mapping[str, Quantity]) -> None:
 # ---- claims
 
 
-def _claim(claim: ResourceClaim, around: Surroundings) -> Amounts:
+def _claim(claim: ResourceClaim, around: UsageContext) -> Amounts:
     devices: dict[str, int] = {}
     for request in claim.spec.devices.requests:
         if request.first_available:
@@ -229,7 +229,7 @@ def _devices(mode: str, count: int) -> int:
     return (count or 1) if mode in (EXACT_COUNT, "") else 0
 
 
-def _charged_to_pod(claim: ResourceClaim, around: Surroundings) -> Amounts:
+def _charged_to_pod(claim: ResourceClaim, around: UsageContext) -> Amounts:
     """What the pod is charged for whose extended resources the claim was made; nothing where that is not certain."""
     owner = claim.metadata.controller
     if not is_for_extended(claim) or owner is None or owner.kind != "Pod":

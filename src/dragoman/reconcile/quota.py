@@ -14,7 +14,7 @@ from dragoman.api.kinds import KINDS, Kind, kind_of
 from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import ResourceClaim
 from dragoman.effects import Patch
-from dragoman.quota.surroundings import recount
+from dragoman.quota.recount import recount
 from dragoman.quota.usage import usage
 from dragoman.reconcile.step import NOTHING, OTHERS, ReconcileInput, ReconcileResult, ref_of
 from dragoman.snapshot.change import Change, Gone

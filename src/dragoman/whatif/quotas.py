@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.core import LimitRange, ResourceQuota
 from dragoman.api.kinds import kind_of
 from dragoman.quota.judge import QuotaRefusal, concerns, refused
-from dragoman.quota.surroundings import around, recount
+from dragoman.quota.recount import around, recount
 from dragoman.quota.usage import ZERO, Amounts, usage
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot
 

@@ -9,20 +9,20 @@ from dragoman.api.core import ResourceQuota
 from dragoman.api.kinds import Kind
 from dragoman.api.resource import ResourceClaim
 from dragoman.quota.judge import concerns, total
-from dragoman.quota.usage import Amounts, Surroundings, is_for_extended, usage
+from dragoman.quota.usage import Amounts, UsageContext, is_for_extended, usage
 from dragoman.snapshot.change import Snapshot, keys_of
 
 
-def around(snapshot: Snapshot, value: Any, *, extended: bool = True) -> Surroundings:
+def around(snapshot: Snapshot, value: Any, *, extended: bool = True) -> UsageContext:
     """What the usage of one object of the snapshot depends on beside it."""
     if not isinstance(value, ResourceClaim) or not is_for_extended(value):
-        return Surroundings(snapshot.classes, extended)
+        return UsageContext(snapshot.classes, extended)
     owner = value.metadata.controller
     if owner is None:
-        return Surroundings(snapshot.classes, extended)
+        return UsageContext(snapshot.classes, extended)
     pod = snapshot.pods.get((value.metadata.namespace, owner.name))
     claims = tuple(snapshot.claims[key] for key in keys_of(snapshot.claims_by_owner, owner.uid))
-    return Surroundings(snapshot.classes, extended, {owner.name: pod} if pod is not None else {}, claims)
+    return UsageContext(snapshot.classes, extended, {owner.name: pod} if pod is not None else {}, claims)
 
 
 def recount(

@@ -15,7 +15,8 @@ import os
 import resource
 import tempfile
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from dragoman.apiserver import kubeconfig
 from dragoman.apiserver.access import parts
 from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.request import User
+from dragoman.apiserver.request import ADMIN, User
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
@@ -38,7 +39,7 @@ from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
 from dragoman.daemon.simulation import Simulation
-from dragoman.drivers.entry import Site
+from dragoman.drivers.entry import ClusterSite, DriverEntry, Site
 from dragoman.errors import Stale
 from dragoman.kubelet.agent import NodeHost
 from dragoman.kubelet.processes import ImageMap
@@ -140,6 +141,8 @@ class Cluster:
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
+        entries = tuple({entry.name: entry for machine in self.machines for entry in machine.entries}.values())
+        await self._install(entries)
         await self._create_classes(self._client(parts.driver("")))
         host = NodeHost(
             self._client(parts.NODE_HOST),
@@ -160,6 +163,7 @@ class Cluster:
             client = self._client(parts.CONTROLLERS)
             controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
             tasks.supervise("controllers", controllers.run)
+            self._control(entries, tasks)
         if "scheduler" not in settings.without:
             scheduling = SchedulerSettings(options=settings.options)
             client = self._client(parts.SCHEDULER)
@@ -170,7 +174,14 @@ class Cluster:
         for machine in self.machines:
             client = self._client(parts.driver(machine.name))
             site = Site(
-                root / machine.name, "", client, self.clock, self.entropy, self.metrics, settings.data is not None
+                root / machine.name,
+                "",
+                client,
+                self.clock,
+                self.entropy,
+                self.metrics,
+                settings.data is not None,
+                accounts=partial(self._account, machine.name),
             )
             agent = self._client(parts.node_agent(machine.name))
             self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks, agent)
@@ -186,6 +197,27 @@ class Cluster:
         """The API for one part, with its rights."""
         assert self._server is not None
         return InProcessClient(self._server.registry, user=user)
+
+    def _account(self, node: str, namespace: str, name: str) -> InProcessClient:
+        """The API for a service account of a pod on a node, "" for one that may be on any."""
+        return self._client(parts.account(namespace, name, node))
+
+    async def _install(self, entries: tuple[DriverEntry, ...]) -> None:
+        """What drivers must find in the cluster; what is there already, perhaps changed by its user, stays."""
+        client = self._client(ADMIN)
+        for entry in entries:
+            for body in entry.installed():
+                with suppress(Stale):
+                    await client.create(kind_of(body["kind"]), body, body["metadata"].get("namespace", ""))
+
+    def _control(self, entries: tuple[DriverEntry, ...], tasks: Tasks) -> None:
+        """Start what drivers run once for a cluster."""
+        client = self._client(parts.driver(""))
+        site = ClusterSite(client, self.clock, self.entropy, self.metrics, partial(self._account, ""))
+        for entry in entries:
+            if entry.control is not None:
+                settings = self.settings.drivers.get(entry.name)
+                tasks.supervise(f"controller of {entry.name}", partial(entry.control, site, settings))
 
     def _write_kubeconfigs(self, file: Path) -> None:
         assert self._server is not None

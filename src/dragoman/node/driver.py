@@ -26,11 +26,20 @@ from dragoman.api.resource import (
     NetworkDeviceData,
     ResourceClaim,
 )
+from dragoman.errors import Retry
 from dragoman.node.cdi import Edits
 from dragoman.values.quantity import Quantity
 from dragoman.values.semver import Semver
 
 Scalar: TypeAlias = str | int | bool | Semver
+
+
+class Waiting(Retry):
+    """Raised by `Driver.prepare`: not yet, because of something that happens meanwhile, perhaps in another prepare.
+
+    What was done so far stays, and prepare is called again with pauses, other claims in between; the kubelet gets the
+    text once it has waited long enough, and calls again.
+    """
 
 
 class ClaimRef(msgspec.Struct, frozen=True, order=True):
@@ -190,7 +199,8 @@ class Driver(Protocol):
     def prepare(self, claim: ClaimToPrepare) -> Setup | Awaitable[Setup]:
         """Make the devices usable. One call at a time; may be repeated after a crash or failure.
 
-        Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text.
+        Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text. Raise Waiting
+        to be called again, with what was done left as it is.
         """
         ...
 

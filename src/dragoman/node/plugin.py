@@ -42,6 +42,7 @@ from dragoman.node.driver import (
     Republishes,
     Restores,
     Setup,
+    Waiting,
 )
 from dragoman.node.files import locked
 from dragoman.node.health import MESSAGE_MAX, HealthHub
@@ -63,6 +64,11 @@ CLAIM = kind_of("ResourceClaim")
 LOCK_TIMEOUT_S = 40.0
 """Below the kubelet's 45 s for a call, so that it reads the reason."""
 SWEEP_S = 60.0
+WAIT_S = 40.0
+"""So long a call goes on while the driver says Waiting, then the kubelet reads why."""
+WAITING_BACKOFF = Backoff(initial_s=0.25, max_s=3.0)
+WAITING_SWEEPS = 10
+"""Every so many sweeps, claims for which the driver waits are looked up: one that is gone is unprepared."""
 CALL_TIMEOUT_S = 5.0
 STATUS_ATTEMPTS = 5
 STATUS_BACKOFF = Backoff(initial_s=0.5, max_s=10.0, jitter=0.2)
@@ -143,7 +149,7 @@ class Plugin:
         self.checkpoint = Checkpoint(
             places.data_dir / "checkpoint.json", options.boot_id or kernel_boot_id(), durable=options.durable
         )
-        self.preparer = Preparer(driver, self.checkpoint, places.cdi_dir, self._published, options.adapt)
+        self.preparer = Preparer(driver, self.checkpoint, places.cdi_dir, self._published, options.adapt, clock.now)
         self.metadata = MetadataFiles(driver.name, places.data_dir, places.cdi_dir) if options.metadata else None
         self.health = HealthHub(driver) if isinstance(driver, ReportsHealth) else None
         self.registered = asyncio.Event()
@@ -275,7 +281,7 @@ class Plugin:
             if self.metadata:
                 self.metadata.remove(lost.ref)
         if isinstance(self.driver, Restores):
-            await settle(self.driver.restore, [record.as_prepared() for record in self.checkpoint.claims.values()])
+            await settle(self.driver.restore, [record.as_prepared() for record in self.checkpoint.held])
         await self._finish_interrupted()
         self.preparer.sweep_cdi()
 
@@ -287,11 +293,23 @@ class Plugin:
                 self._log.warning("cannot undo yet", claim=str(record.ref), uid=record.uid, error=describe(error))
 
     async def _sweep(self) -> None:
+        sweeps = 0
         while True:
             await self.clock.sleep(SWEEP_S)
-            if self.preparer.unfinished():
+            sweeps += 1
+            if len(self.checkpoint.held) < len(self.checkpoint.claims) or self.preparer.unfinished():
                 async with self._exclusive():
                     await self._finish_interrupted()
+                    self.preparer.forget_aborted()
+            if sweeps % WAITING_SWEEPS == 0:
+                await self._give_up_waiting()
+
+    async def _give_up_waiting(self) -> None:
+        for record in self.preparer.waiting():
+            found = await self._fetch(record.ref)
+            # Any other error says nothing about the claim.
+            if isinstance(found, NotFound | Stale):
+                await self.unprepare_claims([record.ref])
 
     async def _keep_inventory(self) -> None:
         while True:
@@ -323,7 +341,29 @@ class Plugin:
                     answers[ref.uid] = error if isinstance(error, DragomanError) else DragomanError(describe(error))
                     self._seconds.labels(self.driver.name, "prepare", "error").observe(self.clock.monotonic() - began)
                     self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))
+        waiting = [ref for ref in refs if isinstance(answers[ref.uid], Waiting)]
+        answers.update(zip((ref.uid for ref in waiting), await self._wait_for(waiting), strict=True))
         return answers
+
+    async def _wait_for(self, refs: Sequence[ClaimRef]) -> Sequence[tuple[PreparedDevice, ...] | DragomanError]:
+        return await asyncio.gather(*(self._prepare_again(ref) for ref in refs))
+
+    async def _prepare_again(self, ref: ClaimRef) -> tuple[PreparedDevice, ...] | DragomanError:
+        """While the driver waits: other claims have their turn in between, since it may wait for one of them."""
+        deadline, attempt = self.clock.monotonic() + WAIT_S, 0
+        while True:
+            attempt += 1
+            await self.clock.sleep(WAITING_BACKOFF.wait_s(attempt, self.entropy))
+            claim = await self._fetch(ref)
+            try:
+                async with self._exclusive():
+                    return await self._prepare(ref, claim)
+            except Waiting as error:
+                if self.clock.monotonic() >= deadline:
+                    return error
+            except Exception as error:
+                self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))
+                return error if isinstance(error, DragomanError) else DragomanError(describe(error))
 
     async def unprepare_claims(self, refs: Sequence[ClaimRef]) -> dict[str, DragomanError | None]:
         """Unprepare each claim; by uid None, or why not."""
@@ -408,7 +448,7 @@ class Plugin:
         """One at a time, in this process and among the instances of the driver on this node."""
         async with self._turn, locked(self.places.data_dir / "serialize.lock", self.clock, timeout_s=LOCK_TIMEOUT_S):
             if self.checkpoint.load() and isinstance(self.driver, FollowsClaims):
-                self.driver.follow([record.as_prepared() for record in self.checkpoint.claims.values()])
+                self.driver.follow([record.as_prepared() for record in self.checkpoint.held])
             yield
 
     # ---- what a driver may ask for

@@ -5,6 +5,9 @@
                             `--DriverFailed, or a crash--> RollbackStarted --Undo--+
                                                                  `--Undone--> absent
 
+A driver may also say Waiting: the claim stays in PrepareStarted and is prepared again. Unpreparing it then leaves
+PrepareAborted for a while, so that a late call cannot begin again what the kubelet has given up.
+
 The state is on disk before and after the driver touches hardware, so every crash is resumed or rolled back. It is the
 last line of defence against two claims on one device. It never talks to the API server and knows no sockets.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import zlib
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +38,11 @@ from dragoman.node.driver import (
     PreparedClaim,
     PreparedDevice,
     Setup,
+    Waiting,
 )
+
+ABORTED_S = 90.0
+"""So long a call with the claim's status of an aborted preparation is refused."""
 
 T = TypeVar("T")
 Results: TypeAlias = tuple[DeviceRequestAllocationResult, ...]
@@ -48,6 +56,7 @@ class PrepareStep(StrEnum):
     FAILED = "DriverFailed"
     UNDO = "Undo"
     UNDONE = "Undone"
+    KEPT = "Kept"
 
 
 STEPS: dict[tuple[PrepareState | None, PrepareStep], PrepareState | None] = {
@@ -61,6 +70,8 @@ STEPS: dict[tuple[PrepareState | None, PrepareStep], PrepareState | None] = {
     (PrepareState.READY, PrepareStep.UNDO): PrepareState.UNDOING,
     (PrepareState.UNDOING, PrepareStep.UNDO): PrepareState.UNDOING,
     (PrepareState.UNDOING, PrepareStep.UNDONE): None,
+    (PrepareState.UNDOING, PrepareStep.KEPT): PrepareState.ABORTED,
+    (PrepareState.ABORTED, PrepareStep.UNDONE): None,
 }
 """None is a claim without a record. What is not in the table cannot happen; Begin in other states never steps: a
 completed claim is answered from its record, an interrupted one is first rolled back to None."""
@@ -85,12 +96,14 @@ class Preparer:
         cdi_dir: Path,
         published: Callable[[str, str], Device | None] = lambda pool, device: None,
         adapt: Callable[[Setup], Setup] = lambda setup: setup,
+        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`published(pool, device)` is what the driver publishes of a device, for metadata files.
 
-        adapt: what becomes of a setup before it is written down.
+        adapt: what becomes of a setup before it is written down. now: epoch seconds.
         """
         self.adapt = adapt
+        self.now = now
         self.published = published
         self.driver = driver
         self.checkpoint = checkpoint
@@ -100,26 +113,33 @@ class Preparer:
         """The claim's devices, usable now. `claim` is as the API server has it, allocated.
 
         Raises Retry (a device is still prepared for another claim, or the claim is just being unprepared), Stale (a
-        late call for a claim that was unprepared), or what the driver raised.
+        late call for a claim that was unprepared), or what the driver raised. After Waiting, call again.
         """
         results, wanted = self._of_this_driver(claim)
-        record = self.checkpoint.claims.get(ref.uid)
+        record = self._not_aborted(ref, claim)
         if record and record.state is PrepareState.READY:
             if set(record.held) != set(wanted):
                 raise Retry(f"claim {ref} ({ref.uid}) was allocated anew and has to be unprepared first")
             self._write_cdi(record)
             return record.devices
-        if record:
+        if record and not (record.waiting and set(record.held) == set(wanted)):
             await self.finish(record)
-        consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
-        self._refuse_late(ref, claim, consumers)
-        self._refuse_conflict(ref, wanted)
-        started = ClaimRecord(ref.namespace, ref.name, ref.uid, _next(None, PrepareStep.BEGIN), wanted, consumers)
-        self.checkpoint.put(started)
+            record = None
+        if record is None:
+            consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
+            self._refuse_late(ref, claim, consumers)
+            self._refuse_conflict(ref, wanted)
+            started = ClaimRecord(ref.namespace, ref.name, ref.uid, _next(None, PrepareStep.BEGIN), wanted, consumers)
+            self.checkpoint.put(started)
         try:
             setup = self.adapt(await settle(self.driver.prepare, self._work(ref, claim, results)))
             ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
             self._write_cdi(ready)
+        except Waiting:
+            begun = self.checkpoint.claims[ref.uid]
+            if not begun.waiting:
+                self.checkpoint.put(msgspec.structs.replace(begun, waiting=True, aborted=_checksum(claim)))
+            raise
         except Exception:
             await self._undo(self.checkpoint.claims[ref.uid], PrepareStep.FAILED)
             raise
@@ -129,14 +149,24 @@ class Preparer:
     async def unprepare(self, ref: ClaimRef) -> PreparedClaim | None:
         """Undo whatever was done for the claim; None when nothing is known of it. Raises what the driver raised."""
         record = self.checkpoint.claims.get(ref.uid)
-        if record is None:
+        if record is None or record.state is PrepareState.ABORTED:
             cdi.claim_path(self.cdi_dir, self.driver.name, ref.uid).unlink(missing_ok=True)
             return None
         return await self._undo(record, PrepareStep.UNDO)
 
     def unfinished(self) -> list[ClaimRecord]:
         """Claims that a crash, or a failed roll back, left between two states."""
-        return [record for record in self.checkpoint.claims.values() if record.state is not PrepareState.READY]
+        return [r for r in self.checkpoint.held if r.state is not PrepareState.READY and not r.waiting]
+
+    def waiting(self) -> list[ClaimRecord]:
+        """Claims whose driver waits for something."""
+        return [record for record in self.checkpoint.held if record.waiting]
+
+    def forget_aborted(self) -> None:
+        """Drop what was kept of aborted preparations for long enough."""
+        for record in list(self.checkpoint.claims.values()):
+            if record.state is PrepareState.ABORTED and record.until <= self.now():
+                self.checkpoint.drop(record.uid, remember=True)
 
     async def finish(self, record: ClaimRecord) -> None:
         """Roll an interrupted preparation back, complete an interrupted unpreparation. Raises as the driver."""
@@ -164,9 +194,25 @@ class Preparer:
         prepared = record.as_prepared()
         await settle(self.driver.unprepare, prepared)
         cdi.claim_path(self.cdi_dir, self.driver.name, record.uid).unlink(missing_ok=True)
+        if record.waiting and undoing.state is PrepareState.UNDOING:
+            fields: dict[str, Any] = {"held": (), "driver_state": None, "waiting": False}
+            until = self.now() + ABORTED_S
+            state = _next(undoing.state, PrepareStep.KEPT)
+            aborted = msgspec.structs.replace(undoing, state=state, until=until, **fields)
+            self.checkpoint.put(aborted)
+            return prepared
         assert STEPS[undoing.state, PrepareStep.UNDONE] is None
         self.checkpoint.drop(record.uid, remember=undoing.state is PrepareState.UNDOING)
         return prepared
+
+    def _not_aborted(self, ref: ClaimRef, claim: ResourceClaim) -> ClaimRecord | None:
+        record = self.checkpoint.claims.get(ref.uid)
+        if record is None or record.state is not PrepareState.ABORTED:
+            return record
+        if record.aborted == _checksum(claim) and self.now() < record.until:
+            raise Stale(f"stale prepare for claim {ref} ({ref.uid}): claim prepare was already aborted")
+        self.checkpoint.drop(ref.uid, remember=True)
+        return None
 
     def _of_this_driver(self, claim: ResourceClaim) -> tuple[Results, tuple[HeldDevice, ...]]:
         allocation = claim.status.allocation
@@ -244,6 +290,7 @@ class Preparer:
         return msgspec.structs.replace(
             record,
             state=_next(record.state, PrepareStep.READY),
+            waiting=False,
             devices=tuple(devices),
             cdi=tuple(specs),
             common=setup.edits,
@@ -260,6 +307,10 @@ class Preparer:
             spec = cdi.made(cdi.claim_kind(self.driver.name), record.cdi, record.common)
             path = cdi.claim_path(self.cdi_dir, self.driver.name, record.uid)
             cdi.write(path, spec, durable=self.checkpoint.durable)
+
+
+def _checksum(claim: ResourceClaim) -> int:
+    return zlib.crc32(msgspec.json.encode(claim.status, order="deterministic"))
 
 
 def _next(state: PrepareState | None, step: PrepareStep) -> PrepareState:

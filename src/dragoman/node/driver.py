@@ -34,7 +34,7 @@ from dragoman.values.semver import Semver
 Scalar: TypeAlias = str | int | bool | Semver
 
 
-class Waiting(Retry):
+class PrepareAgain(Retry):
     """Raised by `Driver.prepare`: not yet, because of something that happens meanwhile, perhaps in another prepare.
 
     What was done so far stays, and prepare is called again with pauses, other claims in between; the kubelet gets the
@@ -199,7 +199,7 @@ class Driver(Protocol):
     def prepare(self, claim: ClaimToPrepare) -> Setup | Awaitable[Setup]:
         """Make the devices usable. One call at a time; may be repeated after a crash or failure.
 
-        Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text. Raise Waiting
+        Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text. Raise PrepareAgain
         to be called again, with what was done left as it is.
         """
         ...

@@ -37,12 +37,12 @@ from dragoman.node.driver import (
     Driver,
     FollowsClaims,
     Pool,
+    PrepareAgain,
     PreparedDevice,
     ReportsHealth,
     Republishes,
     Restores,
     Setup,
-    Waiting,
 )
 from dragoman.node.files import locked
 from dragoman.node.health import MESSAGE_MAX, HealthHub
@@ -65,7 +65,7 @@ LOCK_TIMEOUT_S = 40.0
 """Below the kubelet's 45 s for a call, so that it reads the reason."""
 SWEEP_S = 60.0
 WAIT_S = 40.0
-"""So long a call goes on while the driver says Waiting, then the kubelet reads why."""
+"""So long a call goes on while the driver says PrepareAgain, then the kubelet reads why."""
 WAITING_BACKOFF = Backoff(initial_s=0.25, max_s=3.0)
 WAITING_SWEEPS = 10
 """Every so many sweeps, claims for which the driver waits are looked up: one that is gone is unprepared."""
@@ -341,7 +341,7 @@ class Plugin:
                     answers[ref.uid] = error if isinstance(error, DragomanError) else DragomanError(describe(error))
                     self._seconds.labels(self.driver.name, "prepare", "error").observe(self.clock.monotonic() - began)
                     self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))
-        waiting = [ref for ref in refs if isinstance(answers[ref.uid], Waiting)]
+        waiting = [ref for ref in refs if isinstance(answers[ref.uid], PrepareAgain)]
         answers.update(zip((ref.uid for ref in waiting), await self._wait_for(waiting), strict=True))
         return answers
 
@@ -358,7 +358,7 @@ class Plugin:
             try:
                 async with self._exclusive():
                     return await self._prepare(ref, claim)
-            except Waiting as error:
+            except PrepareAgain as error:
                 if self.clock.monotonic() >= deadline:
                     return error
             except Exception as error:

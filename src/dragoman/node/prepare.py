@@ -5,7 +5,7 @@
                             `--DriverFailed, or a crash--> RollbackStarted --Undo--+
                                                                  `--Undone--> absent
 
-A driver may also say Waiting: the claim stays in PrepareStarted and is prepared again. Unpreparing it then leaves
+A driver may also say PrepareAgain: the claim stays in PrepareStarted and is prepared again. Unpreparing it then leaves
 PrepareAborted for a while, so that a late call cannot begin again what the kubelet has given up.
 
 The state is on disk before and after the driver touches hardware, so every crash is resumed or rolled back. It is the
@@ -35,10 +35,10 @@ from dragoman.node.driver import (
     DeviceSetup,
     Driver,
     HeldDevice,
+    PrepareAgain,
     PreparedClaim,
     PreparedDevice,
     Setup,
-    Waiting,
 )
 
 ABORTED_S = 90.0
@@ -113,7 +113,7 @@ class Preparer:
         """The claim's devices, usable now. `claim` is as the API server has it, allocated.
 
         Raises Retry (a device is still prepared for another claim, or the claim is just being unprepared), Stale (a
-        late call for a claim that was unprepared), or what the driver raised. After Waiting, call again.
+        late call for a claim that was unprepared), or what the driver raised. After PrepareAgain, call again.
         """
         results, wanted = self._of_this_driver(claim)
         record = self._not_aborted(ref, claim)
@@ -135,7 +135,7 @@ class Preparer:
             setup = self.adapt(await settle(self.driver.prepare, self._work(ref, claim, results)))
             ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
             self._write_cdi(ready)
-        except Waiting:
+        except PrepareAgain:
             begun = self.checkpoint.claims[ref.uid]
             if not begun.waiting:
                 self.checkpoint.put(msgspec.structs.replace(begun, waiting=True, aborted=_checksum(claim)))

@@ -37,8 +37,8 @@ def driver(node: str) -> User:
 
 def account(namespace: str, name: str, node: str = "") -> User:
     """A service account, whose token is bound to a pod on that node if one is given."""
-    extra = {NODE_EXTRA: (node,)} if node else {}
-    return User(f"system:serviceaccount:{namespace}:{name}", account_groups(namespace), extra=extra)
+    user = f"system:serviceaccount:{namespace}:{name}"
+    return User(user, account_groups(namespace), extra={NODE_EXTRA: (node,)} if node else {})
 
 
 # Controllers of upstream's whose work `daemon.controllers` does.

@@ -13,7 +13,7 @@ from dragoman.drivers.nvidia.compute_domain.names import API_VERSION
 from dragoman.errors import Invalid
 from dragoman.node.driver import ClaimToPrepare
 
-DeviceType: TypeAlias = Literal["channel", "daemon"]
+DomainDeviceType: TypeAlias = Literal["channel", "daemon"]
 MODES = ("Single", "All")
 
 
@@ -30,15 +30,15 @@ class DaemonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     domain_id: str = msgspec.field(name="domainID", default="")
 
 
-Config: TypeAlias = ChannelConfig | DaemonConfig
-KINDS: dict[str, type[Config]] = {
+DomainConfig: TypeAlias = ChannelConfig | DaemonConfig
+KINDS: dict[str, type[DomainConfig]] = {
     "ComputeDomainChannelConfig": ChannelConfig,
     "ComputeDomainDaemonConfig": DaemonConfig,
 }
-FITTING: dict[DeviceType, str] = {"channel": "ComputeDomainChannelConfig", "daemon": "ComputeDomainDaemonConfig"}
+FITTING: dict[DomainDeviceType, str] = {"channel": "ComputeDomainChannelConfig", "daemon": "ComputeDomainDaemonConfig"}
 
 
-def decode(parameters: Any, where: str) -> tuple[str, Config]:
+def decode(parameters: Any, where: str) -> tuple[str, DomainConfig]:
     """(kind, configuration) of opaque parameters. Raises Invalid with the field."""
     if not isinstance(parameters, dict):
         raise Invalid(where, "must be an object with apiVersion and kind")
@@ -55,14 +55,14 @@ def decode(parameters: Any, where: str) -> tuple[str, Config]:
         raise Invalid(where, str(error)) from None
 
 
-def resolved(claim: ClaimToPrepare, request: str, wanted: DeviceType) -> Config:
+def resolved(claim: ClaimToPrepare, request: str, wanted: DomainDeviceType) -> DomainConfig:
     """The configuration for a request that was given a device of that type; later entries win.
 
     An entry that names the request must fit the device, one that names none is taken only if it fits. Raises Invalid.
     """
     top = request.partition("/")[0]
     kind = FITTING[wanted]
-    chosen: tuple[Config, str] = KINDS[kind](), f"claim {claim.ref}"
+    chosen: tuple[DomainConfig, str] = KINDS[kind](), f"claim {claim.ref}"
     for index, entry in enumerate(claim.config):
         where = f"claim {claim.ref}: status.allocation.devices.config[{index}].opaque.parameters"
         assert entry.opaque is not None

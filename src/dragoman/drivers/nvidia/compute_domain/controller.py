@@ -92,7 +92,9 @@ def sync(known: DomainInput, settings: MakeSettings) -> ReconcileResult:
                 "name another one in spec.channel.resourceClaimTemplate, or delete it"
             )
             effects.append(
-                Emit(_ref(domain), "Warning", "TemplateExists", problem, COMPONENT, action="CreateResourceClaimTemplate")
+                Emit(
+                    _ref(domain), "Warning", "TemplateExists", problem, COMPONENT, action="CreateResourceClaimTemplate"
+                )
             )
         else:
             effects.append(Create(wanted))
@@ -166,7 +168,7 @@ def _end(known: DomainInput, domain: ComputeDomain) -> ReconcileResult:
 
 
 def stale(known: DomainInput) -> tuple[Effect, ...]:
-    """What to do about objects of a domain that does not exist any more: the caller has asked the API that it does not."""
+    """What to do about objects of a domain that is gone; the caller has asked the API that it is."""
     return tuple(_removal(known))
 
 
@@ -208,5 +210,3 @@ def labels_of(objects: Iterable[Any]) -> Mapping[str, list[Any]]:
         if uid := one.metadata.labels.get(LABEL, ""):
             found.setdefault(uid, []).append(one)
     return found
-
-

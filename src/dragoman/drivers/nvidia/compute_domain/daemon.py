@@ -1,6 +1,6 @@
 """What does the daemon of a ComputeDomain do on one node? It joins its clique and keeps nvidia-imex told of its peers.
 
-    daemon = Daemon(client, clock, entropy, env, files, start_imex, say)
+    daemon = DomainDaemon(client, clock, entropy, env, files, start_imex, say)
     code = await daemon.run(stop)
 
 It is the program of the DaemonSet's pods. It knows its pod's environment, the API and the files of its container, and
@@ -54,7 +54,7 @@ LEAVE_S = 10.0
 BACKOFF = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
 
 
-class Files(Protocol):
+class DaemonFiles(Protocol):
     """The files of the daemon's container."""
 
     def read(self, path: str) -> str:
@@ -102,7 +102,9 @@ class DaemonSettings(msgspec.Struct, frozen=True):
                 "is not set: the CDI edits of the daemon's claim were not applied; is CDI enabled in the container "
                 "runtime?",
             )
-        missing = [name for name in ("NODE_NAME", "POD_IP", "POD_NAME", "POD_UID", "POD_NAMESPACE") if not env.get(name)]
+        missing = [
+            name for name in ("NODE_NAME", "POD_IP", "POD_NAME", "POD_UID", "POD_NAMESPACE") if not env.get(name)
+        ]
         if missing:
             raise Invalid("environment", f"{', '.join(missing)} must be set")
         most = env.get("MAX_NODES_PER_IMEX_DOMAIN") or str(MAX_NODES)
@@ -124,7 +126,7 @@ class DaemonSettings(msgspec.Struct, frozen=True):
         )
 
 
-class Daemon:
+class DomainDaemon:
     """One daemon. start_imex(config path): makes the process that `run`s; say: a line of its log."""
 
     def __init__(
@@ -133,7 +135,7 @@ class Daemon:
         clock: Clock,
         entropy: Entropy,
         env: Mapping[str, str],
-        files: Files,
+        files: DaemonFiles,
         start_imex: Callable[[str], Imex],
         say: Callable[[str], None],
     ) -> None:
@@ -219,7 +221,7 @@ class Daemon:
         while True:
             self._changed.clear()
             for member in joined.objects.values():
-                self._tell_peers(self._members(member))
+                self._update_peers(self._members(member))
             self._watch_imex()
             for one in pod.objects.values():
                 await self._report(one)
@@ -236,7 +238,7 @@ class Daemon:
             return {entry.index: entry.ip_address for entry in found.daemons}
         return {n.index: n.ip_address for n in found.status.nodes if n.clique_id == self.settings.clique}
 
-    def _tell_peers(self, members: dict[int, str]) -> None:
+    def _update_peers(self, members: dict[int, str]) -> None:
         peers = {dns_name(index): ip for index, ip in sorted(members.items()) if ip}
         if peers == self._peers and self._imex is not None:
             return
@@ -386,9 +388,7 @@ class Daemon:
             "metadata": {"resourceVersion": meta["resourceVersion"]},
             "status": {"status": overall or NOT_READY, "nodes": [node.body() for node in nodes]},
         }
-        await self.client.patch(
-            DOMAIN, name, patch, namespace, subresource="status", manager="compute-domain-daemon"
-        )
+        await self.client.patch(DOMAIN, name, patch, namespace, subresource="status", manager="compute-domain-daemon")
 
     async def _report(self, pod: Pod) -> None:
         """Write Ready or NotReady into the own entry when the pod's condition says something else."""

@@ -21,7 +21,7 @@ from dragoman.api.resource import Device
 from dragoman.cluster.client import Client
 from dragoman.drivers.nvidia.classes import COMPUTE_DOMAIN
 from dragoman.drivers.nvidia.compute_domain import imex
-from dragoman.drivers.nvidia.compute_domain.config import ChannelConfig, DeviceType, resolved
+from dragoman.drivers.nvidia.compute_domain.config import ChannelConfig, DomainDeviceType, resolved
 from dragoman.drivers.nvidia.compute_domain.names import (
     CHANNEL,
     CHANNELS,
@@ -38,11 +38,11 @@ from dragoman.drivers.nvidia.compute_domain.names import (
 from dragoman.drivers.nvidia.gates import DEFAULTS, DriverGates
 from dragoman.errors import Denied, Invalid, NotFound, Retry, Stale
 from dragoman.node.cdi import DeviceNode, Edits, Mount
-from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Pool, PreparedClaim, Setup, Waiting, device
+from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Pool, PrepareAgain, PreparedClaim, Setup, device
 from dragoman.node.files import write_atomically
 
 NODE = kind_of("Node")
-TYPES: Mapping[str, DeviceType] = {CHANNEL: "channel", DAEMON: "daemon"}
+TYPES: Mapping[str, DomainDeviceType] = {CHANNEL: "channel", DAEMON: "daemon"}
 CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 CHANNEL_PATH = "/dev/nvidia-caps-imex-channels/channel"
 VOID = "NVIDIA_VISIBLE_DEVICES=void"
@@ -50,7 +50,7 @@ OLDEST_DRIVER = (570, 158, 1)
 """Of NVIDIA's kernel driver, for daemons with DNS names."""
 
 
-class Fabric(msgspec.Struct, frozen=True):
+class NodeFabric(msgspec.Struct, frozen=True):
     """What the machine says of NVLink between nodes: the clique, "" without; how channels and the fabric's management
     device are found; whether the host's own IMEX daemon is ready ("" or why not)."""
 
@@ -73,7 +73,7 @@ class ComputeDomainDriver:
         self,
         node_name: str,
         client: Client,
-        fabric: Fabric,
+        fabric: NodeFabric,
         folder: Path,
         gates: DriverGates = DEFAULTS,
         namespace: str = NAMESPACE,
@@ -115,7 +115,7 @@ class ComputeDomainDriver:
     # ---- preparing
 
     async def prepare(self, claim: ClaimToPrepare) -> Setup:
-        """Raises Waiting until this node's daemon is ready, Invalid for what can never be."""
+        """Raises PrepareAgain until this node's daemon is ready, Invalid for what can never be."""
         made: list[DeviceSetup] = []
         common = Edits()
         for result in claim.results:
@@ -132,12 +132,12 @@ class ComputeDomainDriver:
         return Setup(made, common)
 
     async def _domain(self, claim: ClaimToPrepare, uid: str) -> ComputeDomain:
-        """The domain of that uid. Raises Waiting where there is none."""
+        """The domain of that uid. Raises PrepareAgain where there is none."""
         domain = await self._found(uid)
         if domain is None:
-            raise Waiting(f"ComputeDomain not found: {uid}")
+            raise PrepareAgain(f"ComputeDomain not found: {uid}")
         if domain.is_ending:
-            raise Waiting(f"ComputeDomain {domain} ({uid}) is being deleted")
+            raise PrepareAgain(f"ComputeDomain {domain} ({uid}) is being deleted")
         return domain
 
     async def _found(self, uid: str) -> ComputeDomain | None:
@@ -165,13 +165,13 @@ class ComputeDomainDriver:
             )
         if self.host_managed:
             if self.clique and (problem := self.fabric.host_ready()):
-                raise Waiting(problem)
+                raise PrepareAgain(problem)
             return self._channels(ChannelConfig(config.domain_id))
         # Remembered before the label is there, so that it is taken away whatever happens.
         claim.remember({"channel": config.domain_id})
         await self._label(config.domain_id)
         if not await self._is_ready(domain):
-            raise Waiting(f"current node not ready in ComputeDomain {domain}: {await self._why(domain)}")
+            raise PrepareAgain(f"current node not ready in ComputeDomain {domain}: {await self._why(domain)}")
         return self._channels(config)
 
     def _channels(self, config: ChannelConfig) -> Edits:
@@ -179,9 +179,7 @@ class ComputeDomainDriver:
             return Edits()
         major = self.fabric.channel_major()
         count = CHANNELS if config.allocation_mode == "All" else 1
-        nodes = (
-            DeviceNode(f"{CHANNEL_PATH}{number}", "", "c", major, number, 0o666, "rw") for number in range(count)
-        )
+        nodes = (DeviceNode(f"{CHANNEL_PATH}{number}", "", "c", major, number, 0o666, "rw") for number in range(count))
         return Edits(device_nodes=tuple(nodes))
 
     async def _daemon(self, claim: ClaimToPrepare, uid: str) -> Edits:
@@ -233,11 +231,13 @@ class ComputeDomainDriver:
         if present == uid:
             return
         if present:
-            raise Waiting(f"label already exists for a different ComputeDomain: node {self.node_name} serves {present}")
+            raise PrepareAgain(
+                f"label already exists for a different ComputeDomain: node {self.node_name} serves {present}"
+            )
         try:
             await self._patch(node, uid)
         except Stale:
-            raise Waiting(f"node {self.node_name} has just changed") from None
+            raise PrepareAgain(f"node {self.node_name} has just changed") from None
 
     async def _patch(self, node: Any, value: str | None) -> None:
         meta = {"resourceVersion": node["metadata"]["resourceVersion"], "labels": {LABEL: value}}
@@ -283,7 +283,7 @@ class ComputeDomainDriver:
     # ---- the start
 
     async def restore(self, claims: Sequence[PreparedClaim]) -> None:
-        """Read the fabric, and take away the label that a claim lost to a reboot has left: nothing else would, while its
+        """Read the fabric, and take away the label that a claim lost to a reboot has left: nothing else would while its
         domain lives. Raises Invalid for a fabric that is not as it must be."""
         self.clique = self.fabric.clique()
         held = {claim.state.get("channel") for claim in claims if isinstance(claim.state, dict)}

@@ -13,7 +13,7 @@ from dragoman.drivers.nvidia.classes import COMPUTE_DOMAIN
 from dragoman.drivers.nvidia.compute_domain import fabric as fabrics
 from dragoman.drivers.nvidia.compute_domain import imex
 from dragoman.drivers.nvidia.compute_domain.controlling import DomainController
-from dragoman.drivers.nvidia.compute_domain.driver import ComputeDomainDriver, Fabric
+from dragoman.drivers.nvidia.compute_domain.driver import ComputeDomainDriver, NodeFabric
 from dragoman.drivers.nvidia.compute_domain.fabric import GpuFabric, clique_of
 from dragoman.drivers.nvidia.compute_domain.names import (
     CONTROLLER_ACCOUNT,
@@ -42,7 +42,7 @@ CHANNEL_MAJOR, MANAGEMENT_MINOR = 506, 2
 
 
 class DomainSettings(msgspec.Struct, frozen=True):
-    """machines: auto (those of a rack with one fabric), all with NVIDIA GPUs, or off. gates: changes of feature gates."""
+    """machines: auto (those of a rack with one fabric), all with NVIDIA GPUs, or off. gates: changes of them."""
 
     machines: str = "auto"
     gates: dict[str, bool] = {}
@@ -104,7 +104,7 @@ def rack_of(machine: MachineProfile, node_name: str) -> str:
     return node_name.rpartition("-")[0] if machine.profile.rack is not None else node_name
 
 
-def _simulated_fabric(machine: MachineProfile, node_name: str, site: Site, gates: DriverGates) -> Fabric:
+def _simulated_fabric(machine: MachineProfile, node_name: str, site: Site, gates: DriverGates) -> NodeFabric:
     host = site.simulated_dir / HOST_FILE
     clique = machine.profile.fabric.clique
 
@@ -125,7 +125,7 @@ def _simulated_fabric(machine: MachineProfile, node_name: str, site: Site, gates
         answer = imex.INITIALIZING if state.service == "active" else imex.UNAVAILABLE
         return f"host nvidia-imex daemon not ready: nvidia-imex-ctl answers {answer}"
 
-    return Fabric(
+    return NodeFabric(
         lambda: clique_of(gpus(), gates),
         lambda: CHANNEL_MAJOR,
         lambda: MANAGEMENT_MINOR,
@@ -160,7 +160,6 @@ def _texts(gates: DriverGates) -> str:
     """What daemons must know of the gates: those of IMEX that are not as they come."""
     changed = [name for name in IMEX_GATES if gates.on(name) != GATES[name]]
     return ",".join(f"{name}={str(gates.on(name)).lower()}" for name in changed)
-
 
 
 def standalone_settings(args: Namespace) -> DomainSettings:

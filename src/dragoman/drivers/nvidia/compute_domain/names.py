@@ -1,4 +1,4 @@
-"""What are ComputeDomains, their labels and the objects made for them called, and how do they look to those who read them?
+"""What are ComputeDomains and the objects made for them called, and how do they look to those who read them?
 
 Names and shapes as in dra-driver-nvidia-gpu 0.5 (api/nvidia.com/resource/v1beta1, templates/).
 """

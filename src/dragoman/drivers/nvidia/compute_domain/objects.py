@@ -1,4 +1,4 @@
-"""Which objects are made for ComputeDomains? Their definitions, roles and accounts once; templates and a DaemonSet each.
+"""Which objects are made for ComputeDomains? Definitions, roles and accounts once; templates and a DaemonSet each.
 
 Shapes as in dra-driver-nvidia-gpu 0.5 (deployments/helm, templates/). Everything made for a domain has its finalizer
 and carries its uid as a label.

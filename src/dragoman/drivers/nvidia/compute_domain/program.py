@@ -1,6 +1,6 @@
 """How does the daemon's container run on a simulated node? `compute-domain-daemon` and `nvidia-imex-ctl` as programs.
 
-The first starts `daemon.Daemon` beside the simulated process, with the files of its container; a signal and the end of
+The first starts `daemon.DomainDaemon` beside the simulated process, with the files of its container; a signal and the end of
 the process reach it. /imexd is the folder that the kubelet plugin has mounted, on this host.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from dragoman.cluster.client import Client
 from dragoman.drivers.nvidia.classes import COMPUTE_DOMAIN
 from dragoman.drivers.nvidia.compute_domain import imex
-from dragoman.drivers.nvidia.compute_domain.daemon import FOLDER, Daemon
+from dragoman.drivers.nvidia.compute_domain.daemon import FOLDER, DomainDaemon
 from dragoman.drivers.nvidia.compute_domain.names import DAEMON
 from dragoman.kubelet.containers import Tool
 from dragoman.kubelet.shell.files import FileFault
@@ -82,7 +82,7 @@ class NodePrograms:
         def start(config: str) -> imex.SimulatedImex:
             return imex.SimulatedImex(self.clock, files.read, self._folder(call), self.host, say, config)
 
-        daemon = Daemon(self.client, self.clock, self.entropy, call.env, files, start, say)
+        daemon = DomainDaemon(self.client, self.clock, self.entropy, call.env, files, start, say)
         stop, over = asyncio.Event(), Pipe()
 
         def ended(_: object) -> None:
@@ -146,4 +146,3 @@ class ContainerFiles:
             host.write_text(text)
         # Seen by those who look into the container, too.
         self._call.around.files.write(path, text.encode(), now)
-

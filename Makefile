@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim peers vectors real real-versions bench docs proto format clean
+.PHONY: help setup demo test check sim peers vectors real real-versions upstream bench docs proto format clean
 
 help: ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,9 @@ real: $(VENV)/.dev ## build real Kubernetes into a cache folder (needs Go), then
 
 real-versions: $(VENV)/.dev ## build Kubernetes 1.36, 1.35 and 1.34 too
 	@$(BIN)/python -m tests.real.build --older
+
+upstream: $(VENV)/.dev ## run Kubernetes' own DRA suite with our scheduler (after make real)
+	@$(BIN)/python -m tests.real.upstream.suite
 
 bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON lines
 	@$(BIN)/python bench/allocate.py

@@ -95,3 +95,28 @@ def test_the_glossary_names_every_avoided_word() -> None:
         word for word in plural if not any(word in entry or word.removesuffix("e") in entry for entry in avoided)
     }
     assert not lacking - {"furnish", "furnished", "tell", "storie"}
+
+
+PHRASES = re.compile(
+    r"nothing waits|waits and fits|has no place|what is the matter|given away twice|as predicted|nothing to say\b|"
+    r"is no name for|is there twice|published no longer|pods it may|\bis told\b|\bwas told\b|what\? Say|which \w+\? Say"
+)
+"""What messages do not say; the glossary and Kubernetes' own tools have the words for it."""
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    """String constants but docstrings."""
+    silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
+            yield node.value
+
+
+def test_no_message_has_a_phrase_of_ours() -> None:
+    found = {
+        (file.relative_to(SOURCE).as_posix(), text)
+        for file in _files()
+        for text in _texts(ast.parse(file.read_text()))
+        if PHRASES.search(text)
+    }
+    assert not found

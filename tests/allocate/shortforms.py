@@ -11,7 +11,7 @@ from dragoman.allocate.device_state import device_states_of
 from dragoman.allocate.fragmentation import Demand
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.policy import FIRST_FIT
-from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.refusal import Refusals, Undecided
 from dragoman.allocate.search import SearchRequest, number
 from dragoman.allocate.slots import ClaimPlan, plan_claim, rules_of
 from dragoman.api.codec import decode
@@ -140,7 +140,7 @@ def options(*, policy: str = "first-fit", **gates: bool) -> AllocatorOptions:
 
 def run(
     objects: list[tuple[str, Any]], *claims: ResourceClaim, on: str = "n1", policy: str = "first-fit", **gates: bool
-) -> Allocation | Refusals:
+) -> Allocation | Refusals | Undecided:
     """Allocates claims together on a node; class gpu and node n1 are there unless given."""
     kinds = {(kind, value.metadata.name) for kind, value in objects}
     base = [o for o in (node(), device_class()) if (o[0], o[1].metadata.name) not in kinds]
@@ -168,8 +168,8 @@ def search_requests(objects: list[tuple[str, Any]], *claims: ResourceClaim, on: 
     return requests
 
 
-def given(answer: Allocation | Refusals) -> list[str]:
+def given(answer: Allocation | Refusals | Undecided) -> list[str]:
     """What was given as `request=pool/device`, claims after each other; the codes of a refusal as `!code`."""
-    if isinstance(answer, Refusals):
+    if not isinstance(answer, Allocation):
         return [f"!{reason.code}" for reason in answer.reasons]
     return [f"{r.request}={r.pool}/{r.device}" for a in answer.results[0] for r in a.devices.results]

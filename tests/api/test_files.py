@@ -97,9 +97,9 @@ def test_a_duplicate_names_both_places() -> None:
     with pytest.raises(DocumentInvalid) as caught:
         files.read_all([("one.yaml", f"---\n{pod}"), ("two.yaml", f"{pod}  namespace: default\n")])
     assert str(caught.value) == (
-        "two.yaml, document 1, line 4 (Pod default/a): metadata.name: is there twice, first in one.yaml, document 1, line 1"
+        "two.yaml, document 1, line 4 (Pod default/a): metadata.name: is already defined in one.yaml, document 1, line 1"
     )
-    with pytest.raises(DocumentInvalid, match="is there twice"):
+    with pytest.raises(DocumentInvalid, match="is already defined"):
         files.read(f"{OLD_CLAIM}---\n{OLD_CLAIM.replace('v1beta1', 'v1')}", "f")
 
 

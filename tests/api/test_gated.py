@@ -82,6 +82,11 @@ def lost(before: Any, after: Any, path: str = "") -> set[str]:
 
 # gate: kind, object, fields that go with it
 DROPS: dict[str, tuple[str, Obj, set[str]]] = {
+    "DynamicResourceAllocation": (
+        "Pod",
+        {"spec": {"resourceClaims": [{"name": "g"}], "containers": [{"resources": {"claims": [{"name": "g"}]}}]}},
+        {"resourceClaims", "claims"},
+    ),
     "DRAPrioritizedList": ("ResourceClaim", CLAIM, {"firstAvailable"}),
     "DRAAdminAccess": ("ResourceClaim", CLAIM, {"adminAccess"}),
     "DRADeviceTaints": ("ResourceSlice", SLICE, {"taints"}),

@@ -191,6 +191,40 @@ CREATE: dict[str, tuple[str, Obj, list[str]]] = {
             'spec.containers[0].volumeMounts[1].mountPath: Invalid value: "/v": must be unique',
         ],
     ),
+    "a projected certificate has a key type, a path and a bounded life": (
+        "Pod",
+        pod(
+            volumes=[
+                {
+                    "name": "v",
+                    "projected": {
+                        "sources": [
+                            {"podCertificate": {"signerName": "e.com/s", "keyType": "ED25519", "keyPath": "k"}},
+                            {"podCertificate": {"signerName": "e.com/s", "maxExpirationSeconds": 60}},
+                            {
+                                "podCertificate": {
+                                    "signerName": "kubernetes.io/s",
+                                    "keyType": "ED25519",
+                                    "keyPath": "k",
+                                    "maxExpirationSeconds": 86401,
+                                }
+                            },
+                        ]
+                    },
+                }
+            ]
+        ),
+        [
+            'spec.volumes[0].projected.sources[1].podCertificate.keyType: Unsupported value: "": supported values: '
+            '"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"',
+            "spec.volumes[0].projected.sources[1].podCertificate.maxExpirationSeconds: Invalid value: 60: "
+            "if provided, maxExpirationSeconds must be >= 3600",
+            "spec.volumes[0].projected.sources[1].podCertificate: Required value: "
+            "specify at least one of credentialBundlePath, keyPath, and certificateChainPath",
+            "spec.volumes[0].projected.sources[2].podCertificate.maxExpirationSeconds: Invalid value: 86401: "
+            "if provided, maxExpirationSeconds must be <= 86400",
+        ],
+    ),
     "a volume has one source": (
         "Pod",
         pod(volumes=[{"name": "v", "emptyDir": {}, "secret": {"secretName": "s"}}]),

@@ -55,7 +55,7 @@ class Pods:
     """Runs such a command; port 7 echoes, no other port listens."""
 
     def __init__(self) -> None:
-        self.server: asyncio.Server | None = None
+        self.servers: list[asyncio.Server] = []
 
     def execute(
         self,
@@ -82,9 +82,12 @@ class Pods:
     async def connect(self, port: int) -> PortConnection:
         if port != 7:
             raise NotFound(f"nothing listens on port {port}")
-        if self.server is None:
-            self.server = await asyncio.start_server(_echo, "127.0.0.1", 0)
-        return await asyncio.open_connection(*self.server.sockets[0].getsockname())
+        self.servers.append(await asyncio.start_server(_echo, "127.0.0.1", 0))
+        return await asyncio.open_connection(*self.servers[-1].sockets[0].getsockname())
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
 
 
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,19 +98,20 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @pytest.fixture
-def pod(kubectl: Kubectl, ns: str) -> str:
+def pod(kubectl: Kubectl, ns: str) -> Iterator[str]:
     """A pod whose host is there, in the namespace that kubectl is told of."""
     pods = Pods()
 
     def device_state(registry: Registry) -> None:
-        registry.sessions.device_state(lambda namespace, name: pods if (namespace, name) == (ns, "served") else None)
+        registry.sessions.add_host(lambda namespace, name: pods if (namespace, name) == (ns, "served") else None)
 
     kubectl.running.call(device_state)
     for name in ("served", "unserved"):
         kubectl("apply", "-n", ns, "-f", "-", stdin=POD % name)
     status = {"status": {"phase": "Running"}}
     kubectl("patch", "-n", ns, "pod", "served", "--subresource=status", "-p", msgspec.json.encode(status).decode())
-    return "served"
+    yield "served"
+    kubectl.running.call(lambda registry: pods.close())
 
 
 @pytest.mark.slow

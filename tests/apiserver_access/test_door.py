@@ -386,5 +386,7 @@ def test_a_kubelet_leaves_what_controllers_write_into_a_pods_status(registry: Re
 def test_the_published_ca_cannot_be_spoilt(registry: Registry) -> None:
     registry.ca_text = "PEM"
     kind = BY_NAME["ConfigMap"]
-    registry.update(kind, {"metadata": {"name": "kube-root-ca.crt"}, "data": {"": ""}}, "kube-root-ca.crt", "default")
+    registry.update(
+        kind, {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": ""}}, "kube-root-ca.crt", "default"
+    )
     assert registry.get(kind, "kube-root-ca.crt", "default").decode()["data"]["ca.crt"] == "PEM"

@@ -8,7 +8,7 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.access import escalation
 from dragoman.apiserver.access.attributes import denied
 from dragoman.apiserver.access.authorizer import Authorizer
-from dragoman.apiserver.access.rules import Rule, missing
+from dragoman.apiserver.access.rules import PolicyRule, missing
 from dragoman.apiserver.status import StatusError
 from tests.apiserver_access.stage import bind, may, put, rule, store, user
 
@@ -72,7 +72,7 @@ URLS = {
 @pytest.mark.parametrize("case", URLS, ids=str)
 def test_non_resource_urls(case: str) -> None:
     urls, path, expected = URLS[case]
-    assert Rule(("get",), urls=tuple(urls)).allows(may(ANNA, "get", path)) is expected
+    assert PolicyRule(("get",), urls=tuple(urls)).allows(may(ANNA, "get", path)) is expected
 
 
 def test_masters_may_do_everything_and_the_mode_allow_lets_everybody() -> None:
@@ -109,21 +109,21 @@ def test_refusals_read_as_upstream_writes_them(case: str) -> None:
 
 
 COVERED = {
-    "the same": ([Rule(("get",), ("",), ("pods",))], Rule(("get",), ("",), ("pods",)), 0),
+    "the same": ([PolicyRule(("get",), ("",), ("pods",))], PolicyRule(("get",), ("",), ("pods",)), 0),
     "two owners together": (
-        [Rule(("get",), ("",), ("pods",)), Rule(("list",), ("",), ("pods",))],
-        Rule(("get", "list"), ("",), ("pods",)),
+        [PolicyRule(("get",), ("",), ("pods",)), PolicyRule(("list",), ("",), ("pods",))],
+        PolicyRule(("get", "list"), ("",), ("pods",)),
         0,
     ),
-    "a name out of all": ([Rule(("get",), ("",), ("pods",))], Rule(("get",), ("",), ("pods",), ("a",)), 0),
-    "all out of a name": ([Rule(("get",), ("",), ("pods",), ("a",))], Rule(("get",), ("",), ("pods",)), 1),
+    "a name out of all": ([PolicyRule(("get",), ("",), ("pods",))], PolicyRule(("get",), ("",), ("pods",), ("a",)), 0),
+    "all out of a name": ([PolicyRule(("get",), ("",), ("pods",), ("a",))], PolicyRule(("get",), ("",), ("pods",)), 1),
     "every subresource of that name": (
-        [Rule(("get",), ("*",), ("*/status",))],
-        Rule(("get",), ("",), ("pods/status",)),
+        [PolicyRule(("get",), ("*",), ("*/status",))],
+        PolicyRule(("get",), ("",), ("pods/status",)),
         0,
     ),
-    "a star out of one": ([Rule(("get",), ("",), ("pods",))], Rule(("*",), ("",), ("pods",)), 1),
-    "urls": ([Rule(("get",), urls=("/a/*",))], Rule(("get",), urls=("/a/b", "/c")), 1),
+    "a star out of one": ([PolicyRule(("get",), ("",), ("pods",))], PolicyRule(("*",), ("",), ("pods",)), 1),
+    "urls": ([PolicyRule(("get",), urls=("/a/*",))], PolicyRule(("get",), urls=("/a/b", "/c")), 1),
 }
 
 

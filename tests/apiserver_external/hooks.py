@@ -16,7 +16,7 @@ from aiohttp import web
 
 from dragoman.apiserver import certificates
 from dragoman.apiserver.bootstrap import in_memory
-from dragoman.apiserver.external.chain import Chain
+from dragoman.apiserver.external.chain import AdmissionChain
 from dragoman.apiserver.registry import Registry
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -76,7 +76,7 @@ async def hooks(folder: Path, host: str = "127.0.0.1") -> AsyncIterator[Hooks]:
 async def asking() -> AsyncIterator[Registry]:
     """A registry with the whole chain."""
     registry = in_memory(Clock(), Entropy(1))
-    chain = Chain(registry, registry.store, registry.entropy.uuid4, registry.clock.utc)
+    chain = AdmissionChain(registry, registry.store, registry.entropy.uuid4, registry.clock.utc)
     registry.external = chain
     try:
         yield registry

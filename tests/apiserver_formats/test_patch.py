@@ -342,7 +342,7 @@ STRATEGIC_FAILURES: dict[str, tuple[Any, Any, Any, bool, str]] = {
         "spec.containers: an item has no merge key",
     ),
     "a deletion without its merge key": (POD, pod(), pod({"$patch": "delete"}), False, "no merge key name"),
-    "an item that is no object": (POD, pod(), pod("text"), False, "items must be objects"),
+    "an item that is not an object": (POD, pod(), pod("text"), False, "items must be objects"),
     "retained keys that miss a member": (
         DEPLOYMENT,
         {"spec": {"strategy": {}}},

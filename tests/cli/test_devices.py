@@ -80,7 +80,7 @@ def test_trouble_stands_below(shown: Any) -> None:
 
 
 def test_an_attribute_that_no_device_has_is_refused(shown: Any) -> None:
-    with pytest.raises(Invalid, match=r"'clas' is no attribute of any device, .*; near: class"):
+    with pytest.raises(Invalid, match=r"'clas' is not an attribute of any device, .*; near: class"):
         shown(WORLD, "--by", "node,clas")
 
 

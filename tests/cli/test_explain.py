@@ -36,7 +36,7 @@ def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 def test_a_pod_that_has_no_place(ask: Any) -> None:
     status, lines, reported = ask([*BASE, template("t", count=3), pod("p", templates=["t"])], "pod/p")
     assert status == 1
-    assert lines[0] == "pod default/p has no place:"
+    assert lines[0] == "pod default/p cannot be scheduled:"
     assert "  hint: request gpu of template t: ask for 2 instead of 3 devices: fits on a with gpu-0, gpu-1" in lines
     (entry,) = reported["pods"]
     assert set(entry) == {"namespace", "name", "node", "claims", "nodes", "refusal"}
@@ -46,7 +46,7 @@ def test_a_pod_that_has_no_place(ask: Any) -> None:
 def test_a_pod_that_waits_and_fits_is_told_why_there(ask: Any) -> None:
     status, lines, reported = ask([*BASE, node("b"), claim("c"), pod("p", "c")], "pod/p")
     assert status == 0
-    assert lines[0] == "pod default/p waits and fits on a"
+    assert lines[0] == "pod default/p is pending; would fit on a"
     assert "  other nodes cannot take it:" in lines
     assert reported["pods"][0]["choices"][0]["device"] == f"{DRIVER}/a/gpu-0"
 
@@ -64,9 +64,9 @@ def test_everything_that_waits_alike_ones_together(ask: Any) -> None:
     assert lines[0] == "pod default/p1, pod default/p2, pod default/p3:"
     assert lines[1].startswith("  a: claim of template t, request gpu: 2 devices")
     assert lines[2].startswith("  hint: for pod default/p1: would fit if default/p0")
-    assert lines[3] == "pod default/p0 waits and fits on a"
+    assert lines[3] == "pod default/p0 is pending; would fit on a"
     assert len(reported["pods"]) == 4
-    assert ask([*BASE])[1] == ["nothing waits"]
+    assert ask([*BASE])[1] == ["no pending pods"]
 
 
 def test_a_misspelt_attribute_is_told_even_where_all_devices_are_held(ask: Any) -> None:
@@ -103,7 +103,10 @@ def test_many_pods_that_fit_are_counted(ask: Any) -> None:
     pods = [pod(f"p{i:02}", templates=["t"]) for i in range(23)]
     status, lines, reported = ask([node("a"), gpus("a", 30), device_class(), template("t"), *pods])
     assert status == 0
-    assert lines[19:] == ["pod default/p19 waits and fits on a", "3 more pods that wait and fit, on 1 node"]
+    assert lines[19:] == [
+        "pod default/p19 is pending; would fit on a",
+        "3 more pods that are pending and would fit, on 1 node",
+    ]
     assert len(reported["pods"]) == 23
 
 
@@ -145,13 +148,13 @@ def test_of_one_namespace_when_it_is_named(ask: Any) -> None:
     objects[-1]["metadata"]["namespace"] = "team"
     assert len(ask(objects)[2]["pods"]) == 2
     assert [entry["name"] for entry in ask(objects, "-n", "team")[2]["pods"]] == ["q"]
-    assert ask(objects, "-n", "other")[1] == ["nothing waits"]
+    assert ask(objects, "-n", "other")[1] == ["no pending pods"]
 
 
 def test_a_claim_that_no_pod_uses(ask: Any) -> None:
     status, lines, reported = ask([*BASE, claim("c", count=3)], "claim/c")
     assert status == 1
-    assert lines[:2] == ["claim default/c is pending", "  no pod uses it; it gets its devices when one does"]
+    assert lines[:2] == ["claim default/c is pending", "  no pod uses it; devices are allocated when one does"]
     assert reported["claims"][0]["state"] == "pending"
     assert reported["pods"][0]["refusal"]["hints"]
     assert ask([*BASE, claim("c")], "claim/c")[0] == 0

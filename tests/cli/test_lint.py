@@ -40,7 +40,7 @@ def test_findings_go_to_stdout_and_decide_the_status(tmp_path: Path, capsys: pyt
     assert main(["lint", "-f", str(file)]) == 1
     out, err = capsys.readouterr()
     assert out.startswith(f"{file}:8: error: deviceClassName, selectors of a request")
-    assert err == "1 document: 1 error\n"
+    assert err == "1 document checked: 1 error\n"
     file.write_text(NESTED)
     assert main(["lint", "-f", str(tmp_path)]) == 0
     assert capsys.readouterr().out == ""
@@ -104,6 +104,8 @@ def test_a_dump_is_what_the_files_are_judged_against(tmp_path: Path, capsys: pyt
     assert out.splitlines() == [
         f"{file}:9: warning: there is no DeviceClass gpus in the cluster [UnknownClass] "
         "(ResourceClaim default/c: spec.devices.requests[0].exactly.deviceClassName)",
-        "  fix: write gpu",
+        "    9 |         deviceClassName: gpus",
+        "      |         ^^^^^^^^^^^^^^^^^^^^^",
+        "  help: write gpu",
     ], "nothing is said of the dump's own objects"
-    assert err == "1 document: 1 warning\n"
+    assert err == "1 document checked: 1 warning\n"

@@ -102,7 +102,7 @@ def test_a_rack_makes_its_trays_with_one_nvlink_domain_each() -> None:
     uuid, _, clique = cliques["rack-0-0"].partition(".")
     assert (len(uuid), clique) == (36, "1")
     assert not cliques["one"]
-    with pytest.raises(Invalid, match="node rack-0-0 is there already"):
+    with pytest.raises(Invalid, match="node rack-0-0 already exists"):
         machines((("rack-0", "gb200-nvl72"), ("rack-0-0", "t4-4")))
 
 

@@ -30,5 +30,5 @@ def test_what_the_readme_shows_on_files_answers_yes(
     monkeypatch.chdir(ROOT)
     assert main(words) == 0
     said = capsys.readouterr()
-    # Lint has nothing to say of what is right.
-    assert ("nothing to say" in said.err) if words[0] == "lint" else ("node-a" in said.out)
+    # Lint finds no problems in what is right.
+    assert ("no problems found" in said.err) if words[0] == "lint" else ("node-a" in said.out)

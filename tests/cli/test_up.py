@@ -9,29 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli import signals
+from dragoman.cli import signals, up
 from dragoman.cli.main import main
 from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.errors import DragomanError, Invalid
 
 REFUSED = {
     "a profile nobody knows": (["--node", "a=nope"], "--node a=nope: no such profile"),
-    "two nodes of one name": (["--node", "a=example", "--node", "a=example"], "node a is there already"),
+    "two nodes of one name": (["--node", "a=example", "--node", "a=example"], "node a already exists"),
     "a clock that stands still": (["--speed", "0"], "--speed: must be 0.001 to 10,000, got 0.0"),
     "a clock that goes back": (["--speed", "-1"], "--speed: must be"),
     "no number": (["--speed", "nan"], "--speed: must be"),
-    "a version without resource.k8s.io/v1": (["--kubernetes", "1.20"], "--kubernetes: must be 1.34 to 1.37"),
+    "a version older than all that can be played": (["--kubernetes", "1.20"], "--kubernetes: must be 1.32 to 1.37"),
     "a kubeconfig in no folder": (["--kubeconfig", "/nowhere/at/all/kc"], "there is no folder /nowhere/at/all"),
     "a kubeconfig that is a folder": (["--kubeconfig", "/"], "--kubeconfig /: is a folder"),
     "a profile file that is missing": (["--profile", "/nowhere.yaml"], "/nowhere.yaml: cannot be read"),
     "a port beyond all ports": (["--port", "70000"], "port: must be 0 to 65535"),
 }
 MISTYPED = {
-    "a name that no node can have": (["--node", "A_B=example"], "'A_B' is no name for a node"),
+    "a name that no node can have": (["--node", "A_B=example"], "'A_B' is not a valid node name"),
     "a name that is too long": (["--node", "x" * 64 + "=example"], "must be no more than 63 bytes"),
     "no profile": (["--node", "a"], "must be NAME=PROFILE"),
     "no node at all": (["--node", "a=example*0"], "must be 1 to 20,000"),
-    "a speed that is no number": (["--speed", "fast"], "--speed"),
+    "a speed that is not a number": (["--speed", "fast"], "--speed"),
 }
 
 
@@ -79,3 +79,21 @@ def test_a_signal_to_a_command_that_serves_lets_it_close() -> None:
 
     assert signals.run(serving) == 0
     assert closed
+
+
+@pytest.mark.parametrize(
+    ("minor", "config", "flags"),
+    [
+        (37, {}, ""),
+        (34, {}, ""),
+        (33, {}, "--runtime-config resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true"),
+        (32, {}, "--runtime-config resource.k8s.io/v1beta1=true"),
+        (32, {"resource.k8s.io/v1beta1": True}, ""),
+        (37, {"resource.k8s.io/v1": False}, "resource.k8s.io/v1=true"),
+    ],
+)
+def test_where_the_group_is_off_by_default_the_way_to_it_is_named(
+    minor: int, config: dict[str, bool], flags: str
+) -> None:
+    note = up.switched_off(minor, config)
+    assert (flags in note, bool(note)) == (True, bool(flags))

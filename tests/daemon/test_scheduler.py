@@ -132,7 +132,7 @@ def test_a_pending_pod_says_why_and_runs_at_once_when_a_device_is_free() -> None
         await stage.apply(claim("d"), pod("q", "d"))
         said = await stage.event("FailedScheduling", "q")
         assert said.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
-        assert "1 device of class gpu.example.com asked for" in said
+        assert "1 device of class gpu.example.com requested" in said
         assert "1 device matches, 0 of them free" in said
         condition = (await stage.pod("q"))["status"]["conditions"][0]
         assert (condition["type"], condition["status"], condition["reason"]) == (

@@ -207,7 +207,7 @@ def test_a_reboot_loses_what_a_reboot_loses() -> None:
         await world.until(again)
         after = (await world.client.get(NODE, "n1"))["status"]["nodeInfo"]["bootID"]
         assert after != before
-        assert message == f"n1 booted anew: {after}"
+        assert message == f"n1 rebooted: {after}"
         (file,) = cdi.glob("*.json")
         assert file.stat().st_mtime_ns > stamp, "written anew"
         assert first["restartCount"] == 0

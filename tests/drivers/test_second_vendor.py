@@ -139,7 +139,7 @@ def test_what_cannot_be_used_is_said_in_one_line(folder: Path) -> None:
     plugin.mkdir(parents=True)
     (plugin / "checkpoint.json").write_text("{")
     wrong = {
-        str(folder / "r"): "is no checkpoint",
+        str(folder / "r"): "is not a checkpoint",
         str(folder / ("x" * 100)): "a Unix socket's path has at most 107 bytes",
     }
     for root, reason in wrong.items():

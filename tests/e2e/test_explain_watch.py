@@ -50,7 +50,7 @@ def test_a_pending_pod_has_the_reason_as_event_within_ten_seconds(cluster: Clust
     began = time.monotonic()
     (event,) = cluster.until(lambda: events(cluster, "p"), "an event", WITHIN_S)
     assert time.monotonic() - began < WITHIN_S
-    assert "9 devices of class gpu.example.com asked for" in event["message"]
+    assert "9 devices of class gpu.example.com requested" in event["message"]
     assert (event["type"], event["source"]["component"]) == ("Warning", "dragoman-explain")
     described = cluster.kubectl("describe", "pod", "p").stdout
     assert re.search(r"Warning +Explained +\S+ +dragoman-explain +0/1 nodes are available", described)

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: nothing acknowledged is lost, no device is held twice, pods go on."""
+"""kill -9 at any moment: nothing acknowledged is lost, no device is allocated twice, pods go on."""
 
 from __future__ import annotations
 

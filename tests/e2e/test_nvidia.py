@@ -228,7 +228,7 @@ def test_dynamic_mig_makes_and_removes_instances(tmp_path: Path) -> None:
 
 def instances(root: str) -> list[str]:
     """UUIDs of the MIG devices on the simulated machine."""
-    state = json.loads((Path(root) / "simulated/hardware.json").read_text())
+    state = json.loads((Path(root) / "plugins" / GPU / "simulated" / "hardware.json").read_text())
     return [instance["uuid"] for gpu in state["gpus"] for instance in gpu["instances"]]
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dragoman.allocate.allocator import AllocatorOptions, Ask, SearchLimits, allocate
-from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.refusal import Refusals, Undecided
 from dragoman.api.gates import gates_with
 from dragoman.explain import messages
 from dragoman.explain.explanation import explain_pod
@@ -152,7 +152,7 @@ def group(wanted: int) -> dict[str, Any]:
 
 def together(snapshot: Snapshot, asks: list[Ask], steps_max: int = 20_000) -> Reasons:
     answer = allocate(snapshot, asks, AllocatorOptions(limits=SearchLimits(steps_max)), share_id=lambda: "")
-    assert isinstance(answer, Refusals)
+    assert isinstance(answer, Refusals | Undecided)
     return answer.reasons
 
 

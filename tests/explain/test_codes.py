@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.allocate import refusal as device
 from dragoman.explain import messages, state
-from dragoman.explain.candidates import KINDS
+from dragoman.explain.hint_changes import HINT_KINDS
 from dragoman.schedule import refusal as pod
 from tests.explain.codes import CODES, row, situation
 
@@ -34,7 +34,7 @@ def rows() -> dict[str, tuple[str, str, str]]:
 
 def test_every_hint_is_documented() -> None:
     table = re.findall(r"^\| (`.*) \| .* \|$", DOCUMENT.read_text().partition(SPLIT)[2], re.MULTILINE)
-    assert {name for row in table for name in re.findall(r"`(\w+)`", row)} == KINDS
+    assert {name for row in table for name in re.findall(r"`(\w+)`", row)} == HINT_KINDS
 
 
 def test_every_code_has_a_situation_and_a_row() -> None:

@@ -21,7 +21,7 @@ NIC = "nic.example.com"
 
 def conflict(snapshot: Snapshot, name: str = "c", *, over: bool = False) -> Conflict | None:
     claims = (snapshot.claims["default", name],)
-    facts = diagnose(snapshot, Ask(claims, "a")).reasons
+    facts = diagnose(snapshot, Ask(claims, "a"))
     return conflict_on(snapshot, claims, "a", AllocatorOptions(), facts, lambda: over)
 
 

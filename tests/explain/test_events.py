@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from dragoman.allocate.refusal import ClassNotFound
+from dragoman.api import codec
+from dragoman.api.core import PodGroup
 from dragoman.effects import Emit, Patch
-from dragoman.explain.events import is_passing, placed_effect, refusal_effects, wait_effect
+from dragoman.explain.events import group_effects, is_passing, placed_effect, refusal_effects, wait_effect
 from dragoman.schedule import refusal
 from dragoman.schedule.decision import Placement, Refused, Wait
 from dragoman.testing.build import pod, typed
@@ -73,3 +75,28 @@ def test_placed_and_waiting_pods_are_told_as_upstream_does() -> None:
     waits = wait_effect(Wait(("default", "p"), "node-a", (), NOW + timedelta(minutes=10)), "u", "s")
     assert waits.reason == "BindingConditionsPending"
     assert waits.message == "waiting for binding conditions for device on node node-a"
+
+
+def test_a_group_that_was_scheduled_once_stays_so() -> None:
+    def group(*conditions: dict[str, str]) -> PodGroup:
+        meta = {"name": "g", "namespace": "default", "uid": "u", "generation": 3}
+        return codec.decode(PodGroup, {"metadata": meta, "status": {"conditions": list(conditions)}})
+
+    (written,) = group_effects(group(), "Unschedulable", "no", NOW)
+    assert isinstance(written, Patch)
+    condition = written.patch["status"]["conditions"][0]
+    assert (condition["type"], condition["status"], condition["observedGeneration"]) == (
+        "PodGroupInitiallyScheduled",
+        "False",
+        3,
+    )
+    refused = {**condition, "lastTransitionTime": "2026-01-01T11:00:00Z"}
+    assert group_effects(group(refused), "Unschedulable", "no", NOW) == ()
+    (again,) = group_effects(group(refused), "Unschedulable", "still no", NOW)
+    assert isinstance(again, Patch)
+    assert again.patch["status"]["conditions"][0]["lastTransitionTime"] == "2026-01-01T11:00:00Z"
+    (placed,) = group_effects(group(refused), "Scheduled", "", NOW)
+    assert isinstance(placed, Patch)
+    done = placed.patch["status"]["conditions"][0]
+    assert (done["status"], done["lastTransitionTime"]) == ("True", "2026-01-01T12:00:00Z")
+    assert group_effects(group(done), "Unschedulable", "no", NOW) == ()

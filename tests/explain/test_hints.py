@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.explain.candidates import KINDS
 from dragoman.explain.conflict_messages import hint_json
 from dragoman.explain.explanation import Explanation, explain_pod
+from dragoman.explain.hint_changes import HINT_KINDS
 from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.testing.build import (
@@ -60,7 +60,7 @@ def explained(snapshot: Snapshot, *names: str) -> list[tuple[DecidedUnit, Explan
 def holds(step: DecidedUnit, answer: Explanation) -> None:
     """Each hint, applied, lets the pod fit."""
     for hint in answer.hints.found:
-        assert hint.kind in KINDS
+        assert hint.change.kind in HINT_KINDS
         reported = hint_json(hint)
         assert reported["verifiedWith"]["node"]
         changed = apply_all(step.before, hint.changes)
@@ -213,7 +213,7 @@ def hints(snapshot: Snapshot, *names: str) -> dict[str, str]:
     holds(step, answer)
     found: dict[str, str] = {}
     for hint in answer.hints.found:
-        found.setdefault(hint.kind, hint_json(hint)["message"])
+        found.setdefault(hint.change.kind, hint_json(hint)["message"])
     return found
 
 

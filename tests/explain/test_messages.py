@@ -85,26 +85,26 @@ def too_few(**dropped: int) -> device.InsufficientDevices:
 
 
 NUMBERS: dict[str, tuple[Any, str]] = {
-    "how many match, are free and were asked for": (
+    "how many match, are free and were requested": (
         too_few(seen=8, held=7, usable=1),
-        "claim train, request gpu: 2 devices of class gpu.example.com asked for on node node-a, 8 devices match, 1 of them free",
+        "claim train, request gpu: 2 devices of class gpu.example.com requested on node node-a, 8 devices match, 1 of them free",
     ),
     "none matches": (
         too_few(seen=8, selector=8),
-        "claim train, request gpu: 2 devices of class gpu.example.com asked for on node node-a, none of 8 devices matches",
+        "claim train, request gpu: 2 devices of class gpu.example.com requested on node node-a, none of 8 devices matches",
     ),
     "nothing there": (
         too_few(),
-        "claim train, request gpu: 2 devices of class gpu.example.com asked for on node node-a, no devices there",
+        "claim train, request gpu: 2 devices of class gpu.example.com requested on node node-a, no devices there",
     ),
     "what else was lost on the way": (
         too_few(seen=4, selector=1, held=1, taint=2, usable=0),
-        "claim train, request gpu: 2 devices of class gpu.example.com asked for on node node-a, "
+        "claim train, request gpu: 2 devices of class gpu.example.com requested on node node-a, "
         "3 devices match, 2 of them free (2 tainted)",
     ),
     "a resource in people's units": (
         pod.InsufficientResource("memory", Quantity.parse("4Gi"), Quantity.parse("1Gi"), Quantity.parse("8Gi")),
-        "4Gi of memory asked for, 1Gi of 8Gi free",
+        "4Gi of memory requested, 1Gi of 8Gi free",
     ),
     "a selector that reads what is not there": (
         device.SelectorError(
@@ -146,7 +146,7 @@ def test_a_pending_pod_is_told_in_upstreams_words_then_in_numbers() -> None:
     assert text == (
         "0/3 nodes are available: 1 node(s) were unschedulable, 2 cannot allocate all claims. "
         "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling. On 2 nodes, the best: claim "
-        "train, request gpu: 2 devices of class gpu.example.com asked for, 8 devices match, 1 of them free."
+        "train, request gpu: 2 devices of class gpu.example.com requested, 8 devices match, 1 of them free."
     )
 
 

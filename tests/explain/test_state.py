@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from dragoman.explain import describe
+from dragoman.explain.focus import focus
 from dragoman.explain.objects import claim_facts, device_facts, node_facts, pod_facts
-from dragoman.explain.scenarios import focus, pending_again, without_pod
 from dragoman.explain.state import consumers_of, deletion, events_of, stuck
 from dragoman.schedule.units import SchedulingContext
-from dragoman.snapshot.change import Snapshot, apply_all
 from dragoman.snapshot.usage import DeviceId
 from dragoman.testing.build import DRIVER, claim, device, device_class, gpus, manifest, node, pod, pool, snapshot_of
 
@@ -156,27 +155,6 @@ def test_a_node_and_what_is_wrong_with_it() -> None:
 
 
 # ---- what if
-
-
-def two_pods() -> Snapshot:
-    shared = given("both", 1)
-    shared["status"]["reservedFor"].append({"resource": "pods", "name": "q", "uid": "uid-q"})
-    return snapshot_of(*WORLD, given("c"), shared, bound("p", "c", "both"), bound("q", "both"))
-
-
-def test_without_a_pod_its_devices_are_free_but_not_those_that_others_use() -> None:
-    snapshot = two_pods()
-    after = apply_all(snapshot, without_pod(snapshot, ("default", "p")))
-    assert ("default", "p") not in after.pods
-    assert {device.device for device in after.holders} == {"gpu-1"}
-    assert [entry.name for entry in after.claims["default", "both"].status.reserved_for] == ["q"]
-
-
-def test_a_pod_that_is_pending_again_has_no_node_and_no_devices_of_its_own() -> None:
-    snapshot = two_pods()
-    after = apply_all(snapshot, pending_again(snapshot, ("default", "p")))
-    assert after.pods["default", "p"].spec.node_name == ""
-    assert {device.device for device in after.holders} == {"gpu-1"}
 
 
 def test_the_part_around_a_node_holds_what_decides_there() -> None:

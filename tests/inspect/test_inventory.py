@@ -66,7 +66,7 @@ SITUATIONS: dict[str, tuple[list[dict[str, Any]], dict[str, int]]] = {
         [pool("a", [device("gpu-0")], node="a", pool={"name": "a", "generation": 1, "resourceSliceCount": 2})],
         {"unusable": 1},
     ),
-    "a device that is there twice": ([pool("a", [device("g"), device("g")], node="a")], {"unusable": 2}),
+    "a device that is defined twice": ([pool("a", [device("g"), device("g")], node="a")], {"unusable": 2}),
     "a node that does not exist": ([gpus("gone", 2)], {"unusable": 2}),
     "shares": (
         [pool("a", [{"name": "g", "allowMultipleAllocations": True}], node="a"), held("c", "a", "g", shareID="s")],
@@ -155,7 +155,7 @@ def test_the_partition_type_is_what_the_slice_says() -> None:
 def test_trouble_is_named() -> None:
     reported = found(*BASE, gpus("a", 1), held("c", "a", "gpu-0"), held("d", "a", "gpu-0"))
     (trouble,) = reported.troubles
-    assert (trouble.what, trouble.pool, trouble.detail) == ("held twice", "a", "default/c, default/d")
+    assert (trouble.what, trouble.pool, trouble.detail) == ("allocated twice", "a", "default/c, default/d")
     old = pool("a", [device("old")], node="a", pool={"name": "a", "generation": 0, "resourceSliceCount": 1})
     old["metadata"]["name"] = "old"
     assert [t.what for t in found(*BASE, gpus("a", 1), old).troubles] == ["obsolete"]

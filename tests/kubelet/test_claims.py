@@ -51,7 +51,7 @@ def test_the_file_is_the_kubelets_own(tmp_path: Path) -> None:
     {
         "wrong sum": ({"Data": DATA, "Checksum": 1}, "the checksum does not match"),
         "other kind": ({"Data": '{"kind":"X","apiVersion":"v1"}', "Checksum": None}, "is a X of v1"),
-        "no data": ({"Checksum": 1}, "is no DRA checkpoint"),
+        "no data": ({"Checksum": 1}, "is not a DRA checkpoint"),
     }.values(),
 )
 def test_a_file_that_cannot_be_trusted_is_refused(tmp_path: Path, content: Any, words: str) -> None:

@@ -114,7 +114,7 @@ REFUSED = {
     "a wrong interval": ("sleep soon", 1, "invalid time interval 'soon'"),
     "a file as a folder": ("ls /mnt/etc/app/mode/x", 1, "No such file or directory"),
     "an open if": ("if true; then echo", 2, "syntax error"),
-    "a folder above": ("tar xf /mnt/etc/app/mode", 1, "no tar archive"),
+    "a folder above": ("tar xf /mnt/etc/app/mode", 1, "not a tar archive"),
 }
 
 
@@ -206,3 +206,11 @@ def test_files_are_shared_where_they_are_mounted_and_kept_where_they_are_read_on
     shared.put("null", Entry("device"))
     first.write("/data/null", b"lost", 0.0)
     assert first.read("/data/null") == b""
+
+
+def test_a_root_that_may_not_be_written_to() -> None:
+    place = Place(env={}, hostname="h", read_only=True)
+    with pytest.raises(FileFault, match="Read-only"):
+        place.files.write("/tmp/x", b"", 0.0)
+    place.files.write(place.term_path, b"why", 0.0)
+    assert place.term_message() == "why"

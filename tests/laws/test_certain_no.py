@@ -9,7 +9,14 @@ from collections import Counter
 import pytest
 
 from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, allocate
-from dragoman.allocate.refusal import AllModeConstraintUnsatisfied, PoolIncomplete, PoolInvalid, Refusals, SelectorError
+from dragoman.allocate.refusal import (
+    AllModeConstraintUnsatisfied,
+    PoolIncomplete,
+    PoolInvalid,
+    Refusals,
+    SelectorError,
+    Undecided,
+)
 from dragoman.api.gates import gates_with
 from tests.laws.hard import hard
 from tests.laws.oracle import Fatal, Oracle
@@ -46,11 +53,10 @@ def _confirmed(seed: int) -> str:
         return "admin access"
     snapshot = snapshot_of(objects)
     answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
-    if isinstance(answer, Refusals):
-        if answer.undecided:
-            return "gave up"
-        if any(isinstance(r, ERRORS) for r in answer.reasons):
-            return "error"
+    if isinstance(answer, Undecided):
+        return "gave up"
+    if isinstance(answer, Refusals) and any(isinstance(r, ERRORS) for r in answer.reasons):
+        return "error"
     try:
         feasible = Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible()
     except Fatal:
@@ -76,7 +82,7 @@ def test_claims_made_to_be_hard(first: int) -> None:
         answer = allocate(snapshot, [Ask(tuple(claims), "node-0")], OPTIONS, share_id=ids())
         if isinstance(answer, Allocation):
             continue
-        if answer.undecided:
+        if isinstance(answer, Undecided):
             undecided.append((family, seed))
             continue
         assert Model(Oracle(snapshot, snapshot.nodes["node-0"], claims)).feasible() is not True, (family, seed)

@@ -80,7 +80,7 @@ FAULTS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
         [
             ("FlatRequest", "move them"),
             ("UnknownClass", "create the DeviceClass"),
-            ("UnknownAttribute", "no attribute tells of NVLink: drop it"),
+            ("UnknownAttribute", "there is no attribute for NVLink: drop it"),
         ],
         "exactly:",
     ),

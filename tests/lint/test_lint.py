@@ -22,7 +22,7 @@ EXACT = "{name: r, exactly: {deviceClassName: c}}"
 
 # sentence: code, text, line, field, part of the message
 CASES: dict[str, tuple[str, str, int, str, str]] = {
-    "a text that is no YAML": ("BrokenSyntax", "a: b: c\n", 1, "", "mapping values are not allowed"),
+    "a text that is not YAML": ("BrokenSyntax", "a: b: c\n", 1, "", "mapping values are not allowed"),
     "a word for a number": (
         "WrongType",
         claim("{name: r, exactly: {deviceClassName: c, count: two}}"),
@@ -37,19 +37,19 @@ CASES: dict[str, tuple[str, str, int, str, str]] = {
         "metadata.labels[gpu]",
         "YAML takes on for true or false",
     ),
-    "a key that is there twice": (
+    "a key that is defined twice": (
         "DuplicateKey",
         POD + "  containers: [{name: c, image: i}]\n  nodeName: a\n  nodeName: b\n",
         7,
         "spec.nodeName",
-        "'nodeName' is there twice",
+        "'nodeName' is defined twice",
     ),
-    "an object that is there twice": (
+    "an object that is defined twice": (
         "DuplicateObject",
         f"{claim(EXACT)}---\n{claim(EXACT)}",
         11,
         "metadata.name",
-        "first in f.yaml, document 1, line 1",
+        "already defined in f.yaml, document 1, line 1",
     ),
     "a kind of classic DRA": (
         "RemovedKind",

@@ -48,7 +48,7 @@ FAULTS: dict[str, tuple[str, tuple[CdiDevice, ...], str]] = {
         "kind: must be vendor/class, each beginning with a letter",
     ),
     "no devices": ("v/gpu", (), "devices: must name at least one device"),
-    "device twice": ("v/gpu", (CdiDevice("a"), CdiDevice("a")), "devices[1].name: 'a' is there twice"),
+    "device twice": ("v/gpu", (CdiDevice("a"), CdiDevice("a")), "devices[1].name: 'a' is defined twice"),
     "bad name": ("v/gpu", (CdiDevice("-a"),), "devices[0].name: must begin and end with a letter or digit"),
     "env": (
         "v/gpu",
@@ -82,7 +82,7 @@ def test_what_a_runtime_would_refuse_is_not_made(kind: str, devices: tuple[CdiDe
 
 READ: dict[str, tuple[str, str]] = {
     "unknown field": ('{"cdiVersion":"0.5.0","kind":"v/c","devices":[{"name":"a","more":1}]}', "unknown field `more`"),
-    "no json": ("{", "is no CDI spec"),
+    "no json": ("{", "is not a CDI spec"),
     "version too low": (
         '{"cdiVersion":"0.3.0","kind":"v/c","devices":[{"name":"0"}]}',
         "cdiVersion: must be at least 0.5.0 for what the spec uses, got 0.3.0",

@@ -81,8 +81,8 @@ def _newer(content: bytes) -> bytes:
 
 REFUSED = {
     "a byte changed": (_damaged, "the checksum of the checkpoint does not match, it was damaged"),
-    "cut short": (lambda content: content[:-20], "is no checkpoint"),
-    "empty": (lambda content: b"", "is no checkpoint"),
+    "cut short": (lambda content: content[:-20], "is not a checkpoint"),
+    "empty": (lambda content: b"", "is not a checkpoint"),
     "written by a newer driver": (_newer, "schema version 99, this driver knows up to 1"),
 }
 

@@ -22,6 +22,7 @@ from dragoman.node.driver import (
     DeviceMetadata,
     DeviceSetup,
     DeviceStatus,
+    NotYet,
     Pool,
     PreparedClaim,
     PreparedDevice,
@@ -161,6 +162,60 @@ def test_a_bug_in_the_driver_reaches_the_kubelet_as_text() -> None:
         assert isinstance(answer, DragomanError)
         assert str(answer) == "KeyError: 'gpu'"
         assert plugin.checkpoint.claims == {}
+
+    in_virtual_time(scenario)
+
+
+class Warming(Lamps):
+    """lamp-1 becomes ready by itself, at a time."""
+
+    ready_at = 0.0
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    async def prepare(self, claim: ClaimToPrepare) -> Setup:
+        if any(result.device == "lamp-1" for result in claim.results) and self.clock.monotonic() < self.ready_at:
+            raise NotYet("lamp-1 warms up", after_s=2.0)
+        return await super().prepare(claim)
+
+
+def test_a_claim_that_goes_on_by_itself_holds_up_no_other_and_is_not_undone() -> None:
+    async def scenario(world: Stage) -> None:
+        lamps = Warming(world.clock)
+        plugin = await world.run_plugin(world.plugin(driver=lamps, sockets=False))
+        slow = ref(await world.claim("slow", "lamp-1", driver="lamp.example.com"))
+        fast = ref(await world.claim("fast", "lamp-2", driver="lamp.example.com"))
+        began = world.clock.monotonic()
+        lamps.ready_at = began + 90
+        waiting = asyncio.ensure_future(plugin.prepare_claims([slow]))
+        await world.clock.sleep(1)
+        answer = (await plugin.prepare_claims([fast]))[fast.uid]
+        assert isinstance(answer, tuple)
+        assert world.clock.monotonic() - began < 2, "the other claim did not wait"
+        assert isinstance((await waiting)[slow.uid], NotYet)
+        assert 30 < world.clock.monotonic() - began < 45, "the kubelet gets its answer in time"
+        await world.clock.sleep(70)  # past the sweep
+        assert ("unprepare", "slow") not in lamps.calls
+        answer = (await plugin.prepare_claims([slow]))[slow.uid]
+        assert isinstance(answer, tuple)
+
+    in_virtual_time(scenario)
+
+
+def test_a_claim_that_goes_on_by_itself_can_be_given_up() -> None:
+    async def scenario(world: Stage) -> None:
+        lamps = Warming(world.clock)
+        lamps.ready_at = world.clock.monotonic() + 10
+        plugin = await world.run_plugin(world.plugin(driver=lamps, sockets=False))
+        claim = ref(await world.claim("slow", "lamp-1", driver="lamp.example.com"))
+        waiting = asyncio.ensure_future(plugin.prepare_claims([claim]))
+        await world.clock.sleep(3)
+        assert (await plugin.unprepare_claims([claim]))[claim.uid] is None
+        assert isinstance((await waiting)[claim.uid], Stale)
+        assert plugin.checkpoint.claims == {}
+        assert lamps.lit == {}
 
     in_virtual_time(scenario)
 

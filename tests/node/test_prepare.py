@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dragoman.errors import Invalid, Retry, Stale
 from dragoman.node import cdi
 from dragoman.node.checkpoint import PrepareState
-from dragoman.node.driver import ClaimToPrepare, DeviceSetup, PrepareAgain, PreparedClaim, Setup
+from dragoman.node.driver import ClaimToPrepare, DeviceSetup, NotYet, PreparedClaim, Setup
 from dragoman.node.prepare import STEPS, PrepareStep
 from tests.node.bench_of_lamps import Bench, Crash, Lamps, lamps_claim, ref
 
@@ -350,7 +350,7 @@ def test_a_driver_that_waits_is_asked_again_and_what_it_did_stays(bench: Bench) 
         calls.append("prepare")
         work.remember({"asked": calls.count("prepare")})
         if calls.count("prepare") < 3:
-            raise PrepareAgain("the other one is not ready")
+            raise NotYet("the other one is not ready", lasting=True)
         return Setup([DeviceSetup(r.pool, r.device) for r in work.results])
 
     async def unprepare(work: PreparedClaim) -> None:
@@ -361,7 +361,7 @@ def test_a_driver_that_waits_is_asked_again_and_what_it_did_stays(bench: Bench) 
         bench.lamps.unprepare = unprepare  # type: ignore[method-assign]
         claim, preparer = lamps_claim("a", "lamp-0"), bench.preparer
         for _ in range(2):
-            with pytest.raises(PrepareAgain):
+            with pytest.raises(NotYet):
                 await preparer.prepare(ref("a"), claim)
         record = preparer.checkpoint.claims["uid-a"]
         assert (record.state, record.waiting) == (PrepareState.STARTED, True)
@@ -377,7 +377,7 @@ def test_a_driver_that_waits_is_asked_again_and_what_it_did_stays(bench: Bench) 
 
 def test_who_is_unprepared_while_its_driver_waits_is_aborted_for_a_while(bench: Bench) -> None:
     async def prepare(work: ClaimToPrepare) -> Setup:
-        raise PrepareAgain("not yet")
+        raise NotYet("not yet", lasting=True)
 
     now = [1000.0]
 
@@ -385,7 +385,7 @@ def test_who_is_unprepared_while_its_driver_waits_is_aborted_for_a_while(bench: 
         bench.lamps.prepare = prepare  # type: ignore[method-assign]
         claim, preparer = lamps_claim("a", "lamp-0"), bench.preparer
         preparer.now = lambda: now[0]
-        with pytest.raises(PrepareAgain):
+        with pytest.raises(NotYet):
             await preparer.prepare(ref("a"), claim)
         await preparer.unprepare(ref("a"))
         assert preparer.checkpoint.claims["uid-a"].state is PrepareState.ABORTED

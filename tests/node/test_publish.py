@@ -224,7 +224,7 @@ async def invalid_pool_is_reported_once(scene: Scene) -> None:
     publisher = scene.publisher()
     publisher.publish({"n1": Pool((device("a"), device("a")))})
     await scene.clock.sleep(100)
-    assert [str(error) for error in scene.errors] == ["pool n1: device 'a' is there twice"]
+    assert [str(error) for error in scene.errors] == ["pool n1: device 'a' is defined twice"]
     assert scene.api.writes == []
     await scene.published(publisher, {"n1": pool(1)})
 

@@ -112,8 +112,11 @@ def test_counters_have_slices_of_their_own() -> None:
 
 
 WRONG: dict[str, tuple[Pool, str]] = {
-    "a device twice": (Pool((device("a"), device("a"))), "device 'a' is there twice"),
-    "a counter set twice": (Pool(shared_counters=(CounterSet("s"), CounterSet("s"))), "counter set 's' is there twice"),
+    "a device twice": (Pool((device("a"), device("a"))), "device 'a' is defined twice"),
+    "a counter set twice": (
+        Pool(shared_counters=(CounterSet("s"), CounterSet("s"))),
+        "counter set 's' is defined twice",
+    ),
     "an unknown counter set": (
         Pool(devices(1, consumes_counters=(DeviceCounterConsumption("s"),))),
         "draws on counter set 's', which the pool does not have",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.real.objects import DRIVER, claim, device_class, pod, pod_with_device
 
 pytestmark = pytest.mark.slow
 
+ROUNDS = int(os.environ.get("DRAGOMAN_TEST_ROUNDS", "3"))
+"""Of 20 pods each, beside kube-scheduler without a fence."""
 FENCE = Path(__file__).resolve().parents[2] / "deploy" / "fence.yaml"
 
 
@@ -91,11 +94,13 @@ def test_a_policy_is_a_fence_only_as_it_was_checked(beside: Cluster, damage: str
 def test_devices_that_are_shared_go_to_one_claim_and_no_pod_is_lost(beside: Cluster) -> None:
     beside.dragoman("scheduler", "--share-devices").start()
     claims = {"gpu": {"resourceClaimTemplateName": "gpu"}}
-    for number in range(3):
+    for number in range(ROUNDS):
         names = {f"{number}-{whose or 'kube'}-{n}": whose for n in range(10) for whose in ("dragoman", "")}
         beside.apply(*(pod(name, claims=claims, scheduler=whose) for name, whose in names.items()))
         beside.until(lambda names=names: all(is_bound(beside, name) for name in names), "all pods to be bound")
-        assert not twice(beside)
+        # kube-scheduler forgets a device that had two claims for a moment when one of them is released, and may then
+        # give it to two claims of its own: only a fence prevents that. No claim of ours may be among them.
+        assert not [name for holders in twice(beside).values() for name in holders if "-dragoman-" in name]
         assert {one["metadata"]["name"] for one in beside.all("Pod")} == set(names)
         beside.kubectl("delete", "pod", "--all", "--force", "--grace-period=0")  # no kubelet ends them
         beside.until(lambda: not beside.held(), "the devices to be free")

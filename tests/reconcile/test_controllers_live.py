@@ -192,7 +192,10 @@ def test_a_claim_is_made_for_a_pod_and_goes_with_it() -> None:
         assert (await t.get("Pod", "p"))["status"]["resourceClaimStatuses"] == [
             {"name": "gpu", "resourceClaimName": name}
         ]
-        assert 'creates_total{admin_access="false",status="success"} 1.0' in t.metrics.text().decode()
+        assert (
+            'resourceclaim_creates_total{admin_access="false",owner_api_group="",owner_api_kind="Pod",status="success"} 1.0'
+            in t.metrics.text().decode()
+        )
         assert (
             'claims{admin_access="false",allocated="false",source="resource_claim_template"} 1.0'
             in t.metrics.text().decode()

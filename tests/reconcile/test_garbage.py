@@ -230,11 +230,14 @@ def test_a_deleted_namespace_empties_itself_then_loses_its_finalizer(cluster: An
     step = namespaces.sync(cluster.world, "team")
     [reported] = step.effects
     assert isinstance(reported, Patch)
-    messages = [c["message"] for c in reported.patch["status"]["conditions"]]
-    assert messages == [
-        "Some resources are remaining: pods has 1 resource instances",
-        "Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances",
-    ]
+    true = {c["type"]: c["message"] for c in reported.patch["status"]["conditions"] if c["status"] == "True"}
+    assert true == {
+        "NamespaceDeletionContentFailure": "Failed to delete all resource types, 1 remaining: unexpected items still "
+        "remain in namespace: team for gvr: /v1, Resource=pods",
+        "NamespaceContentRemaining": "Some resources are remaining: pods has 1 resource instances",
+        "NamespaceFinalizersRemaining": "Some content in the namespace has finalizers remaining: example.com/x in 1 "
+        "resource instances",
+    }
     assert step.again_s
     cluster.carry_out(step.effects)
     assert namespaces.sync(cluster.world, "team").effects == ()

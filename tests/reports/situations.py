@@ -477,7 +477,7 @@ SITUATIONS: dict[str, Situation] = {
         {"default/pot0": ("old", []), "default/pot1": ("new", ["kiln-0"]), "default/pot2": None},
         {
             "pod/pot2": [
-                "old: 1 of example.com/kiln asked for, 0 of 1 free",
+                "old: 1 of example.com/kiln requested, 0 of 1 free",
                 "new: ",
                 "class kiln",
                 "1 device matches, 0 of them free",
@@ -704,6 +704,13 @@ SITUATIONS: dict[str, Situation] = {
             pod("potter", templates=["single"], namespace="guild"),
         ],
         {"guild/warden": None, "guild/potter": ("shed-1", ["kiln-0"])},
+        lint=(
+            Finding(
+                "ResourceClaimTemplate guild/every",
+                "InvalidField",
+                ("Forbidden", "resource.kubernetes.io/admin-access: true", "containing namespace"),
+            ),
+        ),
         rejected=("resource.kubernetes.io/admin-access: true", "label on the containing namespace"),
     ),
     "a rolling update that waits for its own device": Situation(

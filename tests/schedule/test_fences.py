@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dragoman.schedule.fences import ALLOCATES_ALONE, FENCE_KEY, fenced_drivers, rivals
+from dragoman.schedule.fences import ALLOCATES_ALONE, FENCE_KEY, fenced_drivers, pod_awaits_others, rivals
+from dragoman.testing.build import pod, typed
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 FENCE = Path(__file__).resolve().parents[2] / "deploy" / "fence.yaml"
@@ -123,3 +124,20 @@ def test_a_policy_with_a_hole_is_no_fence(name: str) -> None:
         place = place[step]
     place[path[-1]] = value
     assert judged(parts) == set()
+
+
+NO = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+PODS: dict[str, tuple[dict[str, Any], bool]] = {
+    "another scheduler's, not answered": (pod("p", "c", schedulerName="other"), True),
+    "ours": (pod("p", "c", schedulerName="own"), False),
+    "without claims": (pod("p", schedulerName="other"), False),
+    "bound": (pod("p", "c", schedulerName="other", nodeName="n"), False),
+    "refused": (pod("p", "c", schedulerName="other", status=NO), False),
+    "finished": (pod("p", "c", schedulerName="other", status={"phase": "Failed"}), False),
+}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_pods_that_another_scheduler_may_be_deciding(name: str) -> None:
+    one, awaits = PODS[name]
+    assert pod_awaits_others(typed(one), ("own",)) is awaits

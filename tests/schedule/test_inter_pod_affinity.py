@@ -1,4 +1,4 @@
-"""Pods that are there already: host ports, pod affinity and anti-affinity, topology spread."""
+"""Pods that already exist: host ports, pod affinity and anti-affinity, topology spread."""
 
 from __future__ import annotations
 

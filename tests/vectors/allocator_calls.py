@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from dragoman.allocate.allocator import Allocation, AllocatorOptions, Ask, SearchLimits, allocate
-from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.refusal import Refusals, Undecided
 from dragoman.api.codec import decode
 from dragoman.api.core import Node
 from dragoman.api.gates import gates_with
@@ -119,7 +119,7 @@ def objects_of(case: Case) -> list[tuple[str, Any]]:
     return objects
 
 
-def run(case: Case, *, steps: int = 20_000) -> Allocation | Refusals:
+def run(case: Case, *, steps: int = 20_000) -> Allocation | Refusals | Undecided:
     """Our answer."""
     claims = tuple(decode(ResourceClaim, claim) for claim in case["claims"])
     ask = Ask(claims, case["node"]["metadata"]["name"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dragoman.allocate.allocator import Allocation
-from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.refusal import Refusals, Undecided
 from dragoman.api.codec import decode, to_json
 from dragoman.api.core import Node
 from dragoman.api.resource import ResourceSlice
@@ -115,11 +115,11 @@ def their_outcome(case: Case, answer: dict[str, Any]) -> str:
     return "fits" if node["results"] is not None else "no"
 
 
-def our_outcome(answer: Allocation | Refusals, theirs: str) -> str:
+def our_outcome(answer: Allocation | Refusals | Undecided, theirs: str) -> str:
     """fits, no, pod (something in the claims), error CODE (upstream's where we name it, too), or gave up."""
     if isinstance(answer, Allocation):
         return "fits"
-    if answer.undecided:
+    if isinstance(answer, Undecided):
         return "gave up"
     codes = [reason.code for reason in answer.reasons]
     if theirs.removeprefix("error ") in codes:

@@ -40,6 +40,7 @@ COMPLETE = frozenset(KINDS)
 NO_PART = {
     "endpoints": "what-if holds no Services, and no pod, claim or device depends on one",
     "disruption": "it writes the status of budgets, which what-if does not hold",
+    "pool-status": "it answers ResourcePoolStatusRequests, which what-if does not hold",
     "cronjob": "time stands still in what-if, and passes in the cluster while it comes to rest",
 }
 """Controllers that change nothing of what is compared, each with the reason."""

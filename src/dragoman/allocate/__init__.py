@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         inspect_claims,
         survey,
     )
-    from dragoman.allocate.refusal import Refusal, Refusals
+    from dragoman.allocate.refusal import Refusal, Refusals, Undecided
     from dragoman.snapshot.change import Snapshot
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "SearchLimits",
     "Snapshot",
     "Survey",
+    "Undecided",
     "allocate",
     "diagnose",
     "inspect_claims",
@@ -48,6 +49,7 @@ __all__ = [
 _ELSEWHERE = {
     "Refusal": "dragoman.allocate.refusal",
     "Refusals": "dragoman.allocate.refusal",
+    "Undecided": "dragoman.allocate.refusal",
     "Snapshot": "dragoman.snapshot.change",
 }
 

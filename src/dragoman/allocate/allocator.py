@@ -4,7 +4,8 @@
     answer = allocate(snapshot, [Ask((claim,), "node-a")], options, share_id=entropy.uid)
     match answer:
         case Allocation(): answer.results[0][0]   # AllocationResult of the first ask's first claim
-        case Refusals():   answer.reasons         # the decisive reason first; answer.gave_up: not decided
+        case Refusals():   answer.reasons         # why not, the decisive reason first
+        case Undecided():  answer.limit.steps     # neither: the search reached its limit
 
 Never writes: the caller commits `status.allocation`, adds allocationTimestamp and reservations. Never draws ids:
 `share_id` is called once for each share of a device that allows several allocations. Semantics: KEP-4381,
@@ -14,7 +15,7 @@ KEP-4816, KEP-4815, KEP-5075, KEP-5007, KEP-5055, KEP-5491, KEP-5963, KEP-6080; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import msgspec
 
@@ -33,7 +34,7 @@ from dragoman.allocate.equivalence import (
 from dragoman.allocate.fragmentation import Demand, FreeResources, TaskType
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.policy import NodeChange, Policy, Weight, policy_of
-from dragoman.allocate.refusal import Refusals, renamed_in
+from dragoman.allocate.refusal import FilterStep, Refusal, Refusals, Undecided, renamed_in
 from dragoman.allocate.remaining import ConsumedDevice, Taken, taken
 from dragoman.allocate.slots import ClaimPlan, RequestPlan, key_of, plan_claims, rules_of
 from dragoman.allocate.task_history import TaskHistory
@@ -137,8 +138,8 @@ class NodeClass:
         return self._surveyor.chosen(self._shape, self._outcome)
 
     @property
-    def refusals(self) -> Refusals | None:
-        """Why not; the facts are those of the first node of the class."""
+    def refusals(self) -> Refusals | Undecided | None:
+        """Why not, or that it is not decided; the facts are those of the first node of the class."""
         return self._surveyor.refusals(self._shape, self._outcome)
 
     def allocation_on(self, node: str, share_id: Callable[[], str]) -> Allocation:
@@ -154,18 +155,19 @@ class Survey(msgspec.Struct, frozen=True, eq=False):
 
 def allocate(
     snapshot: Snapshot, asks: Sequence[Ask], options: AllocatorOptions = OPTIONS, *, share_id: Callable[[], str]
-) -> Allocation | Refusals:
-    """Devices for all asks together, or why not; one ledger spans all of them (a gang is several asks).
+) -> Allocation | Refusals | Undecided:
+    """Devices for all asks together, or why not, or neither within the limit of steps.
 
-    All or nothing. A claim that stands in several asks (shared by pods of a gang) is allocated for the first; the
-    others must be on nodes that its allocation reaches. The hot path keeps one cause; `story` tells all.
+    One ledger spans all of them (a gang is several asks). All or nothing. A claim of several asks (shared by
+    pods of a gang) is allocated for the first; the others must be on nodes that its allocation reaches. The hot path
+    keeps one cause; `diagnose` gives all.
     """
     judge = _judge(options, Matcher())
     unit = unit_of(snapshot, asks, judge.rules)
     if isinstance(unit, Refusals):
         return unit
     answer = Decider(snapshot, judge, options.limits.search_steps).decide(unit)
-    if isinstance(answer, Refusals):
+    if not isinstance(answer, Solution):
         return answer
     allocation = settled(unit, answer, judge.rules, share_id)
     _check(snapshot, asks, allocation, options)
@@ -234,7 +236,7 @@ class _Surveyor:
         unit = self._unit(shape, node)
         answer = self.decider.decide(unit)
         wide = self.snapshot.wide_state
-        if isinstance(answer, Refusals):
+        if not isinstance(answer, Solution):
             return ClassOutcome(node, (), (), (), (), answer, answer.steps, None, wide)
         return ClassOutcome(
             node,
@@ -266,9 +268,17 @@ class _Surveyor:
         pairs = ((plan.key, key_of(claim)) for plan, claim in zip(shape.plans, self.claims, strict=True))
         return {old: new for old, new in pairs if old != new}
 
-    def refusals(self, shape: ClaimSignature, outcome: ClassOutcome) -> Refusals | None:
+    def refusals(self, shape: ClaimSignature, outcome: ClassOutcome) -> Refusals | Undecided | None:
         """The outcome's refusals for the claims asked for."""
-        return None if outcome.refusals is None else renamed_in(outcome.refusals, self.names(shape))
+        match outcome.refusals:
+            case Refusals() as refusals:
+                return renamed_in(refusals, self.names(shape))
+            case Undecided() as undecided:
+                return renamed_in(undecided, self.names(shape))
+            case None:
+                return None
+            case _ as never:
+                assert_never(never)
 
     def chosen(self, shape: ClaimSignature, outcome: ClassOutcome) -> tuple[ChosenAlternative, ...]:
         """The outcome's alternatives for the claims asked for."""
@@ -320,7 +330,7 @@ def _check(snapshot: Snapshot, asks: Sequence[Ask], allocation: Allocation, opti
 
 
 class DeviceInspection(msgspec.Struct, frozen=True, eq=False):
-    """A device in the light of a request. step: which step drops it (as in `Dropped`), "" if it is usable.
+    """A device in the light of a request. step: which step drops it None if it is usable.
 
     values: of the attributes that the request's constraints name, as text; None where the device has none.
     counters: (set, counter, drawn, left, published) in nano-units each.
@@ -328,7 +338,7 @@ class DeviceInspection(msgspec.Struct, frozen=True, eq=False):
 
     id: DeviceId
     device: Device
-    step: str
+    step: FilterStep | None
     values: dict[str, str | None]
     counters: tuple[tuple[str, str, int, int, int], ...]
 
@@ -397,20 +407,20 @@ def _looked(judge: DeviceFilter, plan: ClaimPlan, want: RequestPlan, device_stat
     )
 
 
-def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) -> Refusals:
+def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) -> tuple[Refusal, ...]:
     """All facts about why an ask is refused on its node: every request, every device that matches or nearly does.
 
     Slower than `allocate`, for when somebody asks. The decisive reasons come first, then for every request how many
-    devices each step drops (InsufficientDevices, also where there are enough) and why each device is dropped. Empty
-    reasons: the ask is not refused.
+    devices each step drops (InsufficientDevices, also where there are enough) and why each device is dropped. (): the
+    ask is not refused.
     """
     judge = _judge(options, Matcher())
     unit = unit_of(snapshot, [ask], judge.rules)
     if isinstance(unit, Refusals):
-        return unit
+        return unit.reasons
     decider = Decider(snapshot, judge, options.limits.search_steps)
     answer = decider.decide(unit)
-    if not isinstance(answer, Refusals):
-        return Refusals(())
+    if isinstance(answer, Solution):
+        return ()
     more = [fact for fact in decider.diagnosis(unit) if fact not in answer.reasons]
-    return msgspec.structs.replace(answer, reasons=(*answer.reasons, *more))
+    return (*answer.reasons, *more)

@@ -6,22 +6,17 @@ fails here never serves. Never chooses.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from dragoman.allocate.constraint import ValueSet, attribute_named, token_of
 from dragoman.allocate.counters import admits
 from dragoman.allocate.device_state import DeviceState
 from dragoman.allocate.fragmentation import Demand
 from dragoman.allocate.match import Failure, Matcher
 from dragoman.allocate.policy import NodeTopology, Policy
-from dragoman.allocate.refusal import Dropped
+from dragoman.allocate.refusal import Dropped, FilterStep
 from dragoman.allocate.shares import consumption, violation
 from dragoman.allocate.slots import ClaimPlan, RequestPlan, Rules
 from dragoman.allocate.tolerate import blocker
 from dragoman.values.quantity import Quantity
-
-FilterStep: TypeAlias = str
-"""Which step drops a device: gated, held, selector, lacking, capacity, counters, groups, taint; "" none."""
 
 
 class Candidate:
@@ -127,45 +122,45 @@ class DeviceFilter:
             self._constrain(candidate, plan, want)
         found.candidates.append(candidate)
 
-    def step(self, want: RequestPlan, candidate: Candidate) -> tuple[FilterStep, Failure | None]:
+    def step(self, want: RequestPlan, candidate: Candidate) -> tuple[FilterStep | None, Failure | None]:
         """The first step that drops a device for a want, in upstream's order; or how a selector fails on it."""
         device_state = candidate.device_state
         if device_state.gated_early:
-            return "gated", None
+            return FilterStep.GATED, None
         held = self._in_use(want, device_state)
         if held:
             return held, None
         verdict = self.matcher.passes(want.selectors, device_state.seen)
         if isinstance(verdict, Failure):
-            return "selector", verdict
+            return FilterStep.SELECTOR, verdict
         if verdict is not True:
-            return "selector", None
+            return FilterStep.SELECTOR, None
         if not want.admin:
             lacking = self._capacity_step(want, candidate)
             if lacking:
                 return lacking, None
         return self._rest(want, device_state), None
 
-    def _in_use(self, want: RequestPlan, device_state: DeviceState) -> FilterStep:
-        return "held" if device_state.exclusive and not want.admin else ""
+    def _in_use(self, want: RequestPlan, device_state: DeviceState) -> FilterStep | None:
+        return FilterStep.HELD if device_state.exclusive and not want.admin else None
 
-    def _rest(self, want: RequestPlan, device_state: DeviceState) -> FilterStep:
+    def _rest(self, want: RequestPlan, device_state: DeviceState) -> FilterStep | None:
         if device_state.gated:
-            return "gated"
+            return FilterStep.GATED
         if device_state.uses and not want.admin and not (device_state.multi and device_state.shares):
             step = _counter_step(device_state)
             if step:
                 return step
-        return "taint" if blocker(device_state.taints, want.tolerations) is not None else ""
+        return FilterStep.TAINT if blocker(device_state.taints, want.tolerations) is not None else None
 
-    def _capacity_step(self, want: RequestPlan, candidate: Candidate) -> FilterStep:
+    def _capacity_step(self, want: RequestPlan, candidate: Candidate) -> FilterStep | None:
         """Sets what the candidate would consume; "" if there is enough."""
         capacity = candidate.device_state.capacity
         for name in want.capacity:
             if name not in capacity:
-                return "lacking"
+                return FilterStep.LACKING
         if not capacity:
-            return ""
+            return None
         fractional = self.rules.fractional
         consumed = {
             name: consumption(entry, want.capacity.get(name), fractional=fractional) for name, entry in capacity.items()
@@ -174,13 +169,13 @@ class DeviceFilter:
         for name, entry in capacity.items():
             amount = consumed[name]
             if violation(entry, amount, fractional=fractional):
-                return "capacity"
+                return FilterStep.CAPACITY
             total = entry.value.nanos if entry.value is not None else 0
             if amount.nanos > left.get(name, total):
-                return "capacity"
+                return FilterStep.CAPACITY
         candidate.consumed = consumed
         candidate.amounts = tuple(amount.nanos for amount in consumed.values())
-        return ""
+        return None
 
     def _constrain(self, candidate: Candidate, plan: ClaimPlan, want: RequestPlan) -> bool:
         """Looks up the values that the want's constraints need; False if one is missing."""
@@ -217,14 +212,14 @@ class DeviceFilter:
             count[self.reported(want, device_state) or "usable"] += 1
         return Dropped(**count)
 
-    def reported(self, want: RequestPlan, device_state: DeviceState) -> FilterStep:
+    def reported(self, want: RequestPlan, device_state: DeviceState) -> FilterStep | None:
         """The step that drops a device as told to people: whether it matches comes before whether it is held."""
         if self.matcher.passes(want.selectors, device_state.seen) is not True:
-            return "selector"
+            return FilterStep.SELECTOR
         if any(name not in device_state.capacity for name in want.capacity) and not want.admin:
-            return "lacking"
+            return FilterStep.LACKING
         if device_state.gated_early or device_state.gated:
-            return "gated"
+            return FilterStep.GATED
         held = self._in_use(want, device_state)
         if held:
             return held
@@ -235,15 +230,15 @@ class DeviceFilter:
         return self._rest(want, device_state)
 
 
-def _counter_step(device_state: DeviceState) -> FilterStep:
+def _counter_step(device_state: DeviceState) -> FilterStep | None:
     book = device_state.book
     assert book is not None
     if book.overdrawn is not None:
-        return "counters"
+        return FilterStep.COUNTERS
     for use in device_state.uses:
         for counter, amount in use.amounts:
             if book.left[use.key, counter] < amount:
-                return "counters"
+                return FilterStep.COUNTERS
         if not admits(book.present.get(use.key), use.groups):
-            return "groups"
-    return ""
+            return FilterStep.GROUPS
+    return None

@@ -8,7 +8,7 @@ Never enumerates nodes; that is the survey's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from dragoman.allocate.assemble import allocation_of, is_local, selector_of
 from dragoman.allocate.candidates import Candidate, DeviceFilter
@@ -16,8 +16,8 @@ from dragoman.allocate.device_state import device_states_of
 from dragoman.allocate.diagnosis import Diagnoser, NodeDevices, bad_pool_for_all
 from dragoman.allocate.guided_search import find
 from dragoman.allocate.ledger import Ledger
-from dragoman.allocate.refusal import MultipleSelectorTerms, NodeNotFound, Refusal, Refusals, TooManyDevices
-from dragoman.allocate.search import Found, SearchRequest
+from dragoman.allocate.refusal import MultipleSelectorTerms, NodeNotFound, Refusal, Refusals, TooManyDevices, Undecided
+from dragoman.allocate.search import Exhausted, Found, Halted, OutOfSteps, SearchRequest
 from dragoman.allocate.slots import MAX_RESULTS, ClaimPlan, RequestPlan, Rules, plan_claim
 from dragoman.allocate.values import Allocation, Ask, ChosenAlternative
 from dragoman.api.core import Node
@@ -100,8 +100,8 @@ class Decider:
             self.all_node_devices[name] = found
         return found
 
-    def decide(self, unit: AllocationUnit) -> Solution | Refusals:
-        """Picks for all claims, or the decisive reasons."""
+    def decide(self, unit: AllocationUnit) -> Solution | Refusals | Undecided:
+        """Picks for all claims, the decisive reasons against them, or neither within the limit of steps."""
         for planned in unit.claims:
             refusal = bad_pool_for_all(planned.plan, self.node_devices(planned.node))
             if refusal is not None:
@@ -114,9 +114,17 @@ class Decider:
         if early is not None:
             return early
         outcome = find(requests, Ledger(lists=self.rules.lists), steps_max=self.steps_max)
-        if isinstance(outcome, Found):
-            return self._answer(unit, requests, outcome, diagnoser)
-        return diagnoser.exhausted(outcome)
+        match outcome:
+            case Found():
+                return self._answer(unit, requests, outcome, diagnoser)
+            case Exhausted():
+                return diagnoser.exhausted(outcome)
+            case Halted():
+                return diagnoser.halted(outcome)
+            case OutOfSteps():
+                return diagnoser.undecided(outcome)
+            case _ as never:
+                assert_never(never)
 
     def diagnosis(self, unit: AllocationUnit) -> tuple[Refusal, ...]:
         """All facts about the devices of the unit's nodes, request by request."""

@@ -23,6 +23,7 @@ from dragoman.allocate.refusal import (
     DeviceFeatureGateDisabled,
     DeviceInUse,
     DeviceTainted,
+    FilterStep,
     InsufficientCapacity,
     InsufficientCounter,
     InsufficientDevices,
@@ -35,6 +36,7 @@ from dragoman.allocate.refusal import (
     SearchLimitReached,
     SelectorError,
     SelectorFalse,
+    Undecided,
 )
 from dragoman.allocate.search import Exhausted, Halted, OutOfSteps, SearchRequest
 from dragoman.allocate.shares import ZERO, consumption, violation
@@ -68,14 +70,19 @@ class Diagnoser:
         self.claims = claims
         self.requests = requests
 
+    def halted(self, outcome: Halted) -> Refusals:
+        """The device that stands in the way."""
+        return Refusals((self._halted(outcome),), steps=outcome.steps)
+
+    def undecided(self, outcome: OutOfSteps) -> Undecided:
+        """For which claims the search stopped."""
+        names = tuple(plan.key for plan, _, _ in self.claims)
+        return Undecided(SearchLimitReached(claims=names, steps=outcome.steps, node=_name(self.claims[0][1])))
+
     def exhausted(self, outcome: Exhausted) -> Refusals:
-        """The reasons for what a search came to."""
+        """The reasons why there is no combination."""
         names = tuple(plan.key for plan, _, _ in self.claims)
         node = _name(self.claims[0][1])
-        if isinstance(outcome, Halted):
-            return Refusals((self._halted(outcome),), steps=outcome.steps)
-        if isinstance(outcome, OutOfSteps):
-            return Refusals((SearchLimitReached(claims=names, steps=outcome.steps, node=node),), steps=outcome.steps)
         reasons: list[Refusal] = [*self._failures()]
         if outcome.cause is not None:
             reasons.append(self._cause(outcome.cause))
@@ -276,23 +283,23 @@ class Diagnoser:
         want = view.want
         claim, name, node, device = plan.key, want.request, _name(node_devices), device_state.id
         match self.judge.reported(want, device_state):
-            case "selector":
+            case FilterStep.SELECTOR:
                 yield self._mismatch(plan, node_devices, request, view, device_state)
-            case "lacking":
+            case FilterStep.LACKING:
                 for capacity in sorted(set(want.capacity) - set(device_state.capacity)):
                     yield CapacityNotFound(claim=claim, request=name, device=device, capacity=capacity, node=node)
-            case "gated":
+            case FilterStep.GATED:
                 feature = device_state.gated_early or device_state.gated
                 yield DeviceFeatureGateDisabled(claim=claim, request=name, device=device, feature=feature, node=node)
-            case "held":
+            case FilterStep.HELD:
                 yield DeviceInUse(claim=claim, request=name, device=device, holders=device_state.holders, node=node)
-            case "capacity":
+            case FilterStep.CAPACITY:
                 yield from self._capacity(plan, want, device_state, node)
-            case "counters":
+            case FilterStep.COUNTERS:
                 yield from _counters(plan, want, device_state, node)
-            case "groups":
+            case FilterStep.GROUPS:
                 yield from _groups(plan, want, device_state, node)
-            case "taint":
+            case FilterStep.TAINT:
                 found = blocker(device_state.taints, want.tolerations)
                 assert found is not None
                 rule, taint = found

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dragoman.allocate.attribute_reads import AttributeReads, Identities, attribute_reads_of
 from dragoman.allocate.device_state import SKIP_OPERATIONS
 from dragoman.allocate.match import Matcher
-from dragoman.allocate.refusal import Refusal, Refusals
+from dragoman.allocate.refusal import Refusal, Refusals, Undecided
 from dragoman.allocate.remaining import Taken
 from dragoman.allocate.slots import ClaimPlan, RequestPlan
 from dragoman.allocate.values import ChosenAlternative
@@ -52,7 +52,7 @@ class ClassOutcome(NamedTuple):
     picks: tuple[tuple[tuple[RequestPlan, int], ...], ...]
     alternatives: tuple[ChosenAlternative, ...]
     warnings: tuple[Refusal, ...]
-    refusals: Refusals | None
+    refusals: Refusals | Undecided | None
     steps: int
     taken: Taken | None
     wide: object

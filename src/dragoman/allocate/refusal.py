@@ -7,7 +7,8 @@ Devices are named by `DeviceId`, amounts are exact.
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias, get_args
+from enum import StrEnum
+from typing import ClassVar, TypeAlias, TypeVar, assert_never, get_args
 
 import msgspec
 
@@ -163,7 +164,7 @@ class PoolInvalid(Fact, frozen=True, kw_only=True):
 
 
 class AllModeConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
-    """All mode: this device breaks a constraint of the claim, so that not all can be given."""
+    """All mode: this device breaks a constraint of the claim, so that not all available."""
 
     code = "AllModeConstraintUnsatisfied"
     claim: str
@@ -172,6 +173,19 @@ class AllModeConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
     index: int
     attribute: str
     node: str = ""
+
+
+class FilterStep(StrEnum):
+    """Which step drops a device for a request; the values are the fields of Dropped."""
+
+    SELECTOR = "selector"
+    LACKING = "lacking"
+    GATED = "gated"
+    HELD = "held"
+    CAPACITY = "capacity"
+    COUNTERS = "counters"
+    GROUPS = "groups"
+    TAINT = "taint"
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -348,7 +362,7 @@ class ConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
 
 
 class RequestsContended(Fact, frozen=True, kw_only=True):
-    """Requests that fit alone but not together: they want `wanted` devices, of which only `have` can be given."""
+    """Requests that fit alone but not together: they want `wanted` devices, of which only `have` available."""
 
     code = "RequestsContended"
     requests: tuple[tuple[str, str], ...]
@@ -444,23 +458,43 @@ def is_pod_wide(reason: object) -> bool:
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """A "no" (or SearchLimitReached): the reasons, the decisive one first. pod_wide: no node can help."""
+    """A "no": the reasons, the decisive one first. pod_wide: no node can help."""
 
     reasons: tuple[Refusal, ...]
     pod_wide: bool = False
     steps: int = 0
 
+
+class Undecided(msgspec.Struct, frozen=True):
+    """Neither a yes nor a no: the search stopped. Try again with more steps; starts no preemption and no hint."""
+
+    limit: SearchLimitReached
+
     @property
-    def undecided(self) -> bool:
-        """Not decided: try again with more steps; starts no preemption and no hint."""
-        return any(isinstance(reason, SearchLimitReached) for reason in self.reasons)
+    def reasons(self) -> tuple[Refusal, ...]:
+        """What is said where reasons are listed."""
+        return (self.limit,)
+
+    @property
+    def steps(self) -> int:
+        """Steps until it stopped."""
+        return self.limit.steps
 
 
-def renamed_in(refusals: Refusals, names: dict[str, str]) -> Refusals:
-    """The same refusals for claims of other names; names: old to new."""
+_AnswerT = TypeVar("_AnswerT", Refusals, Undecided)
+
+
+def renamed_in(answer: _AnswerT, names: dict[str, str]) -> _AnswerT:
+    """The same for claims of other names; names: old to new."""
     if not names:
-        return refusals
-    return msgspec.structs.replace(refusals, reasons=tuple(_renamed(reason, names) for reason in refusals.reasons))
+        return answer
+    match answer:
+        case Refusals(reasons):
+            return msgspec.structs.replace(answer, reasons=tuple(_renamed(reason, names) for reason in reasons))
+        case Undecided(limit):
+            return msgspec.structs.replace(answer, limit=_renamed(limit, names))
+        case _ as never:
+            assert_never(never)
 
 
 def _renamed(reason: Refusal, names: dict[str, str]) -> Refusal:

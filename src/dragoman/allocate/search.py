@@ -75,28 +75,32 @@ class Exhausted:
         self.cause = cause
 
 
-class OutOfSteps(Exhausted):
-    """Not decided."""
+class OutOfSteps:
+    """Not decided: neither a yes nor a no."""
 
-    __slots__ = ()
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
 
 
-class Halted(Exhausted):
+class Halted:
     """A device stands in the way: its selector fails, or it breaks a constraint of a request for all devices."""
 
-    __slots__ = ("candidate", "constraint", "request", "view")
+    __slots__ = ("candidate", "constraint", "request", "steps", "view")
 
     def __init__(
         self, steps: int, request: int, view: RequestCandidates, candidate: Candidate, constraint: int
     ) -> None:
-        super().__init__(steps)
+        self.steps = steps
         self.request = request
         self.view = view
         self.candidate = candidate
         self.constraint = constraint
 
 
-SearchResult: TypeAlias = Found | Exhausted
+SearchResult: TypeAlias = Found | Exhausted | Halted | OutOfSteps
+"""A yes, a no (of counting or trying, or of one device that stands in the way), or neither."""
 
 
 class _Point(msgspec.Struct, gc=False):

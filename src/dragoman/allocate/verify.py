@@ -120,7 +120,7 @@ class _Check:
     ) -> None:
         given = {DeviceId(r.driver, r.pool, r.device) for r in mine}
         if len(given) != len(mine):
-            self.wrong("twice", claim, request, "a device was given twice to one request")
+            self.wrong("twice", claim, request, "a device was allocated twice to one request")
         if asked.allocation_mode == ALL:
             left_out = sorted(set(self._all(asked, node)) - given)
             if left_out or not given:
@@ -198,7 +198,7 @@ class _Check:
             if holders:
                 self.wrong("held", claim, result.request, f"{device_id} is held")
             if name in self.whole.get(device_id, ()) or self.whole.get(device_id):
-                self.wrong("twice", claim, result.request, f"{device_id} is given twice")
+                self.wrong("twice", claim, result.request, f"{device_id} is allocated twice")
             self.whole.setdefault(device_id, []).append(name)
             for capacity, amount in wanted.items():
                 entry = device.capacity.get(capacity)

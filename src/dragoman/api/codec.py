@@ -40,9 +40,10 @@ TYPES: dict[str, type[Value]] = {
     "Job": core.Workload,
     "CronJob": core.Workload,
     "PodDisruptionBudget": core.PodDisruptionBudget,
-    "Service": core.Service,
+    "Service": core.ClusterService,
     "EndpointSlice": core.EndpointSlice,
     "Endpoints": core.Endpoints,
+    "ControllerRevision": core.ControllerRevision,
 }
 """The struct of every kind that decisions read, by kind name."""
 

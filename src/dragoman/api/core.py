@@ -437,8 +437,8 @@ class ServiceSpec(Value, frozen=True):
     publish_not_ready_addresses: bool = False
 
 
-class Service(Value, frozen=True):
-    """A Service."""
+class ClusterService(Value, frozen=True):
+    """A Service, of which Kubernetes has one kind and gRPC another."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
@@ -458,3 +458,10 @@ class Endpoints(Value, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     subsets: tuple[Any, ...] | None = ()
+
+
+class ControllerRevision(Value, frozen=True):
+    """A template that a DaemonSet or StatefulSet has or had; its data stays with the server."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    revision: int = 0

@@ -145,7 +145,7 @@ def _seen_before(document: Document, seen: dict[tuple[str, str, str, str], Docum
     key = _identity(document)
     if key is None or (first := seen.setdefault(key, document)) is document:
         return None
-    return document.invalid("metadata.name", f"is there twice, first in {first.place}, line {first.line()}")
+    return document.invalid("metadata.name", f"is already defined in {first.place}, line {first.line()}")
 
 
 def _understood(name: str, chunk: yamltext.Chunk) -> tuple[Document, DocumentInvalid | None]:

@@ -119,6 +119,11 @@ def _allocation(obj: Object) -> Iterator[Object]:
     yield dig(obj, "status", "allocation")
 
 
+def _container_resources(obj: Object) -> Iterator[Object]:
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        yield from (dig(container, "resources") for container in objects(dig(obj, "spec"), field))
+
+
 def _group_templates(obj: Object) -> Iterator[Object]:
     yield from objects(dig(obj, "spec"), "podGroupTemplates")
 
@@ -176,6 +181,10 @@ _FEATURES: dict[str, tuple[tuple[Feature, ...], ...]] = {
     ),
     "ResourceClaimTemplate": _CLAIM_SPEC,
     "Pod": (
+        (
+            Feature(("DynamicResourceAllocation",), _spec, ("resourceClaims",)),
+            Feature(("DynamicResourceAllocation",), _container_resources, ("claims",)),
+        ),
         (Feature(("DRAExtendedResource",), _status, ("extendedResourceClaimStatus",)),),
         (Feature(("DRANodeAllocatableResources",), _status, ("nodeAllocatableResourceClaimStatuses",)),),
     ),

@@ -49,7 +49,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class Broken(Invalid):
-    """The text is no YAML or JSON. line counts from 1, 0 if unknown."""
+    """The text is not YAML or JSON. line counts from 1, 0 if unknown."""
 
     def __init__(self, name: str, document: int, line: int, what: str) -> None:
         place = f"{name}, document {document}" + (f", line {line}" if line else "")
@@ -356,7 +356,7 @@ class _JsonShape:
             return [self.of(inner, depth + 1, alias=alias) for inner in value]
         if isinstance(value, float):
             if not math.isfinite(value):
-                raise ValueError(f"{value} is no number of JSON")
+                raise ValueError(f"{value} is not a number of JSON")
             return int(value) if value.is_integer() and abs(value) < 1e21 else value
         if value is None or isinstance(value, str | int):
             return value
@@ -380,7 +380,7 @@ def _key(key: Any) -> str:
         return "true" if key else "false"
     if isinstance(key, int | float):
         return f"{key:g}" if isinstance(key, float) else str(key)
-    raise ValueError(f"a key must be text, got {_kind_of(key)}")
+    raise ValueError(f"a key must be a string, got {_kind_of(key)}")
 
 
 def _kind_of(value: Any) -> str:

@@ -22,6 +22,7 @@ from dragoman.apiserver.access.impersonation import ANONYMOUS, impersonated
 from dragoman.apiserver.access.tokens import AUDIENCES, BadToken, Identified
 from dragoman.apiserver.gauges import REQUESTS, StoreGauges
 from dragoman.apiserver.handlers import Handlers
+from dragoman.apiserver.heads import PEER
 from dragoman.apiserver.http import HttpRequest, Receive, Reply, Send, Stream, parse
 from dragoman.apiserver.limits import BODY_BYTES, BODY_S, too_large_body, too_slow
 from dragoman.apiserver.negotiate import form_of, to_yaml
@@ -58,10 +59,10 @@ class App:
             return Identified(ADMIN, tuple(audience for audience in audiences if audience in AUDIENCES))
         return self.registry.tokens.identify(token, audiences)
 
-    def _authenticated(self, request: HttpRequest) -> User:
-        """Who sends a request; whoever says nothing of himself is anonymous. Raises 401."""
+    def _authenticated(self, request: HttpRequest, peer: User | None) -> User:
+        """Who sends a request: by its token, else by the certificate of the connection, else nobody. Raises 401."""
         if "authorization" not in request.headers:
-            return NOBODY
+            return peer or NOBODY
         scheme, _, token = request.headers["authorization"].partition(" ")
         try:
             if scheme.lower() == "bearer" and token.strip():
@@ -77,7 +78,7 @@ class App:
             return
         request = parse(scope["method"], scope["raw_path"], scope["query_string"], scope["headers"])
         try:
-            reply = await self._reply(request, receive)
+            reply = await self._reply(request, receive, _peer(scope))
         except StatusError as refused:
             reply = _refusal(request, refused)
         except Retry as error:
@@ -96,8 +97,8 @@ class App:
         else:
             await _send(reply, send, head=request.method == "HEAD")
 
-    async def _reply(self, request: HttpRequest, receive: Receive) -> Reply | Stream:
-        self._allowed(request)
+    async def _reply(self, request: HttpRequest, receive: Receive, peer: User | None) -> Reply | Stream:
+        self._allowed(request, peer)
         if request.path.startswith(HEALTH_PATHS) or request.path == "/version":
             return await self._open(request)
         if request.method not in ("GET", "HEAD"):
@@ -110,9 +111,9 @@ class App:
             await journal.durable()
         return reply
 
-    def _allowed(self, request: HttpRequest) -> None:
+    def _allowed(self, request: HttpRequest, peer: User | None) -> None:
         """Set who asks. Raises 401, 403."""
-        request.user = self._authenticated(request)
+        request.user = self._authenticated(request, peer)
         asked = attributes_of(request)
         authorizer = self.registry.authorizer
         if any(key.startswith("impersonate-") for key in request.headers):
@@ -138,7 +139,7 @@ class App:
                 await send({"type": "websocket.close", "code": 1011})
 
     async def _serve_socket(self, request: HttpRequest, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        self._allowed(request)
+        self._allowed(request, _peer(scope))
         # As the WebSocket of a client is a GET and runs something all the same, the right to create is asked for, too.
         self.registry.authorizer.check(msgspec.structs.replace(attributes_of(request), verb="create"))
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -152,6 +153,12 @@ class App:
         if request.path.startswith("/readyz") and not self.ready:
             return Reply(503, b"not ready", b"text/plain")
         return Reply(200, b"ok", b"text/plain; charset=utf-8")
+
+
+def _peer(scope: AsgiScope) -> User | None:
+    """Who the client is by its certificate."""
+    peer: User | None = (scope.get("state") or {}).get(PEER)
+    return peer
 
 
 async def _body(request: HttpRequest, receive: Receive) -> bytes:

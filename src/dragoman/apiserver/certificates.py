@@ -25,7 +25,8 @@ def ensure(folder: Path, host: str, now: datetime) -> tuple[Path, Path, str]:
     """The certificate file, the key file and the CA in PEM, made where missing."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     certificate, key, ca = folder / "server.crt", folder / "server.key", folder / "ca.crt"
-    if not _is_good(certificate, host, now) or not key.exists() or not ca.exists():
+    made = all(file.exists() for file in (key, ca, folder / "ca.key"))
+    if not made or not _is_good(certificate, host, now):
         _make(folder, host, now)
     return certificate, key, ca.read_text()
 
@@ -62,13 +63,14 @@ def _make(folder: Path, host: str, now: datetime) -> None:
         .sign(ca_key, hashes.SHA256())
     )
     write_private(folder / "ca.crt", ca.public_bytes(serialization.Encoding.PEM))
-    write_private(
-        folder / "server.key",
-        server_key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
-    )
+    write_private(folder / "ca.key", _pem(ca_key))
+    write_private(folder / "server.key", _pem(server_key))
     write_private(folder / "server.crt", server.public_bytes(serialization.Encoding.PEM))
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
 def _builder(

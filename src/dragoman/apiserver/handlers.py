@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 
 from dragoman.api.shape import Object
-from dragoman.apiserver import discovery, openapi, openapi2, reviews, streams, strict, subresources
+from dragoman.apiserver import discovery, metadata, openapi, openapi2, reviews, streams, strict, subresources
+from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.events_group import from_events_group, to_events_group
+from dragoman.apiserver.external.converting import Conversion
 from dragoman.apiserver.http import Headers, HttpRequest, Reply, Stream, json_reply
 from dragoman.apiserver.logs import LogOptions
 from dragoman.apiserver.negotiate import decode, decode_object, form_of
@@ -27,17 +29,17 @@ from dragoman.apiserver.options import (
     version_of,
     write_of,
 )
-from dragoman.apiserver.registry import Registry
+from dragoman.apiserver.registry import CHANGED_TRIES, Judge, Registry
 from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
-from dragoman.apiserver.request import RequestOutcome, Write
+from dragoman.apiserver.request import Page, RequestOutcome, Write
 from dragoman.apiserver.served import Served
 from dragoman.apiserver.sessions import PodSessions
-from dragoman.apiserver.status import StatusError, bad_request
+from dragoman.apiserver.status import StatusError, bad_request, not_found, stale
 from dragoman.apiserver.store import Selection
 from dragoman.apiserver.strategies.pods import FINISHED
 from dragoman.apiserver.streams import SessionRequest, wanted_of
 from dragoman.apiserver.target import RequestInfo, target_of
-from dragoman.apiserver.watch import Frames, Streams, WatchOptions
+from dragoman.apiserver.watch import Convert, Frames, Streams, WatchOptions
 
 WATCH_MIN_S = 1800.0
 _PLAIN_MEDIA = ("*/*", "application/*", "application/json")
@@ -70,6 +72,7 @@ class Handlers:
         self.streams = Streams()
         self.whose = whose
         self._version = discovery.document(discovery.version_text(minor))
+        self.conversion: Conversion | None = None
         self._openapi = openapi.OpenApi(registry.served)
         self._documents: dict[str, discovery.DiscoveryDocument] = {}
         self._generation = -1
@@ -188,19 +191,21 @@ class Handlers:
                 if request.flag("watch"):
                     return self._watch(request, target)
                 record = self.registry.get(target.kind, target.name, target.namespace)
-                return object_reply(request, target, record.body, self.registry.clock.now())
+                shown = await self._shown(target, record.body)
+                return object_reply(request, target, shown, self.registry.clock.now())
             case "PUT":
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
+                body, write = await self._stored(target, body, write)
                 outcome = await self.registry.updating(target.kind, body, target.name, target.namespace, write=write)
-                return self._done(request, target, outcome, warnings)
+                return await self._done(request, target, outcome, warnings)
             case "PATCH":
                 return await self._patch(request, target)
             case "DELETE":
                 options = delete_options(request)
                 write = Write(user=request.user)
                 outcome = await self.registry.deleting(target.kind, target.name, target.namespace, options, write=write)
-                return self._done(request, target, outcome, [])
+                return await self._done(request, target, outcome, [])
         raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on an object")
 
     async def _collection(self, request: HttpRequest, target: RequestInfo) -> Reply | Stream:
@@ -209,18 +214,20 @@ class Handlers:
             case "GET" | "HEAD":
                 if request.flag("watch"):
                     return self._watch(request, target)
-                return self._list(request, target)
+                return await self._list(request, target)
             case "POST":
                 if kind.namespaced and not target.namespace:
                     raise StatusError(405, "MethodNotAllowed", "create needs the path of a namespace")
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
+                body, write = await self._stored(target, body, write)
                 outcome = await self.registry.creating(kind, body, target.namespace, write)
-                return self._done(request, target, outcome, warnings)
+                return await self._done(request, target, outcome, warnings)
             case "DELETE":
                 selection, options = self._selection(request, target), delete_options(request)
                 write = Write(user=request.user)
                 page = await self.registry.deleting_collection(kind, selection, options, write=write)
+                page = await self._shown_page(target, page)
                 return page_reply(request, target, page, self.registry.clock.now())
         raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on a collection")
 
@@ -237,7 +244,7 @@ class Handlers:
             target.kind, target.namespace, labels=labels, selected=selected, version=target.version
         )
 
-    def _list(self, request: HttpRequest, target: RequestInfo) -> Reply:
+    async def _list(self, request: HttpRequest, target: RequestInfo) -> Reply:
         query = request.query
         if "sendInitialEvents" in query and request.flag("sendInitialEvents"):
             raise StatusError(422, "Invalid", "sendInitialEvents is forbidden for a list: it belongs to a watch")
@@ -249,6 +256,7 @@ class Handlers:
         elif query.get("resourceVersion", "0") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         page = self.registry.page(target.kind, selection, limit=limit, token=token)
+        page = await self._shown_page(target, page)
         return page_reply(request, target, page, self.registry.clock.now())
 
     # ---- watch
@@ -286,9 +294,91 @@ class Handlers:
             options.include_object,
             to_events_group if target.events_group else None,
         )
-        chunks, release = self.streams.start(self.registry, target.kind, selection, options, frames)
+        chunks, release = self.streams.start(
+            self.registry, target.kind, selection, options, frames, self._convert(target)
+        )
         content_type = form.content_type if form.kind else b"application/json"
         return Stream(chunks, release, content_type)
+
+    # ---- versions that only a webhook knows
+
+    def _by_webhook(self, target: RequestInfo) -> CustomKind | None:
+        kind = target.kind
+        wanted = isinstance(kind, CustomKind) and kind.definition.needs_webhook(target.version)
+        return kind if wanted and self.conversion is not None and isinstance(kind, CustomKind) else None
+
+    def _convert(self, target: RequestInfo) -> Convert | None:
+        kind, conversion = self._by_webhook(target), self.conversion
+        if kind is None or conversion is None:
+            return None
+        return lambda records: conversion.records(kind, records, target.version)
+
+    async def _shown(self, target: RequestInfo, body: bytes) -> bytes:
+        """Stored bytes in the version of the request."""
+        kind = self._by_webhook(target)
+        if kind is None or self.conversion is None:
+            return body
+        objects = [msgspec.json.decode(body)]
+        [made] = await self.conversion.objects(kind, objects, kind.versions[0], target.version)
+        return msgspec.json.encode(made)
+
+    async def _shown_page(self, target: RequestInfo, page: Page) -> Page:
+        convert = self._convert(target)
+        return page if convert is None else msgspec.structs.replace(page, records=await convert(page.records))
+
+    async def _stored(self, target: RequestInfo, body: Object, write: Write) -> tuple[Object, Write]:
+        """A sent object in the stored version, and the write that says so."""
+        kind = self._by_webhook(target)
+        if kind is None or self.conversion is None:
+            return body, write
+        metadata.check_type(kind, target.version, body)
+        sent = kind.definition.to_stored(target.version, body)
+        sent.setdefault("metadata", {})
+        [made] = await self.conversion.objects(kind, [sent], target.version, kind.versions[0])
+        typed = {"apiVersion": kind.api_version, "kind": kind.kind, **made}
+        return typed, msgspec.structs.replace(write, version=kind.versions[0])
+
+    async def _patched_by_webhook(
+        self, kind: CustomKind, target: RequestInfo, type: str, patch: Any, write: Write, judge: Judge
+    ) -> RequestOutcome:
+        """A patch in a version that only a webhook knows: the live object is converted, patched, converted back."""
+        registry = self.registry
+        for _ in range(CHANGED_TRIES):
+            record = registry.find(kind, target.name, target.namespace)
+            if record is None and type != "apply":
+                raise not_found(kind, target.name)
+            live = None
+            if record is not None:
+                live = msgspec.json.decode(await self._shown(target, record.body))
+            patched, warnings = registry.patched(
+                kind,
+                target.name,
+                target.namespace,
+                type,
+                patch,
+                subresource=target.subresource,
+                write=write,
+                judge=judge,
+                live=live,
+            )
+            body, storing = await self._stored(target, patched, write)
+            if type == "apply":
+                storing = msgspec.structs.replace(storing, operation="Apply")
+            try:
+                if record is None:
+                    outcome = await registry.creating(kind, body, target.namespace, storing)
+                else:
+                    body["metadata"]["resourceVersion"] = str(record.version)
+                    outcome = await registry.updating(
+                        kind, body, target.name, target.namespace, subresource=target.subresource, write=storing
+                    )
+            except StatusError as refused:
+                if refused.code != 409 or (patched.get("metadata") or {}).get("resourceVersion"):
+                    raise
+                continue
+            outcome.warnings = warnings + outcome.warnings
+            return outcome
+        raise stale(kind, target.name)
 
     # ---- bodies and options of writes
 
@@ -333,6 +423,9 @@ class Handlers:
                     return []
                 raise
 
+        if (kind := self._by_webhook(target)) is not None:
+            outcome = await self._patched_by_webhook(kind, target, type, patch, write, judge)
+            return await self._done(request, target, outcome, [])
         outcome = await self.registry.patching(
             target.kind,
             target.name,
@@ -343,9 +436,13 @@ class Handlers:
             write=write,
             judge=judge,
         )
-        return self._done(request, target, outcome, [])
+        return await self._done(request, target, outcome, [])
 
-    def _done(self, request: HttpRequest, target: RequestInfo, outcome: RequestOutcome, warnings: list[str]) -> Reply:
+    async def _done(
+        self, request: HttpRequest, target: RequestInfo, outcome: RequestOutcome, warnings: list[str]
+    ) -> Reply:
+        if outcome.body is not None:
+            outcome.body = await self._shown(target, outcome.body)
         return outcome_reply(request, target, outcome, warnings, self.registry.clock.now())
 
     # ---- subresources
@@ -362,7 +459,7 @@ class Handlers:
         if name not in self.registry.served.subresources(target.kind, target.version):
             raise _no_path()
         method = request.method
-        if name in ("status", "ephemeralcontainers", "finalize"):
+        if name in ("status", "ephemeralcontainers", "finalize", "approval"):
             return await self._part(request, target)
         if name == "scale":
             return await self._scale(request, target)
@@ -389,14 +486,15 @@ class Handlers:
         match request.method:
             case "GET" | "HEAD":
                 found = registry.get(target.kind, target.name, target.namespace)
-                return object_reply(request, target, found.body, registry.clock.now())
+                return object_reply(request, target, await self._shown(target, found.body), registry.clock.now())
             case "PUT":
                 body = self._body(request, target)
                 write, warnings = self._checked(request, target, body)
+                body, write = await self._stored(target, body, write)
                 outcome = await registry.updating(
                     target.kind, body, target.name, target.namespace, subresource=target.subresource, write=write
                 )
-                return self._done(request, target, outcome, warnings)
+                return await self._done(request, target, outcome, warnings)
             case "PATCH":
                 return await self._patch(request, target)
         raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on {target.subresource}")
@@ -442,6 +540,11 @@ class Handlers:
         if wanted.verb != "portforward":
             container = _container(pod, target.name, wanted.container)
             wanted = msgspec.structs.replace(wanted, container=container)
+        options = streams.options_of(wanted)
+        write = write_of(request, target)
+        await self.registry.connecting(
+            Attributes(target.kind, "CONNECT", target.namespace, target.name, options, None, write, target.subresource)
+        )
         if (pod.get("status") or {}).get("phase") in FINISHED:
             raise bad_request(
                 f"cannot exec into a container in a completed pod; current phase is {pod['status']['phase']}"

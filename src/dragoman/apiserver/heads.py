@@ -10,12 +10,25 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from dragoman.apiserver.access.impersonation import AUTHENTICATED
+from dragoman.apiserver.request import User
+
+PEER: Final = "dragoman.peer"
+"""Key of the scope's state under which an app finds the client."""
 HEAD_BYTES: Final = 1024 * 1024
 HEAD_S: Final = 32.0
 _TOO_LARGE_HEAD: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"connection: close\r\ncontent-length: 35\r\n\r\n431 Request Header Fields Too Large"
 )
+
+
+def peer_of(certificate: Any) -> User | None:
+    """Who a client is by the certificate that it has shown: CN is the user, O are the groups."""
+    named = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
+    name = next((value for key, value in named if key == "commonName"), "")
+    groups = tuple(value for key, value in named if key == "organizationName")
+    return User(name, (*groups, AUTHENTICATED)) if name else None
 
 
 class BoundedHead(HttpToolsProtocol):
@@ -28,6 +41,9 @@ class BoundedHead(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a head."""
         super().connection_made(transport)
+        peer = peer_of(transport.get_extra_info("peercert"))
+        if peer is not None:
+            self.app_state = {**self.app_state, PEER: peer}
         self._late = self.loop.call_later(HEAD_S, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -39,7 +39,7 @@ class HttpRequest(msgspec.Struct):
             return False
         if text in _TRUE:
             return True
-        raise bad_request(f"query parameter {name}: {text!r} is no boolean")
+        raise bad_request(f"query parameter {name}: {text!r} is not a boolean")
 
     def number(self, name: str) -> int | None:
         """A whole number of the query. Raises 400."""
@@ -49,7 +49,7 @@ class HttpRequest(msgspec.Struct):
         try:
             return int(text)
         except ValueError:
-            raise bad_request(f"query parameter {name}: {text!r} is no whole number") from None
+            raise bad_request(f"query parameter {name}: {text!r} is not a whole number") from None
 
 
 def parse(method: str, raw_path: bytes, raw_query: bytes, raw_headers: list[tuple[bytes, bytes]]) -> HttpRequest:

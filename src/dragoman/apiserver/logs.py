@@ -35,7 +35,7 @@ class Logs:
         self._sources: dict[str, LogSource] = {}
         self._hosts: list[LogHost] = []
 
-    def device_state(self, host: LogHost) -> None:
+    def add_host(self, host: LogHost) -> None:
         """Ask this host about pods that nobody registered."""
         self._hosts.append(host)
 

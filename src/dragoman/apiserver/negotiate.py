@@ -30,7 +30,7 @@ _FORMS = {
 }
 
 
-class Form(msgspec.Struct, frozen=True):
+class MediaForm(msgspec.Struct, frozen=True):
     """media is application/json or application/yaml; `kind` is "" or what the answer should be turned into."""
 
     media: str = JSON
@@ -39,11 +39,11 @@ class Form(msgspec.Struct, frozen=True):
     content_type: bytes = b"application/json"
 
 
-PLAIN = Form()
+PLAIN = MediaForm()
 
 
 @lru_cache(512)
-def form_of(accept: str, tables: bool = True) -> Form:
+def form_of(accept: str, tables: bool = True) -> MediaForm:
     """The first form of an Accept header that this server can answer with. Raises 406.
 
     tables: whether there is a Table of the answer, and metadata of its own; reviews and Scales have neither.
@@ -58,11 +58,11 @@ def form_of(accept: str, tables: bool = True) -> Form:
         params = dict(word.split("=", 1) for word in words[1:] if "=" in word)
         kind = params.get("as", "")
         if not kind:
-            return PLAIN if media == JSON else Form(YAML, content_type=b"application/yaml")
+            return PLAIN if media == JSON else MediaForm(YAML, content_type=b"application/yaml")
         group, version = params.get("g", ""), params.get("v", "")
         if (kind, group, version) in _FORMS and tables:
             content_type = f"{JSON};g={group};v={version};as={kind}".encode()
-            return Form(JSON, kind, version, content_type)
+            return MediaForm(JSON, kind, version, content_type)
     raise StatusError(
         406,
         "NotAcceptable",

@@ -73,7 +73,7 @@ def _decode(data: bytes, depth: int) -> dict[str, Any]:
     if unknown.get("contentType") == "application/json":
         body = _json(raw)
         if not isinstance(body, dict):
-            raise NotProtobuf("the JSON inside is no object")
+            raise NotProtobuf("the JSON inside is not an object")
         return body
     return {
         "apiVersion": api_version,

@@ -187,6 +187,13 @@ class Registry:
         if outside is not None:
             await outside.validate(attributes)
 
+    async def connecting(self, attributes: Attributes) -> None:
+        """Ask webhooks and policies whether a session with a pod may be opened. Raises Refused."""
+        outside = self.external
+        if outside is not None and outside.wants(attributes):
+            await outside.mutate(attributes)
+            await outside.validate(attributes)
+
     # ---- create
 
     def create(self, kind: Kind, body: Object, namespace: str = "", write: Write = INTERNAL) -> RequestOutcome:
@@ -424,6 +431,32 @@ class Registry:
         metadata.check_identity(kind, patched["metadata"], name, namespace)
         return to_stored(kind, version, patched, self.clock.utc()), warnings
 
+    def patched(
+        self,
+        kind: CustomKind,
+        name: str,
+        namespace: str,
+        type: str,
+        patch: Any,
+        *,
+        subresource: str,
+        write: Write,
+        judge: Judge,
+        live: Object | None,
+    ) -> tuple[Object, list[str]]:
+        """An object after a patch, in the version of `write` as `live` is (None: it is not there), and warnings."""
+        typed = type_text(kind, write.version)
+        if type != "apply":
+            assert live is not None, "only an apply makes objects"
+            new = patched_by(type, {**typed, **live}, patch, (kind.group, write.version, kind.kind))
+            if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+                raise StatusError(422, "Invalid", "the patch leaves no object behind")
+            metadata.check_identity(kind, new["metadata"], name, namespace)
+            return new, judge(new, {**typed, **live})
+        config, warnings = self._config(kind, name, patch, namespace, write, judge)
+        merged = tracking.apply(kind, live, config, write, subresource=subresource, now=self.now_text())
+        return {**typed, **merged}, warnings
+
     def _config(
         self, kind: Kind, name: str, applied: Any, namespace: str, write: Write, judge: Judge | None
     ) -> tuple[Object, list[str]]:
@@ -508,7 +541,7 @@ class Registry:
 
     def _isolated(self, kind: Kind, new: Object, old: Object, subresource: str) -> Object:
         """What a write of an object leaves of its status, and a write of the status of everything else."""
-        if subresource == "status":
+        if subresource in ("status", "approval"):
             status = new.get("status")
             new = {**old, "metadata": new["metadata"]}
             new.pop("status", None)

@@ -9,7 +9,7 @@ from dragoman.apiserver import table
 from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.events_group import to_events_group
 from dragoman.apiserver.http import HttpRequest, Reply, json_reply
-from dragoman.apiserver.negotiate import YAML, Form, form_of, to_yaml
+from dragoman.apiserver.negotiate import YAML, MediaForm, form_of, to_yaml
 from dragoman.apiserver.request import Page, RequestOutcome
 from dragoman.apiserver.store import StoredObject
 from dragoman.apiserver.target import RequestInfo
@@ -99,7 +99,7 @@ def outcome_reply(
     return reply
 
 
-def _in_form(reply: Reply, form: Form) -> Reply:
+def _in_form(reply: Reply, form: MediaForm) -> Reply:
     if form.media == YAML:
         reply.body = to_yaml(reply.body)
         reply.content_type = form.content_type

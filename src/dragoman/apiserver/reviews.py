@@ -13,7 +13,7 @@ from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import Attributes, quoted
 from dragoman.apiserver.access.authorizer import ALLOWED, Authorizer
 from dragoman.apiserver.access.node import node_of
-from dragoman.apiserver.access.rules import Rule
+from dragoman.apiserver.access.rules import PolicyRule
 from dragoman.apiserver.access.tokens import AUDIENCES, BadToken, Identified
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import User
@@ -137,7 +137,7 @@ def _fields(selector: Object) -> tuple[FieldTerm, ...]:
 
 def _rules(authorizer: Authorizer, user: User, namespace: str) -> Object:
     if authorizer.mode == "allow":
-        rules = [Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",))]
+        rules = [PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), urls=("*",))]
     else:
         rules = authorizer.rbac.rules_for(user, namespace)
     status: Object = {

@@ -84,7 +84,7 @@ def _requirement(tokens: list[str], at: int, text: str) -> tuple[Requirement, in
     absent = tokens[at] == "!"
     at += absent
     if at >= len(tokens) or not _KEY.match(tokens[at]):
-        raise _unparsable(text, f"'{tokens[at] if at < len(tokens) else ''}' is no label key")
+        raise _unparsable(text, f"'{tokens[at] if at < len(tokens) else ''}' is not a label key")
     key = tokens[at]
     at += 1
     if absent:

@@ -18,12 +18,12 @@ import msgspec
 import uvicorn
 
 from dragoman.api.gates import DEFAULTS, Gates
-from dragoman.apiserver import certificates, fields, kubeconfig
+from dragoman.apiserver import certificates, fields, kubeconfig, signing
 from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.access.tokens import signing_key
 from dragoman.apiserver.app import App
 from dragoman.apiserver.bootstrap import bootstrap
-from dragoman.apiserver.external.chain import Chain
+from dragoman.apiserver.external.chain import AdmissionChain
 from dragoman.apiserver.heads import BoundedHead
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.served import Served
@@ -87,8 +87,9 @@ async def serving(
         url = f"{'https' if config.tls else 'http'}://{host}:{sock.getsockname()[1]}"
         registry = app.registry
         access = Access(url, registry.ca_text.encode() or None, token=app.token)
-        chain = Chain(registry, registry.store, entropy.uuid4, clock.utc)
+        chain = AdmissionChain(registry, registry.store, entropy.uuid4, clock.utc)
         registry.external = chain
+        app.handlers.conversion = chain.conversion
         async with aclosing(chain), on_socket(app, sock, certificate), _together() as group:
             sweeping = supervised(
                 lambda: _sweep(registry), clock=clock, entropy=entropy, backoff=LOOP_BACKOFF, log=get("apiserver")
@@ -117,12 +118,13 @@ def _prepared(
     store = _store(config, stack)
     token = config.token or _kept(folder / "token", entropy)
     served = Served(minor=config.minor, gates=config.gates, runtime_config=config.runtime_config)
-    signing = signing_key(folder / "sa.key")
-    registry = Registry(store, clock, entropy, config.gates, served, mode=config.authorization, key=signing)
+    tokens_key = signing_key(folder / "sa.key")
+    registry = Registry(store, clock, entropy, config.gates, served, mode=config.authorization, key=tokens_key)
     certificate = None
     if config.tls:
         file, key, registry.ca_text = certificates.ensure(folder / "tls", config.host, clock.utc())
         certificate = (file, key)
+        signing.follow(registry, signing.Authority(folder / "tls"))
     sock = _listen(config, folder)
     bootstrap(registry, (config.host, sock.getsockname()[1]))
     app = App(registry, token, minor=config.minor, metrics=metrics)
@@ -264,6 +266,9 @@ def _tls(certificate: tuple[Path, Path] | None) -> dict[str, Any]:
         made = make()
         made.minimum_version = ssl.TLSVersion.TLSv1_2
         made.set_alpn_protocols(["http/1.1"])
+        # A client may show a certificate of our authority; who shows none is asked for a token.
+        made.verify_mode = ssl.CERT_OPTIONAL
+        made.load_verify_locations(certificate[0].with_name("ca.crt"))
         return made
 
     return {"ssl_certfile": certificate[0], "ssl_keyfile": certificate[1], "ssl_context_factory": context}

@@ -75,7 +75,7 @@ class Sessions:
     def __init__(self) -> None:
         self._hosts: list[SessionHost] = []
 
-    def device_state(self, host: SessionHost) -> None:
+    def add_host(self, host: SessionHost) -> None:
         """Ask this host, too."""
         self._hosts.append(host)
 

@@ -129,7 +129,7 @@ class Watcher:
         self.lane = selection.lane()
         self._shelf = shelf
 
-    def device_state(self, event: StoreEvent) -> None:
+    def deliver(self, event: StoreEvent) -> None:
         """Queue an event and wake the reader."""
         if len(self.queue) >= WATCHER_EVENTS:
             self.lost = True
@@ -219,7 +219,7 @@ class Shelf:
         if len(self.ring) > FRESH_EVENTS:
             self.ring[-FRESH_EVENTS - 1].frames.clear()  # whoever still needs it encodes it again
         for watcher in self._interested(event):
-            watcher.device_state(event)
+            watcher.deliver(event)
 
     def _interested(self, event: StoreEvent) -> list[Watcher]:
         out: list[Watcher] = []

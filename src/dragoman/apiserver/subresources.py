@@ -6,7 +6,10 @@ Each reads or changes the object it belongs to through the registry, so that all
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
@@ -147,12 +150,45 @@ async def evict(registry: Registry, name: str, namespace: str, options: DeleteOp
     Budgets are counted here, from the pods of this moment, not read from the budget's status.
     """
     record = registry.get(POD, name, namespace)
+    if options.uid and options.uid != record.uid:
+        text = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {record.uid}"
+        raise conflict(POD, name, text)
+    if options.resource_version and options.resource_version != str(record.version):
+        text = (
+            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
+            f"ResourceVersion in object meta: {record.version}"
+        )
+        raise conflict(POD, name, text)
     pod = record.decode()
     if dig(pod, "status", "phase") not in (*FINISHED, "Pending") and "deletionTimestamp" not in pod["metadata"]:
         for budget in registry.store.select(BUDGET, Selection(namespace)):
             _respect(registry, budget, record)
+    if not options.dry_run and not write.dry_run and "deletionTimestamp" not in pod["metadata"]:
+        registry.change(record, _disrupted(registry.now_text()), subresource="status", write=write)
+        # The client's condition was met above; the version has moved since by our own hand.
+        options = msgspec.structs.replace(options, resource_version="")
     await registry.deleting(POD, name, namespace, options, write=write)
     return success(code=201)
+
+
+def _disrupted(now: str) -> Callable[[Object], Object]:
+    """The change that tells why the pod ends: Jobs with a failure policy read it."""
+
+    def change(pod: Object) -> Object:
+        conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+        conditions[:] = [condition for condition in conditions if condition.get("type") != "DisruptionTarget"]
+        conditions.append(
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+                "lastTransitionTime": now,
+            }
+        )
+        return pod
+
+    return change
 
 
 def eviction_options(body: Object, *, dry_run: bool = False) -> DeleteOptions:

@@ -7,14 +7,14 @@ for each. A watcher that was too slow gets ERROR 410 and the end. Time comes fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
 from dragoman.apiserver import table
-from dragoman.apiserver.negotiate import Form
+from dragoman.apiserver.negotiate import MediaForm
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.status import StatusError, expired
 from dragoman.apiserver.store import Selection, StoredObject, WatchedEvent, Watcher
@@ -22,6 +22,8 @@ from dragoman.apiserver.versions import from_stored, render, type_text
 
 INITIAL_END = "k8s.io/initial-events-end"
 BOOKMARK_S = 50.0
+Convert = Callable[[list[StoredObject]], Awaitable[list[StoredObject]]]
+"""To the version of the watch, where only a webhook knows how."""
 CHUNK_BYTES = 128 * 1024
 _encode = msgspec.json.encode
 
@@ -44,7 +46,7 @@ class Frames:
         self,
         kind: Kind,
         version: str,
-        form: Form,
+        form: MediaForm,
         now: Callable[[], float],
         include: str,
         reshape: Callable[[Object], Object] | None = None,
@@ -131,7 +133,13 @@ class Streams:
         return len(self._open)
 
     def start(
-        self, registry: Registry, kind: Kind, selection: Selection, options: WatchOptions, frames: Frames
+        self,
+        registry: Registry,
+        kind: Kind,
+        selection: Selection,
+        options: WatchOptions,
+        frames: Frames,
+        convert: Convert | None = None,
     ) -> tuple[AsyncIterator[bytes], Callable[[], None]]:
         """The chunks of a watch and what releases it.
 
@@ -144,7 +152,7 @@ class Streams:
                 raise
             return _one(frames.refused(refused)), watch_nothing
         existing = registry.store.select(kind, selection) if options.initial else []
-        stream = _Stream(self._open, registry, watcher, existing, options, frames)
+        stream = _Stream(self._open, registry, watcher, existing, options, frames, convert)
         return stream.chunks(), watcher.close
 
 
@@ -165,7 +173,9 @@ class _Stream:
         existing: list[StoredObject],
         options: WatchOptions,
         frames: Frames,
+        convert: Convert | None,
     ) -> None:
+        self._convert = convert
         self._open = open_
         self.registry = registry
         self.watcher = watcher
@@ -190,12 +200,18 @@ class _Stream:
         ending = clock.call_later(self.options.timeout_s, self.end)
         marking = None
         try:
+            if self._convert is not None:
+                self.existing = await self._convert(self.existing)
             for chunk in self._initial():
                 yield chunk
             while True:
                 marking = marking or (clock.call_later(BOOKMARK_S, self._mark) if self.options.bookmarks else None)
                 seen = self.watcher.take()
                 if seen:
+                    if self._convert is not None:
+                        records = await self._convert([change.record for change in seen])
+                        pairs = zip(seen, records, strict=True)
+                        seen = [msgspec.structs.replace(change, record=record) for change, record in pairs]
                     yield b"".join(map(self.frames.seen, seen))
                     continue
                 if self.watcher.lost:

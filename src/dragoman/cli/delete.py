@@ -39,7 +39,7 @@ def _targets(args: argparse.Namespace) -> list[tuple[Kind, str, str]]:
 
 async def _delete(args: argparse.Namespace) -> int:
     if not args.filename and not args.kind:
-        output.say("error: what? Say: dragoman delete KIND NAME, or -f FILE")
+        output.say("error: nothing named to delete; usage: dragoman delete KIND NAME, or -f FILE")
         return 2
     status = 0
     async with connect.client(args) as client:

@@ -45,7 +45,7 @@ def _check(found: Inventory) -> None:
         if found.rows and term not in TERMS and not any(row.terms[i] for row in found.rows):
             near = difflib.get_close_matches(term, TERMS, 1)
             hint = f"; near: {near[0]}" if near else ""
-            raise Invalid("--by", f"{term!r} is no attribute of any device, nor one of {', '.join(TERMS)}{hint}")
+            raise Invalid("--by", f"{term!r} is not an attribute of any device, nor one of {', '.join(TERMS)}{hint}")
 
 
 async def _watch(args: argparse.Namespace, by: tuple[str, ...]) -> int:

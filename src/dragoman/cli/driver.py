@@ -45,6 +45,9 @@ def _node_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pod-uid", default="", help="for rolling updates with two instances at a time")
     parser.add_argument("--boot-id", default="", help="of the simulated machine; default: this machine's")
+    parser.add_argument(
+        "--no-device-classes", action="store_true", help="create no DeviceClass; without it missing ones are made"
+    )
     serve.arguments(parser)
     serve.from_environment(parser)
 
@@ -97,7 +100,7 @@ def _serving(
     )
     driver = factory.make(args.node_name, site)
     places = Places.under(args.root_dir, entry.name, _cdi_dir(args))
-    options = PluginOptions(pod_uid=args.pod_uid, boot_id=boot_id, metadata=factory.metadata)
+    options = PluginOptions(pod_uid=args.pod_uid, boot_id=boot_id, metadata=factory.metadata, publish_at_once=False)
     if entry.simulate and args.simulate:
         stand_ins = StandIns(places.data_dir / "stand-ins", factory.scripts(driver), places.data_dir)
         options = msgspec.structs.replace(options, adapt=stand_ins.of)
@@ -111,10 +114,11 @@ def _serving(
         options=options,
         metrics=shell.metrics,
     )
-    shell.ready = plugin.registered.is_set
+    shell.ready = lambda: plugin.is_ready
 
     async def run() -> None:
-        await install_classes(shell.client, entry.classes)
+        if not args.no_device_classes:
+            await install_classes(shell.client, entry.classes)
         await plugin.run()
 
     return run

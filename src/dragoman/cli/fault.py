@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--name", default="", help="of the ConfigMap; default: made of the fault and its place")
         one.add_argument("--print", action="store_true", help="print the ConfigMap instead of applying it")
         connect.arguments(one)
-    connect.arguments(sorts.add_parser("list", help="the faults that are there"))
+    connect.arguments(sorts.add_parser("list", help="list the faults"))
     recover = sorts.add_parser("recover", help="take faults away")
     recover.add_argument("names", nargs="*", metavar="NAME")
     recover.add_argument("--all", action="store_true", help="all faults of the namespace")
@@ -117,7 +117,7 @@ async def reported(client: Client, name: str, namespace: str, within_s: float) -
                 output.hint(f"dragoman fault recover {name}")
             return 0
         await clock.sleep(POLL_S)
-    raise Retry(f"configmap {name}: nobody acted on it within {within_s:g} s; is this a cluster of `dragoman up`?")
+    raise Retry(f"configmap {name}: no response within {within_s:g} s; is this a cluster of `dragoman up`?")
 
 
 async def _list(args: argparse.Namespace) -> int:

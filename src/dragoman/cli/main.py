@@ -21,6 +21,7 @@ from dragoman.errors import Bug, DragomanError
 # command -> (module, one line); the order is the order of the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "run an embedded cluster in the foreground"),
+    "clusters": ("clusters", "the embedded clusters of this machine: list, stop, delete, kubeconfig"),
     "demo": ("demo", "a guided tour on an embedded cluster; ends by itself"),
     "apply": ("apply", "create or change objects from files (kubectl does more)"),
     "get": ("get", "list objects as tables, YAML or JSON"),
@@ -30,11 +31,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "controllers": ("controllers", "the controllers as a daemon"),
     "node-agent": ("node_agent", "the agent of one simulated node as a daemon"),
     "driver": ("driver", "a driver as a daemon, by name; bench examines any driver"),
+    "node": ("node", "add simulated nodes to a running embedded cluster, and take them away"),
     "fault": ("fault", "break simulated machines of an embedded cluster on purpose, and mend them"),
     "clock": ("clock", "the time of an embedded cluster: show, advance, speed"),
     "profiles": ("profiles", "machines that can be simulated: GPUs, adapters, where they sit"),
     "explain": ("explain", "why a pod, claim, device or node is as it is, and what would help"),
-    "devices": ("devices", "what exists, what is held, what is free and what still fits"),
+    "devices": ("devices", "list devices: total, in use, free, and what still fits"),
     "lint": ("lint", "manifests against the API, the drivers and each other; --fix writes what it can"),
     "record": ("record", "a cluster's DRA state in one file, for all commands that take -f"),
     "simulate": ("simulate", "where would the pods of these files run, with which devices, or why not"),

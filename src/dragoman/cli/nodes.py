@@ -16,7 +16,7 @@ def node_argument(text: str) -> tuple[tuple[str, str], ...]:
     if not (name and equals and profile):
         raise argparse.ArgumentTypeError(f"must be NAME=PROFILE or NAME=PROFILE*N, got {text!r}")
     if (wrong := dns_label(name)) is not None:
-        raise argparse.ArgumentTypeError(f"{name!r} is no name for a node: {wrong}")
+        raise argparse.ArgumentTypeError(f"{name!r} is not a valid node name: {wrong}")
     if not star:
         return ((name, profile),)
     if not count.isdecimal() or not 1 <= int(count) <= MOST_NODES:

@@ -26,7 +26,7 @@ def check_root(folder: Path, longest: str) -> None:
     except OSError as error:
         raise Denied(f"--root-dir {folder}: cannot be made: {error.strerror}; name another folder") from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise Denied(f"--root-dir {folder}: no right to write there; name another folder")
+        raise Denied(f"--root-dir {folder}: not allowed to write there; name another folder")
 
 
 def hold_root(folder: Path, what: str) -> int:

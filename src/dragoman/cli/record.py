@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     items, denied = asyncio.run(_recorded(args))
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, separators=(",", ":"))
     for kind in denied:
-        output.say(f"note: no right to list {kind_of(kind).plural}: they are missing in the file")
+        output.say(f"note: not allowed to list {kind_of(kind).plural}: they are missing in the file")
     if args.output == "-":
         output.write(text)
         return 0

@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser, *, lease: str = "") -> None:
     listening_arguments(parser)
     if lease:
         parser.add_argument(
-            "--lease-name", default=lease, metavar="NAME", help="replicas elect one by this Lease; empty: none"
+            "--lease-name", default=lease, metavar="NAME", help="leader-election Lease; empty disables it"
         )
         parser.add_argument("--lease-namespace", default="kube-system", metavar="NS")
         parser.add_argument("--identity", default=os.uname().nodename, metavar="NAME", help="this replica in the Lease")

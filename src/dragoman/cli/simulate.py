@@ -47,7 +47,7 @@ def options_of(args: argparse.Namespace) -> AllocatorOptions:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decide the unscheduled pods in file order; 1 if one of them has no place or would lose it, or is refused."""
+    """Decide the unscheduled pods in file order; 1 if one cannot be scheduled, would lose its node, or is refused."""
     from dragoman.cli import changes
     from dragoman.explain import report as say
     from dragoman.runtime.clock import Clock
@@ -138,7 +138,9 @@ def _changes(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|'shape-of NODE'",
         help="a file with a Node and its slices, or one more like NODE",
     )
-    group.add_argument("--remove-node", action="append", default=[], metavar="NODE", help="its pods are placed anew")
+    group.add_argument(
+        "--remove-node", action="append", default=[], metavar="NODE", help="its pods are scheduled again"
+    )
     group.add_argument(
         "--taint",
         action="append",

@@ -37,8 +37,10 @@ class RejectedDocument(NamedTuple):
     @property
     def line(self) -> str:
         """The refusal for people, with its place."""
-        place = f"{self.document.place}, line {self.document.line(self.rejection.field)}"
-        return f"{place}: the API server would refuse this: {self.rejection.message}"
+        line = self.document.line(self.rejection.field)
+        place = f"{self.document.file}:{line}" if line else self.document.file
+        where = ": ".join(filter(None, (self.document.subject, self.rejection.field)))
+        return f"{place}: error: the API server would refuse this: {self.rejection.message} ({where})"
 
     def as_json(self) -> dict[str, Any]:
         """The same as an entry of `errors`."""

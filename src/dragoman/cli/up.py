@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli import connect, output
+from dragoman.cli import connect, named, output
 from dragoman.cli.nodes import node_argument
 from dragoman.cli.versions import minor_of
 from dragoman.drivers.registry import DRIVERS
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from dragoman.kubelet.processes import ImageMap
 
 OLDEST = 32
-"""May be reported: resource.k8s.io/v1 is there from 1.34 on."""
+"""Versions that can be played; resource.k8s.io/v1 came with 1.34."""
 SLOWEST, FASTEST = 0.001, 10_000.0
 """Bounds of --speed."""
+DETACH_S = 120.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,9 +66,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="where the log in --data is damaged: go on with what can be read before it, and keep the rest beside",
     )
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", default=Path(connect.EMBEDDED), help=f"default: ./{connect.EMBEDDED}"
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help=f"default: ./{connect.EMBEDDED}, with --name ./dragoman-NAME.kubeconfig",
     )
-    parser.add_argument("--kubernetes", metavar="1.NN", default="1.37", help="version to report; default: 1.37")
+    parser.add_argument("--name", metavar="NAME", help="a name for `dragoman clusters`")
+    parser.add_argument(
+        "--detach", action="store_true", help="run in the background and return once the API is ready; needs --name"
+    )
+    parser.add_argument(
+        "--kubernetes",
+        metavar="1.NN",
+        default="1.37",
+        help="the version to play: what it serves, and what it says it is; default: 1.37",
+    )
     parser.add_argument(
         "--authorization",
         choices=["rbac", "allow"],
@@ -108,6 +122,9 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.daemon.allinone import ClusterSettings
     from dragoman.runtime import log
 
+    record = _record(args)
+    if args.detach:
+        return _detached(record)
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
     without = _parts(args.without)
     if args.node and "nodes" in without:
@@ -119,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         port=args.port,
         data=args.data,
         repair_data=args.repair_data,
-        kubeconfig=_writable(args.kubeconfig),
+        kubeconfig=_writable(Path(record.kubeconfig)),
         minor=minor_of(args.kubernetes, OLDEST),
         runtime_config=parse_runtime_config(args.runtime_config),
         without=without,
@@ -130,7 +147,53 @@ def run(args: argparse.Namespace) -> int:
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )
-    return signals.run(lambda stop: _up(settings, stop))
+    if note := switched_off(settings.minor, settings.runtime_config):
+        output.say(f"note: {note}")
+    with named.registered(record):
+        return signals.run(lambda stop: _up(settings, record, stop))
+
+
+def _record(args: argparse.Namespace) -> named.ClusterRecord:
+    name = named.checked(args.name) if args.name else f"up-{os.getpid()}"
+    if args.detach and not args.name:
+        raise Invalid("--detach", "needs --name, so that the cluster can be found again")
+    file = args.kubeconfig or Path(f"dragoman-{name}.kubeconfig" if args.name else connect.EMBEDDED)
+    data = str(args.data.absolute()) if args.data else ""
+    pid = os.getpid()
+    return named.ClusterRecord(name, pid, named.began_at(pid), str(file.absolute()), data, listed=bool(args.name))
+
+
+def _detached(record: named.ClusterRecord) -> int:
+    """The same command in the background; returns once it is ready."""
+    import subprocess
+    import sys
+    import time
+
+    words = [word for word in sys.argv[1:] if word != "--detach"]
+    log = named.log_of(record.name)
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    began = time.time()
+    with log.open("wb") as file:
+        child = subprocess.Popen(  # noqa: S603 - this program itself
+            [sys.executable, "-m", "dragoman.cli", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    while child.poll() is None:
+        if any(r.name == record.name and r.pid == child.pid and r.ready for r in named.records()):
+            output.say(
+                log.read_text().replace("Ctrl-C ends it.", f"end it: dragoman clusters stop {record.name}").rstrip()
+            )
+            child.returncode = 0  # it goes on: nobody waits for it any more
+            return 0
+        if time.time() - began > DETACH_S:
+            child.terminate()
+            raise Denied(f"cluster {record.name} is not ready after {DETACH_S:.0f} s; see {log}")
+        time.sleep(named.POLL_S)
+    print(log.read_text(), end="", file=sys.stderr)
+    return child.returncode or 2
 
 
 def _parts(text: str) -> frozenset[str]:
@@ -139,8 +202,21 @@ def _parts(text: str) -> frozenset[str]:
     named = [part.strip() for part in text.split(",") if part.strip()]
     for part in named:
         if part not in PARTS:
-            raise Invalid("--without", f"there is no part {part!r}, only {', '.join(PARTS)}")
+            raise Invalid("--without", f"unknown part {part!r}, only {', '.join(PARTS)}")
     return frozenset(named)
+
+
+def switched_off(minor: int, runtime_config: dict[str, bool]) -> str:
+    """What to say where no version of resource.k8s.io is served; empty where one is."""
+    from dragoman.api.kinds import BY_NAME
+    from dragoman.apiserver.served import Served
+
+    claim = BY_NAME["ResourceClaim"]
+    if Served(minor=minor, runtime_config=runtime_config).versions(claim):
+        return ""
+    known = Served(minor=minor, runtime_config={"api/all": True}).versions(claim)
+    flags = ",".join(f"{claim.group}/{version}=true" for version in reversed(known))
+    return f"{claim.group} is off, as in Kubernetes 1.{minor} by default; to use it: --runtime-config {flags}"
 
 
 def _images(args: argparse.Namespace) -> ImageMap:
@@ -178,16 +254,19 @@ def _writable(file: Path) -> Path:
     if not file.parent.is_dir():
         raise Invalid(f"--kubeconfig {file}", f"there is no folder {file.parent}")
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise Denied(f"--kubeconfig {file}: no right to write in {file.parent.absolute()}; name another file")
+        raise Denied(f"--kubeconfig {file}: not allowed to write in {file.parent.absolute()}; name another file")
     return file
 
 
-async def _up(settings: ClusterSettings, stop: asyncio.Event) -> None:
+async def _up(settings: ClusterSettings, record: named.ClusterRecord, stop: asyncio.Event) -> None:
     from dragoman.apiserver.kubeconfig import of_user
     from dragoman.daemon.allinone import Cluster
 
     async with Cluster(settings) as cluster:
         names = [machine.name for machine in cluster.machines]
+        record.server, record.nodes, record.ready = cluster.access.server, len(names), True
+        with suppress(OSError):
+            named.write(record)
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         output.say(f"API server: {cluster.access.server}")
         output.say(f"nodes: {shown or 'none'}")

@@ -14,7 +14,7 @@ import gc
 import os
 import resource
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -32,9 +32,10 @@ from dragoman.apiserver.request import ADMIN, User
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
+from dragoman.daemon.added_nodes import AddedNodes
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.controllers import ControllerSettings as ControllerSettings
-from dragoman.daemon.machines import machines
+from dragoman.daemon.machines import Machine, machines
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
@@ -45,6 +46,7 @@ from dragoman.kubelet.agent import NodeHost
 from dragoman.kubelet.processes import ImageMap
 from dragoman.node.plugin import Plugin, registration_socket
 from dragoman.node.publish import SLICE, slice_routes
+from dragoman.node.routes import Routes
 from dragoman.node.rpc import checked_socket
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -106,6 +108,8 @@ class Cluster:
         self.entropy = Entropy()
         self.metrics = Metrics()
         self.nodes: dict[str, SimulatedNode] = {}
+        self._controlled: set[str] = set()
+        """Drivers whose controller runs."""
         self._stack = AsyncExitStack()
         self._server: Server | None = None
         self._log = get("up")
@@ -141,9 +145,7 @@ class Cluster:
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
-        entries = tuple({entry.name: entry for machine in self.machines for entry in machine.entries}.values())
-        await self._install(entries)
-        await self._create_classes(self._client(parts.driver("")))
+        await self._install(self.machines)
         host = NodeHost(
             self._client(parts.NODE_HOST),
             self.clock,
@@ -152,8 +154,8 @@ class Cluster:
             images=settings.images,
             api_port=int(self.access.server.rpartition(":")[2]),
         )
-        self._server.registry.logs.device_state(host.log_source)
-        self._server.registry.sessions.device_state(host.sessions)
+        self._server.registry.logs.add_host(host.log_source)
+        self._server.registry.sessions.add_host(host.sessions)
         informers = Informers(self._client(parts.READER), self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
@@ -163,7 +165,7 @@ class Cluster:
             client = self._client(parts.CONTROLLERS)
             controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
             tasks.supervise("controllers", controllers.run)
-            self._control(entries, tasks)
+            self._control(self.machines, tasks)
         if "scheduler" not in settings.without:
             scheduling = SchedulerSettings(options=settings.options)
             client = self._client(parts.SCHEDULER)
@@ -172,26 +174,38 @@ class Cluster:
         tasks.supervise("node host", host.run)
         routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:
-            client = self._client(parts.driver(machine.name))
-            site = Site(
-                root / machine.name,
-                "",
-                client,
-                self.clock,
-                self.entropy,
-                self.metrics,
-                settings.data is not None,
-                accounts=partial(self._account, machine.name),
-            )
-            agent = self._client(parts.node_agent(machine.name))
-            self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks, agent)
-            node.start()
+            self._boot(machine, root, host, routes, tasks)
         await asyncio.gather(*(node.agent.started.wait() for node in self.nodes.values()))
         await self._drivers_registered()
         simulating = self._client(parts.SIMULATION)
-        tasks.supervise("simulation", Simulation(simulating, self.clock, self.entropy, self.nodes).run)
+        added = AddedNodes(
+            self.nodes,
+            partial(self._machines_of, tasks),
+            lambda machine: self._boot(machine, root, host, routes, tasks),
+        )
+        simulation = Simulation(simulating, self.clock, self.entropy, self.nodes, added)
+        tasks.supervise("simulation", simulation.run)
         if settings.kubeconfig is not None:
             self._write_kubeconfigs(settings.kubeconfig)
+
+    def _boot(self, machine: Machine, root: Path, host: NodeHost, routes: Routes, tasks: Tasks) -> SimulatedNode:
+        client = self._client(parts.driver(machine.name))
+        durable = self.settings.data is not None
+        accounts = partial(self._account, machine.name)
+        site = Site(root / machine.name, "", client, self.clock, self.entropy, self.metrics, durable, accounts=accounts)
+        agent = self._client(parts.node_agent(machine.name))
+        self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks, agent)
+        node.start()
+        return node
+
+    async def _machines_of(self, tasks: Tasks, name: str, profile: str) -> list[Machine]:
+        """The machines of a node that is added while the cluster runs, with their classes made. Raises Invalid."""
+        found = machines(((name, profile),), self.settings.profiles, self.settings.drivers)
+        _raise_open_files(len(self.nodes) + len(found))
+        await self._install(found)
+        if "controllers" not in self.settings.without:
+            self._control(found, tasks)
+        return found
 
     def _client(self, user: User) -> InProcessClient:
         """The API for one part, with its rights."""
@@ -202,20 +216,22 @@ class Cluster:
         """The API for a service account of a pod on a node, "" for one that may be on any."""
         return self._client(parts.account(namespace, name, node))
 
-    async def _install(self, entries: tuple[DriverEntry, ...]) -> None:
+    async def _install(self, of: Sequence[Machine]) -> None:
         """What drivers must find in the cluster; what is there already, perhaps changed by its user, stays."""
         client = self._client(ADMIN)
-        for entry in entries:
+        for entry in _entries(of):
             for body in entry.installed():
                 with suppress(Stale):
                     await client.create(kind_of(body["kind"]), body, body["metadata"].get("namespace", ""))
+        await self._create_classes(self._client(parts.driver("")), of)
 
-    def _control(self, entries: tuple[DriverEntry, ...], tasks: Tasks) -> None:
-        """Start what drivers run once for a cluster."""
+    def _control(self, of: Sequence[Machine], tasks: Tasks) -> None:
+        """Start what drivers run once for a cluster, unless it runs."""
         client = self._client(parts.driver(""))
         site = ClusterSite(client, self.clock, self.entropy, self.metrics, partial(self._account, ""))
-        for entry in entries:
-            if entry.control is not None:
+        for entry in _entries(of):
+            if entry.control is not None and entry.name not in self._controlled:
+                self._controlled.add(entry.name)
                 settings = self.settings.drivers.get(entry.name)
                 tasks.supervise(f"controller of {entry.name}", partial(entry.control, site, settings))
 
@@ -258,13 +274,17 @@ class Cluster:
             for driver in machine.drivers:
                 checked_socket(registration_socket(root.absolute() / machine.name / "plugins_registry", driver, ""))
 
-    async def _create_classes(self, client: InProcessClient) -> None:
-        wanted = {body["metadata"]["name"]: body for machine in self.machines for body in machine.classes}
+    async def _create_classes(self, client: InProcessClient, of: Sequence[Machine]) -> None:
+        wanted = {body["metadata"]["name"]: body for machine in of for body in machine.classes}
         for body in wanted.values():
             try:
                 await client.create(DEVICE_CLASS, body)
             except Stale:
                 continue  # there already, perhaps changed by its user
+
+
+def _entries(of: Sequence[Machine]) -> tuple[DriverEntry, ...]:
+    return tuple({entry.name: entry for machine in of for entry in machine.entries}.values())
 
 
 def _raise_open_files(nodes: int) -> None:

@@ -183,8 +183,8 @@ async def check_controllers(client: Client, clock: Clock, names: Sequence[str], 
     if not take_over:
         raise Invalid(
             "--controllers",
-            f"kube-controller-manager is at work ({evidence}) and runs {', '.join(names)}, too, unless it was told not "
-            "to\nhint: start it with --controllers=*,-NAME, then start this with --take-over "
+            f"kube-controller-manager is at work ({evidence}) and runs {', '.join(names)}, too, unless "
+            "configured not to\nhint: start it with --controllers=*,-NAME, then start this with --take-over "
             "(docs/guides/coexistence.md has its names)",
         )
 

@@ -24,11 +24,11 @@ from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATIO
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
-from dragoman.daemon.custom import Definition
+from dragoman.daemon.custom import CrdDefinition
 from dragoman.daemon.heartbeats import Heartbeats
 from dragoman.effects import Create, Effect
 from dragoman.errors import Invalid, NotFound, Retry
-from dragoman.reconcile import nodes
+from dragoman.reconcile import nodes, pool_status
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.reconcile.step import OTHERS, ReconcileInput, ReconcileResult
@@ -44,7 +44,11 @@ from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
 GONE_REMEMBERED = 10_000
 ASKS_MAX = 5
 DEFINITION = "CustomResourceDefinition"
-_TYPES: dict[str, type[Value]] = {"Lease": nodes.Lease, DEFINITION: Definition}
+_TYPES: dict[str, type[Value]] = {
+    "Lease": nodes.Lease,
+    DEFINITION: CrdDefinition,
+    pool_status.KIND: pool_status.PoolRequest,
+}
 
 
 class ControllerSettings(msgspec.Struct, frozen=True):
@@ -95,7 +99,9 @@ class Controllers:
             "dragoman_controller_queue_depth", "Keys waiting or being worked on.", ["controller"]
         )
         self._creates = self._metrics.counter(
-            "resourceclaim_controller_creates_total", "Claims made from templates.", ["status", "admin_access"]
+            "dynamic_resource_allocation_resourceclaim_creates_total",
+            "Claims made from templates.",
+            ["status", "admin_access", "owner_api_group", "owner_api_kind"],
         )
         self._metrics.collector(_Claims(self))
         self._begin()
@@ -191,7 +197,7 @@ class Controllers:
 
     # ---- custom resources
 
-    def _follow(self, definition: Definition) -> None:
+    def _follow(self, definition: CrdDefinition) -> None:
         """Hear of the objects of a definition, once it is established."""
         known = self._custom.get(definition.metadata.name)
         name = definition.name
@@ -274,7 +280,10 @@ class Controllers:
         if isinstance(effect, Create) and effect.body["kind"] == "ResourceClaim":
             requests = effect.body["spec"].get("devices", {}).get("requests", ())
             admin = any((request.get("exactly") or {}).get("adminAccess") for request in requests)
-            self._creates.labels("failure" if failed else "success", str(admin).lower()).inc()
+            owner: dict[str, str] = next(iter(effect.body["metadata"].get("ownerReferences", ())), {})
+            group = owner.get("apiVersion", "").rpartition("/")[0]
+            outcome = "failure" if failed else "success"
+            self._creates.labels(outcome, str(admin).lower(), group, owner.get("kind", "")).inc()
 
 
 def _applied(others: Map[tuple[str, str, str], Any], changes: Sequence[Change]) -> Map[tuple[str, str, str], Any]:
@@ -291,7 +300,7 @@ def _applied(others: Map[tuple[str, str, str], Any], changes: Sequence[Change]) 
 
 
 class _Claims(Collector):
-    """resourceclaim_controller_resource_claims, counted when somebody asks."""
+    """dynamic_resource_allocation_resource_claims, counted when somebody asks."""
 
     def __init__(self, controllers: Controllers) -> None:
         self._controllers = controllers
@@ -303,7 +312,7 @@ class _Claims(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """One gauge by allocated, admin_access and source."""
         family = GaugeMetricFamily(
-            "resourceclaim_controller_resource_claims",
+            "dynamic_resource_allocation_resource_claims",
             "Claims that exist.",
             labels=["allocated", "admin_access", "source"],
         )

@@ -16,7 +16,7 @@ class Names(Value, frozen=True):
     kind: str = ""
 
 
-class Version(Value, frozen=True):
+class CrdVersion(Value, frozen=True):
     """An entry of spec.versions."""
 
     name: str = ""
@@ -24,16 +24,16 @@ class Version(Value, frozen=True):
     storage: bool = False
 
 
-class Spec(Value, frozen=True):
+class CrdSpec(Value, frozen=True):
     """What of a definition tells how to reach its objects."""
 
     group: str = ""
     scope: str = ""
     names: Names = Names()
-    versions: tuple[Version, ...] = ()
+    versions: tuple[CrdVersion, ...] = ()
 
 
-class Condition(Value, frozen=True):
+class CrdCondition(Value, frozen=True):
     """An entry of status.conditions."""
 
     type: str = ""
@@ -43,14 +43,14 @@ class Condition(Value, frozen=True):
 class Status(Value, frozen=True):
     """status."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[CrdCondition, ...] = ()
 
 
-class Definition(Value, frozen=True):
+class CrdDefinition(Value, frozen=True):
     """A CustomResourceDefinition."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Spec = Spec()
+    spec: CrdSpec = CrdSpec()
     status: Status = Status()
 
     @property

@@ -49,7 +49,7 @@ def machines(
             kinds[wanted] = _Kind(catalog, catalog.named(wanted, f"--node {name}={wanted}"), settings or {})
         for machine in kinds[wanted].machines(name):
             if machine.name in made:
-                raise Invalid(f"--node {name}={wanted}", f"node {machine.name} is there already")
+                raise Invalid(f"--node {name}={wanted}", f"node {machine.name} already exists")
             made[machine.name] = machine
     return list(made.values())
 

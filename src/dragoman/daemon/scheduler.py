@@ -26,7 +26,7 @@ from dragoman.cluster.watch import Informers
 from dragoman.daemon.coexistence import GUIDE, LOOK_AROUND_S, MANAGER, FreshClaims, Surroundings, look
 from dragoman.daemon.units import Units
 from dragoman.effects import Bind, Effect, Patch
-from dragoman.errors import DragomanError, NotFound, Retry, Stale
+from dragoman.errors import Denied, DragomanError, NotFound, Retry, Stale
 from dragoman.explain import events
 from dragoman.explain.messages import message
 from dragoman.runtime.clock import Clock
@@ -39,7 +39,7 @@ from dragoman.schedule.conditions import TIMEOUT_S
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, gated, is_waiting, priority_of, unit_of
 from dragoman.schedule.decision import Decision, Refused, undo
 from dragoman.schedule.double_allocations import DoubleAllocation, double_allocations
-from dragoman.schedule.fences import allocated_by
+from dragoman.schedule.fences import allocated_by, pod_awaits_others
 from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
 from dragoman.schedule.revalidate import devices_are_free, still_holds
@@ -50,6 +50,10 @@ POD, CLAIM = kind_of("Pod"), kind_of("ResourceClaim")
 PATIENCE_S = 3.0
 """How long a reason that mostly goes away by itself may last before people hear of it."""
 LOOK_AGAIN = Backoff(initial_s=0.1, max_s=5.0, jitter=0.5)
+REPORT_AGAIN = Backoff(initial_s=1.0, max_s=60.0, jitter=0.5)
+OTHERS_S = 5.0
+"""How long a decision gives way to pods that another scheduler has not answered yet."""
+OTHERS_LOOKS = 50
 TURN_S = 0.01
 """How long decisions go on before others get their turn on the loop."""
 
@@ -180,6 +184,7 @@ class Scheduler:
     async def _write_beside(self, decision: Decision) -> CommitResult:
         """Write a decision where another scheduler may have taken its devices: look before the claims are written, and
         once more before pods are bound, and yield to what is there."""
+        await self._others_decided()
         if not await self._are_free(decision):
             return CommitResult((), 0, self._taken())
         claims = [effect for effect in decision.effects if not isinstance(effect, Bind)]
@@ -191,6 +196,13 @@ class Scheduler:
         if not await self._are_free(decision):
             return CommitResult(outcome.written, len(claims), self._taken(), outcome.moved)
         return outcome.then(await self.committer.carry_out(binds, outcome))
+
+    async def _others_decided(self) -> None:
+        """Give another scheduler's pods that want devices and have no answer yet the way, for a while."""
+        for _ in range(OTHERS_LOOKS):
+            if not any(pod_awaits_others(pod, self.settings.names) for pod in self.snapshot.pods.values()):
+                return
+            await self._clock.sleep(OTHERS_S / OTHERS_LOOKS)
 
     async def _are_free(self, decision: Decision) -> bool:
         """Whether the server shows nobody else on the decision's devices."""
@@ -351,6 +363,9 @@ class Scheduler:
         self._count(decision)
         self._context.learn(decision.placements, self._recent)
         self._report(decision.refused)
+        if decision.refused and not decision.placements and not decision.undecided:
+            first = decision.refused[0]
+            self._report_group(key, "Unschedulable", message(first, first.pod[0]))
         if decision.lost:
             self._units.let_go(key)
         if decision.effects:
@@ -459,6 +474,7 @@ class Scheduler:
         if arrived is not None:
             self._seconds.observe(self._clock.monotonic() - arrived)
         self._units.forget(key)
+        self._report_group(key, "Scheduled", "")
         # Members of a gang that came meanwhile, or beyond its minimum found no place.
         for member in keys_of(self.snapshot.pods_by_group, key[1:]) if key[0] == "PodGroup" else ():
             pod = self.snapshot.pods[member]
@@ -505,6 +521,10 @@ class Scheduler:
             try:
                 await self._look_again(decision)
                 return any([await self._is_bound(one.pod, one.uid) for one in decision.placements])
+            except Denied as error:
+                # Without that right nothing can be taken back; what failed first is what has to be said.
+                self._log.warning("may not look what was written", error=str(error), unit="/".join(decision.unit))
+                return True
             except DragomanError as error:
                 failures += 1
                 wait_s = LOOK_AGAIN.wait_s(failures, self._entropy)
@@ -535,6 +555,12 @@ class Scheduler:
 
     # ---- telling
 
+    def _report_group(self, key: UnitKey, reason: str, text: str) -> None:
+        """The condition of a gang's PodGroup."""
+        group = self.snapshot.pod_groups.get(key[1:]) if key[0] == "PodGroup" else None
+        if group is not None:
+            self._send(events.group_effects(group, reason, text, self._clock.utc()))
+
     def _report(self, refused: Iterable[Refused]) -> None:
         """Once for each change of the reason."""
         for one in refused:
@@ -545,17 +571,26 @@ class Scheduler:
             if self._reported.get(one.uid) == text:
                 continue
             self._reported[one.uid] = text
-            if events.is_passing(one):
-                self._tasks.start("tell later", self._report_later(one, text))
-            else:
-                self._send(events.refusal_effects(pod, one, self._clock.utc(), self._component))
+            self._tasks.start("report", self._report_refusal(one, text))
 
-    async def _report_later(self, refused: Refused, text: str) -> None:
-        """Only if it is still so after a while."""
-        await self._clock.sleep(PATIENCE_S)
-        pod = self.snapshot.pods.get(refused.pod)
-        if pod is not None and pod.metadata.uid == refused.uid and self._reported.get(refused.uid) == text:
-            self._send(events.refusal_effects(pod, refused, self._clock.utc(), self._component))
+    async def _report_refusal(self, refused: Refused, text: str) -> None:
+        """Until the server has it or it is so no more; what mostly passes by itself only after a while."""
+        if events.is_passing(refused):
+            await self._clock.sleep(PATIENCE_S)
+        failures = 0
+        while self._reported.get(refused.uid) == text:
+            pod = self.snapshot.pods.get(refused.pod)
+            if pod is None or pod.metadata.uid != refused.uid:
+                return
+            effects = events.refusal_effects(pod, refused, self._clock.utc(), self._component)
+            outcome = await self.committer.carry_out(effects)
+            if outcome.ok or isinstance(outcome.error, NotFound):
+                return
+            failures += 1
+            wait_s = REPORT_AGAIN.wait_s(failures, self._entropy)
+            pod_name = "/".join(refused.pod)
+            self._log.warning("not reported yet", pod=pod_name, error=str(outcome.error), wait_s=round(wait_s, 3))
+            await self._clock.sleep(wait_s)
 
     def _send(self, effects: Iterable[Effect]) -> None:
         effects = tuple(effects)
@@ -565,7 +600,7 @@ class Scheduler:
     async def _carry(self, effects: Sequence[Effect]) -> None:
         outcome = await self.committer.carry_out(effects)
         if not outcome.ok:
-            self._log.debug("not told", error=str(outcome.error))
+            self._log.debug("not reported", error=str(outcome.error))
 
 
 def _pod_of(change: Change, before: Snapshot) -> Pod | None:

@@ -91,6 +91,13 @@ class SimulatedNode:
             if driver not in self._running and AGENT in self._running:
                 self._start_plugin(driver)
 
+    async def stop(self) -> None:
+        """Agent and drivers end, as when the machine is taken away."""
+        async with self._turn:
+            for what in list(self._running):
+                await self._stop(what)
+            self._leave.clear()
+
     async def reboot(self, downtime_s: float, stay_stopped: Callable[[str], bool] = lambda driver: False) -> None:
         """Everything ends; after the downtime the machine boots with a new boot id."""
         async with self._turn:

@@ -16,6 +16,7 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.meta import NamespacedName, ObjectMeta, Value, format_time, parse_time
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
+from dragoman.daemon.added_nodes import AddedNodes
 from dragoman.daemon.simulated_node import SimulatedNode, node_named
 from dragoman.drivers.entry import DriverEntry
 from dragoman.drivers.registry import driver_faults, fault_kinds
@@ -28,6 +29,7 @@ from dragoman.kubelet.faults import (
     INVALID,
     LABEL,
     MESSAGE,
+    NODE,
     STATE,
     Advance,
     DriverStopped,
@@ -69,7 +71,16 @@ class _Injected(msgspec.Struct, frozen=True):
 class Simulation:
     """Faults and clock of one embedded cluster."""
 
-    def __init__(self, client: Client, clock: Clock, entropy: Entropy, nodes: Mapping[str, SimulatedNode]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        entropy: Entropy,
+        nodes: Mapping[str, SimulatedNode],
+        added: AddedNodes | None = None,
+    ) -> None:
+        self.added = added
+        self._came: dict[NamespacedName, str] = {}
         self.client = client
         self.clock = clock
         self.entropy = entropy
@@ -107,6 +118,8 @@ class Simulation:
             before = None
         if config_map is None:
             self._reported.pop(key, None)
+            if self.added is not None and key in self._came:
+                await self.added.remove(self._came.pop(key), self.client)
         elif before:
             await self._end_in_time(key, config_map, before.fault)
         elif self._reported.get(key) != (config_map.metadata.uid, config_map.data):
@@ -119,8 +132,10 @@ class Simulation:
                 state, message = await self._turn_clock(config_map)
             elif sort == FAULT:
                 state, message = await self._break(key, config_map)
+            elif sort == NODE and self.added is not None:
+                state, message = DONE, await self._add_node(key, config_map)
             else:
-                raise Invalid(f"metadata.labels.{LABEL}", f"must be {FAULT} or {CLOCK}, got {sort!r}")
+                raise Invalid(f"metadata.labels.{LABEL}", f"must be {FAULT}, {CLOCK} or {NODE}, got {sort!r}")
         except Invalid as error:
             state, message = INVALID, str(error)
         self._reported[key] = (config_map.metadata.uid, config_map.data)
@@ -129,7 +144,16 @@ class Simulation:
             change = {"metadata": {"uid": config_map.metadata.uid, "annotations": {STATE: state, MESSAGE: message}}}
             await self.client.patch(CONFIG_MAP, config_map.metadata.name, change, config_map.metadata.namespace)
         except DragomanError as error:
-            self._log.info("state not told", object="/".join(key), error=str(error))
+            self._log.info("state not reported", object="/".join(key), error=str(error))
+
+    async def _add_node(self, key: NamespacedName, config_map: FaultConfigMap) -> str:
+        assert self.added is not None
+        name = config_map.data.get("node", "")
+        if self._came.get(key, name) != name:
+            raise Invalid("data.node", f"cannot change; node {self._came[key]} goes with this object")
+        message = await self.added.add(config_map.data)
+        self._came[key] = name
+        return message
 
     # ---- faults
 
@@ -171,7 +195,7 @@ class Simulation:
             case NodeRebooted():
                 await node.reboot(fault.downtime_s, lambda driver: self._is_stopped(node.name, driver))
                 await self._inject_again(node, lambda other: other.again_after_boot)
-                return f"{node.name} booted anew: {node.site.boot_id}"
+                return f"{node.name} rebooted: {node.site.boot_id}"
         entry, offered = self._faults[fault.kind]
         return offered.inject(_driver(node, entry), node.agent, fault)
 

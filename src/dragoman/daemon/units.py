@@ -60,7 +60,7 @@ class Units:
             progress.room = self._cache.assume(places)
 
     def let_go(self, key: UnitKey) -> None:
-        """The unit has no place any longer."""
+        """The unit cannot be scheduled any longer."""
         progress = self._of.get(key)
         if progress is None:
             return

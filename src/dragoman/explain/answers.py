@@ -21,6 +21,7 @@ from dragoman.explain import describe, messages
 from dragoman.explain import report as say
 from dragoman.explain.conflict_messages import plain
 from dragoman.explain.explanation import Explanation, explain_pod, explain_unit
+from dragoman.explain.focus import claims_used
 from dragoman.explain.objects import (
     choices_of,
     claim_facts,
@@ -29,8 +30,8 @@ from dragoman.explain.objects import (
     pod_facts,
     probe,
 )
-from dragoman.explain.scenarios import claims_used
 from dragoman.explain.state import EventInfo, deletion, stuck
+from dragoman.explain.user_names import in_user_words
 from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Put, Snapshot
 from dragoman.snapshot.usage import DeviceId
@@ -147,8 +148,8 @@ def _decided(scene: ExplainInput, step: DecidedUnit, answer: Explanation) -> Abo
     claims = claims_used(step.after, step.after.pods[verdict.pod])
     choices = choices_of(step.after, claims, verdict.node, scene.context)
     entry["choices"] = [plain(choice) for choice in choices]
-    lines = [f"pod {'/'.join(verdict.pod)} waits and fits on {verdict.node}"]
-    lines += [f"  {line}" for line in describe.choice_lines(choices)]
+    lines = [f"pod {'/'.join(verdict.pod)} is pending; would fit on {verdict.node}"]
+    lines += [f"  {in_user_words(line, answer.names)}" for line in describe.choice_lines(choices)]
     if verdict.nodes:
         lines.append("  other nodes cannot take it:")
         lines += [f"    {line}" for line in (*say.node_lines(verdict.nodes), *say.absent_lines(answer))]
@@ -177,7 +178,7 @@ def about_claim(scene: ExplainInput, key: NamespacedName) -> About:
         probed, pod = probe(scene.settled, scene.settled.claims.get(key, claim))
         alone = changed(scene.cluster, [Put("Pod", probed.pods[pod])])
         more = _waiting_pod(scene, alone, [("Pod", *pod)], pod)
-        pod_lines = more.lines if more.well else ["a pod with this claim alone:", *more.lines[1:]]
+        pod_lines = more.lines if more.well else ["for a pod with only this claim:", *more.lines[1:]]
     return About({**body, **more.body}, [*lines, *(f"  {line}" for line in pod_lines)], more.well)
 
 
@@ -253,7 +254,7 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
             claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], now, scene.context)))
             why = (messages.sentence(kept),)
             waits.append(say.Summary(f"claim {'/'.join(key)}", why, why))
-    lines = [*say.summary_lines(waits), *say.fit_lines(fits)] or ["nothing waits"]
+    lines = [*say.summary_lines(waits), *say.fit_lines(fits)] or ["no pending pods"]
     return About({"pods": pods, "claims": claims}, lines, not waits)
 
 

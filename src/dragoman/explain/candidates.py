@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -39,8 +40,37 @@ from dragoman.explain.edits import (
     unconstrained,
     without_request,
 )
+from dragoman.explain.focus import claims_used, released
+from dragoman.explain.hint_changes import (
+    AddNode,
+    ChangeCapacity,
+    ChangeClassSelector,
+    ChangeConstraint,
+    ChangeCount,
+    ChangeResources,
+    ChangeSelector,
+    CorrectSliceCount,
+    Cost,
+    DeviceMove,
+    DropConstraint,
+    DropNodeSelector,
+    DropRequest,
+    MoveDevices,
+    MovePod,
+    OtherClass,
+    PodPriority,
+    RemoveClaim,
+    RemoveGates,
+    RemovePods,
+    SingleChange,
+    TolerateDeviceTaint,
+    ToleratedTaint,
+    TolerateNodeTaint,
+    Uncordon,
+    WaitForPods,
+    WaitForPool,
+)
 from dragoman.explain.relax import corrected, weaker
-from dragoman.explain.scenarios import claims_used, pending_again, released, without_pod
 from dragoman.schedule import refusal as schedule
 from dragoman.schedule.decision import AnyReason
 from dragoman.schedule.extended import SPECIAL_NAME
@@ -49,34 +79,16 @@ from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all, key
 from dragoman.snapshot.usage import DeviceId, Holder, is_finished
 from dragoman.values.quantity import Quantity
 from dragoman.whatif.changes import free_name, node_like
+from dragoman.whatif.pods import without_pods
 
 PCIE_ROOT, NUMA_NODE = TOPOLOGY
-WAIT, OWN, TOLERATE, OTHER_CLASS, MOVE, REMOVE, ADD = range(7)
-KINDS = frozenset(
-    {
-        *("WaitForPool", "CorrectSliceCount", "WaitForPods", "RemoveGates", "Uncordon", "DropNodeSelector"),
-        *(
-            "ChangeResources",
-            "Together",
-            "ChangeSelector",
-            "ChangeCount",
-            "ChangeCapacity",
-            "DropRequest",
-            "ChangeConstraint",
-            "DropConstraint",
-        ),
-        *("TolerateDeviceTaint", "TolerateNodeTaint", "OtherClass", "ChangeClassSelector"),
-        *("MoveDevices", "MovePod", "RemovePods", "RemoveClaim", "AddNode"),
-    }
-)
-"""The closed list of hints (docs/reference/refusals.md)."""
-
-MOVE_ONLY = "MovePod"
-"""A pod that may make room only if it has another place: it is more important than the one that asks."""
 HOLDERS_MAX = 12
 CLASSES_MAX = 8
 TOGETHER_MAX = 4
 """Pods that may have to go together."""
+
+
+_OfRequest: TypeAlias = ChangeSelector | ChangeCount | ChangeCapacity | TolerateDeviceTaint
 
 
 class RefusingNode(msgspec.Struct, frozen=True):
@@ -87,21 +99,45 @@ class RefusingNode(msgspec.Struct, frozen=True):
     diagnosis: tuple[Refusal, ...]
 
 
-class HintCandidate(msgspec.Struct, frozen=True, eq=False):
-    """A change that may help. make: the changes on a snapshot, None if they cannot be made.
+class Proposal(msgspec.Struct, frozen=True, eq=False):
+    """A change as it is on a snapshot: what to say of it, and what it changes there."""
 
-    topic: of several that concern the same thing only the first that works is told. node: judge it there ("" on the
-    whole cluster). place: the node that the pod would go to, where it is another one. pod: the one that makes room.
+    change: SingleChange
+    changes: tuple[Change, ...]
+
+
+class HintCandidate(msgspec.Struct, frozen=True, eq=False):
+    """A change that may help. make: what it is on a snapshot, None if it cannot be made there.
+
+    topic: of several that concern the same thing only the first that works is reported. node: judge it there ("" on the
+    whole cluster). place: the node that the pod would go to, where it is another one. pod: the one that makes room;
+    a RemovePods becomes a MovePod where that one fits elsewhere, and a MovePod is nothing where it does not.
     """
 
-    kind: str
-    cost: int
+    kind: type[SingleChange]
     topic: str
-    facts: dict[str, Any]
-    make: Callable[[Snapshot], tuple[Change, ...] | None]
+    make: Callable[[Snapshot], Proposal | None]
     node: str = ""
     place: str = ""
     pod: NamespacedName | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """What it takes of people."""
+        return self.kind.cost
+
+
+_Make: TypeAlias = Callable[[Snapshot], tuple[Change, ...] | None]
+
+
+def _candidate(change: SingleChange, topic: str, make: _Make, node: str = "", place: str = "") -> HintCandidate:
+    """A candidate that is the same on every snapshot."""
+
+    def proposed(base: Snapshot) -> Proposal | None:
+        changes = make(base)
+        return Proposal(change, changes) if changes is not None else None
+
+    return HintCandidate(type(change), topic, proposed, node, place)
 
 
 def of(
@@ -109,6 +145,7 @@ def of(
     key: NamespacedName,
     reasons: Sequence[AnyReason],
     places: Sequence[RefusingNode],
+    now: datetime,
     context: SchedulingContext,
 ) -> Iterator[HintCandidate]:
     """All candidates, in no particular order but each kind's best first. reasons: those that hold on every node."""
@@ -118,7 +155,7 @@ def of(
     if not places:
         return
     for place in places:
-        yield from _Of(snapshot, pod, place, context).all()
+        yield from _Of(snapshot, pod, place, now, context).all()
     shapes: set[Any] = set()
     for place in places:
         view = snapshot.views.get(place.node)
@@ -142,26 +179,11 @@ def _wrong_class(snapshot: Snapshot, key: NamespacedName, reasons: Sequence[AnyR
             yield from _classes(snapshot, found, request, name, "")
 
 
-def back(snapshot: Snapshot, key: NamespacedName) -> tuple[Change, ...] | None:
-    """A pod that made room as it comes back to be placed again; None for one that is going anyway."""
-    pod = snapshot.pods[key]
-    if pod.metadata.deletion_timestamp is not None:
-        return None
-    made = pending_again(snapshot, key)
-    claims = {change.object.metadata.name for change in made if isinstance(change, Put) and change.kind != "Pod"}
-    owned = [
-        released(claim)
-        for claim in claims_used(snapshot, pod)
-        if claim.metadata.name not in claims and claim.metadata.controller is not None
-    ]
-    return (*made, *owned)
-
-
 def _of_gates(pod: Pod) -> Iterator[HintCandidate]:
     gates = tuple(gate.name for gate in pod.spec.scheduling_gates)
     if gates:
         open_ = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=()))
-        yield HintCandidate("RemoveGates", WAIT, "gates", {"gates": gates}, lambda _: (Put("Pod", open_),))
+        yield _candidate(RemoveGates(gates), "gates", lambda _: (Put("Pod", open_),))
 
 
 def _one_more(snapshot: Snapshot, shape: str) -> HintCandidate:
@@ -176,14 +198,17 @@ def _one_more(snapshot: Snapshot, shape: str) -> HintCandidate:
             found.append(Put(part.kind, value))
         return tuple(found)
 
-    return HintCandidate("AddNode", ADD, f"node {shape}", {"shape": shape}, make, node=shape, place=name)
+    return _candidate(AddNode(shape), f"node {shape}", make, node=shape, place=name)
 
 
 class _Of:
     """Candidates for one pod on one node."""
 
-    def __init__(self, snapshot: Snapshot, pod: Pod, place: RefusingNode, context: SchedulingContext) -> None:
+    def __init__(
+        self, snapshot: Snapshot, pod: Pod, place: RefusingNode, now: datetime, context: SchedulingContext
+    ) -> None:
         self.snapshot = snapshot
+        self.now = now
         self.pod = pod
         self.key = (pod.metadata.namespace, pod.metadata.name)
         self.node = place.node
@@ -217,10 +242,9 @@ class _Of:
         for fact in self.facts:
             if not isinstance(fact, refusal.PoolIncomplete):
                 continue
-            facts = {"driver": fact.driver, "pool": fact.pool, "have": fact.have, "want": fact.want}
-            kind = "WaitForPool" if fact.have < fact.want else "CorrectSliceCount"
-            complete = self._complete(fact)
-            yield HintCandidate(kind, WAIT, f"pool {fact.driver}/{fact.pool}", facts, complete, node=self.node)
+            kind = WaitForPool if fact.have < fact.want else CorrectSliceCount
+            change = kind(fact.driver, fact.pool, fact.have, fact.want)
+            yield _candidate(change, f"pool {fact.driver}/{fact.pool}", self._complete(fact), self.node)
 
     def _complete(self, fact: refusal.PoolIncomplete) -> Callable[[Snapshot], tuple[Change, ...]]:
         def make(base: Snapshot) -> tuple[Change, ...]:
@@ -247,20 +271,17 @@ class _Of:
             match reason:
                 case schedule.UntoleratedTaint():
                     more = Toleration(key=reason.key, operator="Equal", value=reason.value, effect=reason.effect)
-                    facts = {"node": self.node, "key": reason.key, "value": reason.value, "effect": reason.effect}
-                    yield self._own_pod("TolerateNodeTaint", TOLERATE, facts, tolerations=(*spec.tolerations, more))
+                    tolerate = TolerateNodeTaint(self.node, reason.key, reason.value, reason.effect)
+                    yield self._own_pod(tolerate, tolerations=(*spec.tolerations, more))
                 case schedule.InsufficientResource() if reason.free.nanos > 0:
                     less = _with_less(self.pod, reason.resource, reason.wanted.nanos - reason.free.nanos)
                     if less is not None:
-                        facts = {"resource": reason.resource, "from": str(reason.wanted), "to": str(reason.free)}
-                        yield self._own_pod("ChangeResources", OWN, facts, containers=less)
+                        change = ChangeResources(reason.resource, str(reason.wanted), str(reason.free))
+                        yield self._own_pod(change, containers=less)
                 case schedule.NodeAffinityMismatch() if spec.node_selector:
-                    facts = {"node": self.node, "wanted": reason.wanted}
-                    yield self._own_pod("DropNodeSelector", OWN, facts, node_selector={})
+                    yield self._own_pod(DropNodeSelector(self.node, reason.wanted), node_selector={})
                 case schedule.NodeUnschedulable():
-                    yield HintCandidate(
-                        "Uncordon", OWN, f"cordon {self.node}", {"node": self.node}, self._uncordoned, self.node
-                    )
+                    yield _candidate(Uncordon(self.node), f"cordon {self.node}", self._uncordoned, self.node)
                 case _:
                     pass
 
@@ -270,12 +291,12 @@ class _Of:
             Put("Node", msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=False))),
         )
 
-    def _own_pod(self, kind: str, cost: int, facts: dict[str, Any], **fields: Any) -> HintCandidate:
+    def _own_pod(self, change: SingleChange, **fields: Any) -> HintCandidate:
         def make(base: Snapshot) -> tuple[Change, ...]:
             pod = base.pods[self.key]
             return (Put("Pod", msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))),)
 
-        return HintCandidate(kind, cost, f"{kind} {self.node}", facts, make, self.node)
+        return _candidate(change, f"{change.kind} {self.node}", make, self.node)
 
     # ---- the own claim
 
@@ -324,9 +345,9 @@ class _Of:
         def edit(asked: Asked) -> Asked:
             return msgspec.structs.replace(asked, selectors=selectors_with(asked.selectors, fact.index, text))
 
-        facts = {"selector": fact.index, "from": fact.text, "to": text}
+        change = ChangeSelector(*self._claim(fact.claim), fact.request, fact.index, fact.text, text)
         topic = f"selector {fact.claim} {fact.request} {fact.index}"
-        return self._own("ChangeSelector", OWN, topic, fact.claim, fact.request, facts, edit)
+        return self._own(change, topic, fact.claim, edit)
 
     def _class_selector(self, fact: refusal.SelectorFalse | refusal.SelectorError, text: str) -> HintCandidate:
         def make(base: Snapshot) -> tuple[Change, ...] | None:
@@ -338,9 +359,8 @@ class _Of:
             made: DeviceClass = msgspec.structs.replace(found, spec=spec)
             return (Put("DeviceClass", made),)
 
-        facts = {"class": fact.class_name, "selector": fact.index, "from": fact.text, "to": text}
-        topic = f"class {fact.class_name} {fact.index}"
-        return HintCandidate("ChangeClassSelector", OTHER_CLASS, topic, facts, make, self.node)
+        change = ChangeClassSelector(fact.class_name, fact.index, fact.text, text)
+        return _candidate(change, f"class {fact.class_name} {fact.index}", make, self.node)
 
     def _counts(self) -> Iterator[HintCandidate]:
         for key, claim in self.claims.items():
@@ -353,14 +373,14 @@ class _Of:
                 topic = f"count {key} {request.name}"
                 if asked.allocation_mode == ALL:
                     if usable:
-                        facts = {"from": "All", "to": usable}
-                        yield self._own("ChangeCount", OWN, topic, key, request.name, facts, counted(usable))
+                        change = ChangeCount(*self._claim(key), request.name, ALL, usable)
+                        yield self._own(change, topic, key, counted(usable))
                     continue
                 count = max(asked.count, 1)
                 fewer = dict.fromkeys(n for n in (min(usable, count - 1), *range(count - 1, 0, -1)) if 0 < n < count)
                 for number in fewer:
-                    facts = {"from": count, "to": number}
-                    yield self._own("ChangeCount", OWN, topic, key, request.name, facts, counted(number))
+                    change = ChangeCount(*self._claim(key), request.name, count, number)
+                    yield self._own(change, topic, key, counted(number))
 
     def _fewer_requests(self) -> Iterator[HintCandidate]:
         for key, claim in self.claims.items():
@@ -369,28 +389,19 @@ class _Of:
                 continue
             for request in reversed(devices.requests):
                 kept = tuple(entry for entry in devices.requests if entry is not request)
-                facts = {"claim": claim.metadata.name, "template": self._template(claim), "request": request.name}
                 make = changed(claim, requests=kept, constraints=without_request(devices.constraints, request.name))
-                yield HintCandidate("DropRequest", OWN, f"request of {key}", facts, make, self.node)
+                change = DropRequest(*self._claim(key), request.name)
+                yield _candidate(change, f"request of {key}", make, self.node)
 
     def _constraints(self) -> Iterator[HintCandidate]:
         for key, claim in self.claims.items():
             for index, constraint in enumerate(claim.spec.devices.constraints):
-                facts = {
-                    "claim": claim.metadata.name,
-                    "template": self._template(claim),
-                    "constraint": index,
-                    "attribute": constraint.match_attribute or constraint.distinct_attribute or "",
-                    "requests": constraint.requests,
-                }
+                attribute = constraint.match_attribute or constraint.distinct_attribute or ""
+                whose = (*self._claim(key), index, attribute, constraint.requests)
                 if constraint.match_attribute == PCIE_ROOT:  # devices without a root in common may be near all the same
                     near = constrained_by(claim, index, NUMA_NODE)
-                    yield HintCandidate(
-                        "ChangeConstraint", OWN, f"near {key}", {**facts, "to": NUMA_NODE}, near, self.node
-                    )
-                yield HintCandidate(
-                    "DropConstraint", OWN, f"constraint {key}", facts, unconstrained(claim, index), self.node
-                )
+                    yield _candidate(ChangeConstraint(*whose, NUMA_NODE), f"near {key}", near, self.node)
+                yield _candidate(DropConstraint(*whose), f"constraint {key}", unconstrained(claim, index), self.node)
 
     def _capacities(self) -> Iterator[HintCandidate]:
         best: dict[tuple[str, str, str], refusal.InsufficientCapacity] = {}
@@ -406,8 +417,8 @@ class _Of:
                 wanted = asked.capacity.requests if asked.capacity is not None else {}
                 return msgspec.structs.replace(asked, capacity=CapacityRequirements({**wanted, name: amount}))
 
-            facts = {"capacity": name, "from": str(fact.want), "to": str(amount)}
-            yield self._own("ChangeCapacity", OWN, f"capacity {claim} {request} {name}", claim, request, facts, edit)
+            change = ChangeCapacity(*self._claim(claim), request, name, str(fact.want), str(amount))
+            yield self._own(change, f"capacity {claim} {request} {name}", claim, edit)
 
     def _taints(self) -> Iterator[HintCandidate]:
         taints: dict[tuple[str, str], dict[tuple[str, str, str], None]] = {}
@@ -422,18 +433,20 @@ class _Of:
                 def edit(asked: Asked, more: tuple[DeviceToleration, ...] = more) -> Asked:
                     return msgspec.structs.replace(asked, tolerations=(*asked.tolerations, *more))
 
-                facts = {"taints": [{"key": k, "value": v, "effect": e} for k, v, e in together]}
-                topic = f"taints {claim} {request}"
-                yield self._own("TolerateDeviceTaint", TOLERATE, topic, claim, request, facts, edit)
+                taints_of_devices = tuple(ToleratedTaint(*taint) for taint in together)
+                change = TolerateDeviceTaint(*self._claim(claim), request, taints_of_devices)
+                yield self._own(change, f"taints {claim} {request}", claim, edit)
 
-    def _own(
-        self, kind: str, cost: int, topic: str, key: str, request: str, facts: dict[str, Any], edit: RequestEdit
-    ) -> HintCandidate:
+    def _own(self, change: _OfRequest, topic: str, key: str, edit: RequestEdit) -> HintCandidate:
         claim = self.claims[key]
-        facts = {"claim": claim.metadata.name, "template": self._template(claim), "request": request, **facts}
         if claim.metadata.name == SPECIAL_NAME:
-            return HintCandidate(kind, cost, topic, facts, lambda _: None, self.node)
-        return HintCandidate(kind, cost, topic, facts, edited(claim, request, edit), self.node)
+            return _candidate(change, topic, lambda _: None, self.node)
+        return _candidate(change, topic, edited(claim, change.request, edit), self.node)
+
+    def _claim(self, key: str) -> tuple[str, str | None]:
+        """The claim's name and its template."""
+        claim = self.claims[key]
+        return claim.metadata.name, self._template(claim)
 
     def _template(self, claim: ResourceClaim) -> str | None:
         """The template that the claim is made from: that is what people can change."""
@@ -467,8 +480,8 @@ class _Of:
         for key in pods:
             yield self._without((key,), mover=key if key not in lower else None)
         for other in claims:
-            facts = {"claims": [f"{other.metadata.namespace}/{other.metadata.name}"], "devices": _devices_of(other)}
-            yield HintCandidate("RemoveClaim", REMOVE, "remove claim", facts, _gone(other), self.node)
+            held = RemoveClaim((f"{other.metadata.namespace}/{other.metadata.name}",), _devices_of(other))
+            yield _candidate(held, "remove claim", _gone(other), self.node)
         for size in range(2, min(TOGETHER_MAX, len(lower)) + 1):
             yield self._without(tuple(lower[:size]))
 
@@ -479,26 +492,15 @@ class _Of:
         return self.snapshot.pods[key].metadata.deletion_timestamp is not None
 
     def _without(self, keys: tuple[NamespacedName, ...], mover: NamespacedName | None = None) -> HintCandidate:
-        def make(base: Snapshot) -> tuple[Change, ...]:
-            changes: list[Change] = []
-            for key in keys:
-                if key in base.pods:
-                    changes += without_pod(base, key)
-            return tuple(changes)
-
-        reported = [{"pod": f"{ns}/{name}", "priority": self._priority((ns, name))} for ns, name in keys]
-        if all(self._leaves(key) for key in keys):
-            return HintCandidate("WaitForPods", WAIT, "wait for pods", {"pods": reported}, make, self.node)
-        only_move = mover is not None
-        return HintCandidate(
-            MOVE_ONLY if only_move else "RemovePods",
-            MOVE if only_move else REMOVE,
-            f"remove {keys[0]}" if len(keys) == 1 else "remove pods",
-            {"pods": reported, "forDevices": bool(self.facts)},
-            make,
-            self.node,
-            pod=keys[0] if len(keys) == 1 else None,
-        )
+        pods = tuple(PodPriority(f"{ns}/{name}", self._priority((ns, name))) for ns, name in keys)
+        leaving = all(self._leaves(key) for key in keys)
+        change = WaitForPods(pods) if leaving else RemovePods(pods, bool(self.facts))
+        topic = f"remove {keys[0]}" if len(keys) == 1 else "remove pods"
+        candidate = _candidate(change, topic, lambda base: without_pods(base, keys, self.now), self.node)
+        if leaving:
+            return msgspec.structs.replace(candidate, topic="wait for pods")
+        alone = keys[0] if len(keys) == 1 else None
+        return msgspec.structs.replace(candidate, kind=RemovePods if mover is None else MovePod, pod=alone)
 
     def _holders(self) -> tuple[list[NamespacedName], list[ResourceClaim]]:
         """Pods that hold what is short, least important first; claims that do without a pod."""
@@ -534,10 +536,8 @@ class _Of:
 
     def _rearranged(self, name: str, pod: NamespacedName | None, claims: tuple[ResourceClaim, ...]) -> HintCandidate:
         """The claims of somebody on the same node, allocated anew after the pod's own."""
-        facts: dict[str, Any] = {"node": self.node, "moves": []}
-        facts |= {"pod": name} if pod is not None else {"heldClaim": name}
 
-        def make(base: Snapshot) -> tuple[Change, ...] | None:
+        def make(base: Snapshot) -> Proposal | None:
             if not self.claims or any(not _lies_on(claim, self.node) for claim in claims):
                 return None
             free = apply_all(base, [released(claim) for claim in claims])
@@ -546,14 +546,19 @@ class _Of:
             answer = allocate(free, asks, self.context.options, share_id=self.context.new_id)
             if not isinstance(answer, Allocation):
                 return None
-            facts["moves"] = list(_moves(claims, answer))
-            return tuple(
+            moves = tuple(_moves(claims, answer))
+            if pod is None:
+                change = MoveDevices(self.node, moves, held_claim=name)
+            else:
+                change = MoveDevices(self.node, moves, pod=name)
+            changes = tuple(
                 Put("ResourceClaim", msgspec.structs.replace(claim, status=status))
                 for claim, result in zip(claims, answer.results[1], strict=True)
                 for status in [msgspec.structs.replace(claim.status, allocation=result)]
             )
+            return Proposal(change, changes)
 
-        return HintCandidate("MoveDevices", MOVE, "move devices", facts, make, self.node)
+        return HintCandidate(MoveDevices, "move devices", make, self.node)
 
 
 def _with_less(pod: Pod, resource: str, nanos: int) -> tuple[Container, ...] | None:
@@ -585,7 +590,7 @@ def _lies_on(claim: ResourceClaim, node: str) -> bool:
     return not names or node in names
 
 
-def _moves(claims: Sequence[ResourceClaim], answer: Allocation) -> Iterator[dict[str, str]]:
+def _moves(claims: Sequence[ResourceClaim], answer: Allocation) -> Iterator[DeviceMove]:
     for claim, result in zip(claims, answer.results[1], strict=True):
         assert claim.status.allocation is not None
         old = [(r.request, r.device) for r in claim.status.allocation.devices.results]
@@ -593,7 +598,7 @@ def _moves(claims: Sequence[ResourceClaim], answer: Allocation) -> Iterator[dict
         left = [entry for entry in old if entry not in new]
         come = [entry for entry in new if entry not in old]
         for (request, device), (instead, other) in zip(left, come, strict=False):
-            yield {"claim": claim.metadata.name, "from": device, "to": other, "request": request, "toRequest": instead}
+            yield DeviceMove(claim.metadata.name, device, other, request, instead)
 
 
 def _users(snapshot: Snapshot, device: DeviceId, counter_set: str) -> Iterator[Holder]:
@@ -603,9 +608,9 @@ def _users(snapshot: Snapshot, device: DeviceId, counter_set: str) -> Iterator[H
                 yield from snapshot.holders.get(DeviceId(device.driver, device.pool, other.name), ())
 
 
-def _devices_of(claim: ResourceClaim) -> list[str]:
+def _devices_of(claim: ResourceClaim) -> tuple[str, ...]:
     allocation = claim.status.allocation
-    return [result.device for result in allocation.devices.results] if allocation is not None else []
+    return tuple(result.device for result in allocation.devices.results) if allocation is not None else ()
 
 
 def _gone(claim: ResourceClaim) -> Callable[[Snapshot], tuple[Change, ...]]:
@@ -622,7 +627,5 @@ def _classes(
         def edit(asked: Asked, other: str = other) -> Asked:
             return msgspec.structs.replace(asked, device_class_name=other)
 
-        owner = {"claim": claim.metadata.name, "template": template, "request": request}
-        facts = {**owner, "from": name, "to": other}
-        topic = f"class of {claim.metadata.name} {request}"
-        yield HintCandidate("OtherClass", OTHER_CLASS, topic, facts, edited(claim, request, edit), node)
+        change = OtherClass(claim.metadata.name, template, request, name, other)
+        yield _candidate(change, f"class of {claim.metadata.name} {request}", edited(claim, request, edit), node)

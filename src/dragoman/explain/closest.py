@@ -48,7 +48,7 @@ def claims_on(snapshot: Snapshot, pod: Pod, node: str, context: SchedulingContex
 def diagnose_on(snapshot: Snapshot, pod: Pod, node: str, context: SchedulingContext) -> tuple[Refusal, ...]:
     """All facts about the node's devices for a pod that is refused there; () if it is not for want of devices."""
     claims = claims_on(snapshot, pod, node, context)
-    return diagnose(snapshot, Ask(claims, node), context.options).reasons if claims else ()
+    return diagnose(snapshot, Ask(claims, node), context.options) if claims else ()
 
 
 def pinned(pod: Pod, node: str) -> Pod:

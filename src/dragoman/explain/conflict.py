@@ -25,7 +25,7 @@ from dragoman.allocate.allocator import (
     allocate,
     inspect_claims,
 )
-from dragoman.allocate.refusal import Refusal, Refusals
+from dragoman.allocate.refusal import FilterStep, Refusal, Refusals
 from dragoman.api.resource import DeviceConstraint, ResourceClaim
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.usage import DeviceId, Holder
@@ -42,8 +42,8 @@ NEAR_MAX = 5
 VALUES_MAX = 16
 PROFILE_MAX = 2
 
-_MISMATCHED = frozenset({"selector", "lacking", "gated"})
-_ORDER = ("selector", "lacking", "gated", "held", "capacity", "counters", "groups", "taint", "")
+_MISMATCHED = frozenset({FilterStep.SELECTOR, FilterStep.LACKING, FilterStep.GATED})
+_ORDER: tuple[FilterStep | None, ...] = (*FilterStep, None)
 
 
 class ConflictRequest(msgspec.Struct, frozen=True):
@@ -233,7 +233,7 @@ class _Trial:
             return None
         ids = map("trial-{}".format, count())
         answer = allocate(self.snapshot, [Ask(claims, self.node)], self.options, share_id=lambda: next(ids))
-        return answer.reasons if isinstance(answer, Refusals) and not answer.undecided else None
+        return answer.reasons if isinstance(answer, Refusals) else None
 
     def minimise(self, reasons: tuple[Refusal, ...]) -> tuple[list[_Element], tuple[Refusal, ...], bool]:
         """An irreducible subset, its reasons, and whether it was proved to be one within time."""
@@ -435,7 +435,7 @@ def _similar(one: str, other: str) -> bool:
 
 def _fragments(snapshot: Snapshot, seen: Sequence[RequestInspection]) -> Iterable[Fragment]:
     for found in seen:
-        short = [device for device in found.devices if device.step == "counters"]
+        short = [device for device in found.devices if device.step is FilterStep.COUNTERS]
         if not short or len(found.usable) >= max(found.wanted, 1):
             continue
         groups: dict[tuple[str, str, str], list[DeviceInspection]] = {}

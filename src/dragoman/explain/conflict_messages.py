@@ -7,14 +7,16 @@ Never decides and never looks anything up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 
 from dragoman.allocate import refusal as device
 from dragoman.api import codec
+from dragoman.explain import hint_changes as hints
 from dragoman.explain import messages
 from dragoman.explain.conflict import Conflict, ConflictRequest, CounterUser, Fragment, RequestSets, Unpublished
+from dragoman.explain.hint_changes import DeviceMove, HintChange, PodPriority, Together
 from dragoman.explain.hints import Hint, Hints, Verified
 from dragoman.explain.messages import plural
 from dragoman.schedule.extended import SPECIAL_NAME
@@ -22,6 +24,18 @@ from dragoman.schedule.refusal import ReasonBase
 from dragoman.snapshot.usage import DeviceId, Holder
 
 SHOWN = 6
+
+_OfClaim: TypeAlias = (
+    hints.ChangeSelector
+    | hints.ChangeCount
+    | hints.ChangeCapacity
+    | hints.DropRequest
+    | hints.ChangeConstraint
+    | hints.DropConstraint
+    | hints.TolerateDeviceTaint
+    | hints.OtherClass
+)
+_OfOthers: TypeAlias = hints.MoveDevices | hints.MovePod | hints.RemovePods | hints.RemoveClaim | hints.AddNode
 
 
 def listed(names: Sequence[str], most: int = SHOWN) -> str:
@@ -58,16 +72,16 @@ def conflict_json(conflict: Conflict) -> dict[str, Any]:
 
 
 def hint_json(hint: Hint) -> dict[str, Any]:
-    """{"kind", "message", facts, "verifiedWith": {"node", "devices"}}."""
-    reported = {
-        "kind": hint.kind,
-        "message": hint_text(hint),
-        **plain(hint.facts),
-        "verifiedWith": plain(hint.verified),
-    }
-    if hint.parts:
-        reported["parts"] = [{"kind": part.kind, "message": _change(part), **plain(part.facts)} for part in hint.parts]
+    """{"kind", "message", the fields of the change, "verifiedWith": {"node", "devices"}}; parts of two together."""
+    reported = {**_change_json(hint.change), "message": hint_text(hint), "verifiedWith": plain(hint.verified)}
+    if isinstance(hint.change, Together):
+        reported["parts"] = [_change_json(part) for part in hint.change.parts]
     return reported
+
+
+def _change_json(change: HintChange) -> dict[str, Any]:
+    fields = {} if isinstance(change, Together) else msgspec.to_builtins(change)
+    return {"kind": change.kind, "message": _change(change), **fields}
 
 
 # ---- contradictions
@@ -117,7 +131,7 @@ def _parts(conflict: Conflict) -> str:
         wanted = "all" if any(not part.wanted for part in parts) else str(sum(part.wanted for part in parts))
         most = max(parts, key=lambda part: part.usable)
         noun = "device" if wanted == "1" else "devices"
-        reported.append(f"{wanted} {noun} of class {name} wanted, {most.matching} match, {most.usable} can be given")
+        reported.append(f"{wanted} {noun} of class {name} requested, {most.matching} match, {most.usable} available")
     tail = "".join(f", {c.kind}ing {c.attribute}" for c in conflict.constraints)
     return " and ".join(reported) + tail if reported else messages.sentence(conflict.reasons[0])
 
@@ -198,17 +212,17 @@ def ranges(names: Sequence[str], stem: str) -> str:
 # ---- hints
 
 
-def hints_lines(hints: Hints) -> list[str]:
+def hints_lines(found: Hints) -> list[str]:
     """A line a hint, and how many more were not tried."""
-    lines = [hint_text(hint) for hint in hints.found]
-    if hints.untried:
-        lines.append(f"{plural(hints.untried, 'more change')} not tried for want of time")
+    lines = [hint_text(hint) for hint in found.found]
+    if found.untried:
+        lines.append(f"{plural(found.untried, 'more change')} not tried: time limit reached")
     return lines
 
 
 def hint_text(hint: Hint) -> str:
     """What to change, and what it was verified with."""
-    return f"{_change(hint)}: {_verified(hint.verified)}"
+    return f"{_change(hint.change)}: {_verified(hint.verified)}"
 
 
 def _verified(verified: Verified) -> str:
@@ -216,98 +230,106 @@ def _verified(verified: Verified) -> str:
     return f"fits on {verified.node}" + (f" with {listed(names, 8)}" if names else "")
 
 
-def _change(hint: Hint) -> str:
-    facts = hint.facts
-    whose = _whose(facts)
-    what = f"request {facts.get('request')} of {whose}"
-    match hint.kind:
-        case "RemoveGates":
-            return f"once the scheduling gates {', '.join(facts['gates'])} are removed"
-        case "WaitForPool":
-            slices = f"{facts['have']} of {facts['want']} slices"
-            return f"wait until pool {facts['driver']}/{facts['pool']} is complete ({slices})"
-        case "CorrectSliceCount":
-            return (
-                f"correct resourceSliceCount of pool {facts['driver']}/{facts['pool']}: {facts['want']} is published, "
-                f"{facts['have']} would be right"
-            )
-        case "WaitForPods":
-            return (
-                f"wait until {_pods(facts['pods'])}, being deleted, {'is' if len(facts['pods']) == 1 else 'are'} gone"
-            )
-        case "ChangeSelector":
-            return f"{what}, selector {facts['selector']}: {_from_to(facts)}"
-        case "ChangeClassSelector":
-            return f"device class {facts['class']}, selector {facts['selector']}: {_from_to(facts)}"
-        case "ChangeCount":
-            return f"{what}: ask for {facts['to']} instead of {facts['from']} devices"
-        case "DropRequest":
-            return f"{whose} without request {facts['request']}"
-        case "ChangeConstraint":
-            return f"{whose}, constraint {facts['constraint']}: {facts['to']} instead of {facts['attribute']}"
-        case "DropConstraint":
-            return f"{whose} without constraint {facts['constraint']} on {facts['attribute']}"
-        case "ChangeCapacity":
-            return f"{what}: ask for {facts['to']} instead of {facts['from']} of {facts['capacity']}"
-        case "TolerateDeviceTaint":
-            taints = ", ".join(_taint(taint) for taint in facts["taints"])
-            return f"{what}: tolerate {taints} of the device"
-        case _:
-            return _change_beside(hint)
+def _change(change: HintChange) -> str:
+    match change:
+        case Together(parts):
+            return " and ".join(_change(part) for part in parts)
+        case (
+            hints.ChangeSelector()
+            | hints.ChangeCount()
+            | hints.ChangeCapacity()
+            | hints.DropRequest()
+            | hints.ChangeConstraint()
+            | hints.DropConstraint()
+            | hints.TolerateDeviceTaint()
+            | hints.OtherClass()
+        ):
+            return _change_of_claim(change)
+        case hints.MoveDevices() | hints.MovePod() | hints.RemovePods() | hints.RemoveClaim() | hints.AddNode():
+            return _change_of_others(change)
+        case hints.RemoveGates(gates):
+            return f"once the scheduling gates {', '.join(gates)} are removed"
+        case hints.WaitForPool(driver, pool, have, want):
+            return f"wait until pool {driver}/{pool} is complete ({have} of {want} slices)"
+        case hints.CorrectSliceCount(driver, pool, have, want):
+            return f"correct resourceSliceCount of pool {driver}/{pool}: {want} is published, {have} would be right"
+        case hints.WaitForPods(pods):
+            return f"wait until {_pods(pods)}, being deleted, {'is' if len(pods) == 1 else 'are'} gone"
+        case hints.TolerateNodeTaint(node, key, value, effect):
+            return f"tolerate {_taint(key, value, effect)} of node {node}"
+        case hints.ChangeResources(resource, before, after):
+            return f"ask for {after} instead of {before} of {resource}"
+        case hints.DropNodeSelector(node, wanted):
+            return f"without the node selector (node {node} does not match {wanted})"
+        case hints.Uncordon(node):
+            return f"uncordon node {node}"
+        case hints.ChangeClassSelector(class_name, selector, before, after):
+            return f"device class {class_name}, selector {selector}: {_from_to(before, after)}"
+        case _ as never:
+            assert_never(never)
 
 
-def _whose(facts: dict[str, Any]) -> str:
-    return f"template {facts['template']}" if facts.get("template") else f"claim {facts.get('claim')}"
+def _change_of_claim(change: _OfClaim) -> str:
+    whose = f"template {change.template}" if change.template else f"claim {change.claim}"
+    match change:
+        case hints.ChangeSelector():
+            what = f"request {change.request} of {whose}, selector {change.selector}"
+            return f"{what}: {_from_to(change.before, change.after)}"
+        case hints.ChangeCount():
+            what = f"request {change.request} of {whose}"
+            return f"{what}: ask for {change.after} instead of {change.before} devices"
+        case hints.ChangeCapacity():
+            amounts = f"{change.after} instead of {change.before} of {change.capacity}"
+            return f"request {change.request} of {whose}: ask for {amounts}"
+        case hints.DropRequest():
+            return f"{whose} without request {change.request}"
+        case hints.ChangeConstraint():
+            return f"{whose}, constraint {change.constraint}: {change.after} instead of {change.attribute}"
+        case hints.DropConstraint():
+            return f"{whose} without constraint {change.constraint} on {change.attribute}"
+        case hints.TolerateDeviceTaint():
+            taints = ", ".join(_taint(taint.key, taint.value, taint.effect) for taint in change.taints)
+            return f"request {change.request} of {whose}: tolerate {taints} of the device"
+        case hints.OtherClass():
+            return f"request {change.request} of {whose}: class {change.after} instead of {change.before}"
+        case _ as never:
+            assert_never(never)
 
 
-def _change_beside(hint: Hint) -> str:
-    """Changes that are not of the own claim."""
-    facts = hint.facts
-    match hint.kind:
-        case "TolerateNodeTaint":
-            return f"tolerate {_taint(facts)} of node {facts['node']}"
-        case "Together":
-            return " and ".join(_change(part) for part in hint.parts)
-        case "ChangeResources":
-            return f"ask for {facts['to']} instead of {facts['from']} of {facts['resource']}"
-        case "DropNodeSelector":
-            return f"without the node selector (node {facts['node']} does not match {facts['wanted']})"
-        case "Uncordon":
-            return f"uncordon node {facts['node']}"
-        case "OtherClass":
-            return f"request {facts['request']} of {_whose(facts)}: class {facts['to']} instead of {facts['from']}"
-        case "MoveDevices":
-            whose = f"pod {facts['pod']}" if "pod" in facts else f"claim {facts['heldClaim']}"
-            moves = ", ".join(_move(move) for move in facts["moves"])
-            return f"would fit if {whose} were restarted on node {facts['node']} with other devices ({moves})"
-        case "MovePod":
-            return f"would fit if {_pods(facts['pods'])} were moved to {facts['toNode']}"
-        case "RemovePods":
-            note = "; preemption for DRA devices is off" if facts["forDevices"] else ""
-            return f"would fit if {_pods(facts['pods'])} were removed{note}"
-        case "RemoveClaim":
-            return f"would fit if claim {', '.join(facts['claims'])} were removed (it holds {listed(facts['devices'])})"
-        case "AddNode":
-            return f"add one node like {facts['shape']}"
-        case _:
-            return hint.kind
+def _change_of_others(change: _OfOthers) -> str:
+    match change:
+        case hints.MoveDevices():
+            whose = f"pod {change.pod}" if change.pod else f"claim {change.held_claim}"
+            moves = ", ".join(_move(move) for move in change.moves)
+            return f"would fit if {whose} were restarted on node {change.node} with other devices ({moves})"
+        case hints.MovePod():
+            return f"would fit if {_pods(change.pods)} were moved to {change.to_node}"
+        case hints.RemovePods():
+            note = "; preemption for DRA devices is off" if change.for_devices else ""
+            return f"would fit if {_pods(change.pods)} were removed{note}"
+        case hints.RemoveClaim():
+            held = listed(change.devices)
+            return f"would fit if claim {', '.join(change.claims)} were removed (it holds {held})"
+        case hints.AddNode():
+            return f"add one node like {change.shape}"
+        case _ as never:
+            assert_never(never)
 
 
-def _from_to(facts: dict[str, Any]) -> str:
-    return f"{facts['to']}   instead of   {facts['from']}" if facts["to"] else f"leave out {facts['from']}"
+def _from_to(before: str, after: str) -> str:
+    return f"{after}   instead of   {before}" if after else f"leave out {before}"
 
 
-def _pods(pods: Iterable[dict[str, Any]]) -> str:
-    return ", ".join(f"{pod['pod']} (priority {pod['priority']})" for pod in pods)
+def _pods(pods: Iterable[PodPriority]) -> str:
+    return ", ".join(f"{pod.pod} (priority {pod.priority})" for pod in pods)
 
 
-def _taint(facts: dict[str, Any]) -> str:
-    value = f"={facts['value']}" if facts["value"] else ""
-    return f"{facts['key']}{value}:{facts['effect']}"
+def _taint(key: str, value: str, effect: str) -> str:
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
-def _move(move: dict[str, str]) -> str:
-    name = "extended resources" if move["claim"] == SPECIAL_NAME else move["claim"]
-    if move["request"] != move["toRequest"]:
-        return f"{name}: {move['to']} for {move['toRequest']} instead of {move['from']} for {move['request']}"
-    return f"{name}: {move['from']} to {move['to']}"
+def _move(move: DeviceMove) -> str:
+    name = "extended resources" if move.claim == SPECIAL_NAME else move.claim
+    if move.request != move.to_request:
+        return f"{name}: {move.after} for {move.to_request} instead of {move.before} for {move.request}"
+    return f"{name}: {move.before} to {move.after}"

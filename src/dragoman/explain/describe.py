@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dragoman.allocate.refusal import FilterStep
 from dragoman.api import codec
 from dragoman.explain import messages
 from dragoman.explain.conflict_messages import listed, plain
@@ -22,17 +23,17 @@ from dragoman.explain.objects import (
 )
 from dragoman.values.quantity import Quantity
 
-_STEPS = {
+_STEPS: dict[str, str] = {
     "": "free now",
-    "chosen": "given to the same claim",
-    "selector": "not matching",
-    "lacking": "without a requested capacity",
-    "gated": "ruled out by a feature gate",
-    "held": "held",
-    "capacity": "with too little capacity left",
-    "counters": "with too little of a shared counter left",
-    "groups": "incompatible with present users",
-    "taint": "tainted",
+    "chosen": "allocated to the same claim",
+    FilterStep.SELECTOR: "not matching",
+    FilterStep.LACKING: "without a requested capacity",
+    FilterStep.GATED: "ruled out by a feature gate",
+    FilterStep.HELD: "held",
+    FilterStep.CAPACITY: "with too little capacity left",
+    FilterStep.COUNTERS: "with too little of a shared counter left",
+    FilterStep.GROUPS: "incompatible with present users",
+    FilterStep.TAINT: "tainted",
 }
 
 
@@ -151,7 +152,7 @@ def claim_lines(facts: ClaimDescription) -> list[str]:
         for d, kind, status, reported in facts.conditions
     ]
     if not facts.users and facts.state == "pending":
-        lines.append("  no pod uses it; it gets its devices when one does")
+        lines.append("  no pod uses it; devices are allocated when one does")
     return lines
 
 
@@ -181,7 +182,7 @@ def device_lines(facts: DeviceDescription) -> list[str]:
     where = f" on {listed(facts.nodes, 3)}" if facts.nodes else ""
     lines = [f"device {facts.id} is {facts.state}{where}"]
     if facts.state == "gone":
-        lines[0] = f"device {facts.id} is published no longer"
+        lines[0] = f"device {facts.id} is no longer published"
     lines += [f"  {_held(holder)}" for holder in facts.holders]
     lines += [
         f"  taint {t.key}{'=' + t.value if t.value else ''}:{t.effect}" + (f" by rule {t.rule}" if t.rule else "")

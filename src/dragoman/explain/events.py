@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dragoman.api.core import Pod
+from dragoman.api.core import Pod, PodGroup
 from dragoman.api.meta import Ref, format_time
 from dragoman.effects import Effect, Emit, Patch
 from dragoman.explain.messages import message
+from dragoman.explain.user_names import in_user_words, user_names
 from dragoman.schedule.decision import Placement, Refused, Wait
 from dragoman.schedule.double_allocations import DoubleAllocation
 from dragoman.schedule.refusal import ClaimInFlight, ClaimNotCreated, SchedulingGated
 
 SCHEDULED = "PodScheduled"
+GROUP_SCHEDULED = "PodGroupInitiallyScheduled"
 
 
 def refusal_effects(pod: Pod, refused: Refused, now: datetime, component: str) -> tuple[Effect, ...]:
     """The pod's condition PodScheduled=False and, but for gates, a FailedScheduling event."""
-    text = message(refused, pod.metadata.namespace)
+    text = in_user_words(message(refused, pod.metadata.namespace), user_names(pod.spec))
     is_gated = bool(refused.reasons) and isinstance(refused.reasons[0], SchedulingGated)
     condition = condition_effect(pod, "SchedulingGated" if is_gated else "Unschedulable", text, now)
     if is_gated:
@@ -53,6 +55,28 @@ def condition_effect(pod: Pod, reason: str, text: str, now: datetime) -> tuple[E
     }
     meta = pod.metadata
     ref = Ref("Pod", meta.namespace, meta.name, meta.uid)
+    return (Patch(ref, {"status": {"conditions": [condition]}}, type="strategic", subresource="status"),)
+
+
+def group_effects(group: PodGroup, reason: str, text: str, now: datetime) -> tuple[Effect, ...]:
+    """The group's condition PodGroupInitiallyScheduled: True once it was, never False again; () if it says so."""
+    known = next((c for c in group.status.conditions if c.type == GROUP_SCHEDULED), None)
+    status = "True" if reason == "Scheduled" else "False"
+    if known is not None and (
+        known.status == "True" or (known.status, known.reason, known.message) == (status, reason, text)
+    ):
+        return ()
+    kept = known.last_transition_time if known is not None and known.status == status else None
+    meta = group.metadata
+    condition = {
+        "type": GROUP_SCHEDULED,
+        "status": status,
+        "reason": reason,
+        "message": text,
+        "lastTransitionTime": kept or format_time(now),
+        **({"observedGeneration": meta.generation} if meta.generation else {}),
+    }
+    ref = Ref("PodGroup", meta.namespace, meta.name, meta.uid)
     return (Patch(ref, {"status": {"conditions": [condition]}}, type="strategic", subresource="status"),)
 
 

@@ -17,6 +17,7 @@ from dragoman.explain.closest import claims_on, diagnose_on, nearest_first
 from dragoman.explain.conflict import Conflict, Expired, conflict_on
 from dragoman.explain.hints import Hints, Question, hints_for
 from dragoman.explain.state import NoResourceSlices, absent_drivers
+from dragoman.explain.user_names import user_names
 from dragoman.schedule.decision import NodesRefused
 from dragoman.schedule.refusal import ReasonBase
 from dragoman.schedule.units import SchedulingContext
@@ -31,13 +32,14 @@ PLACES = 4
 
 class Explanation(msgspec.Struct, frozen=True, eq=False):
     """A verdict explained. nodes: those of the verdict, with all facts about the nearest. absent: drivers that
-    publish nothing for the first node of a group."""
+    publish nothing for the first node of a group. names: what the user wrote for generated request names."""
 
     verdict: PodPrediction
     nodes: tuple[NodesRefused, ...]
     absent: tuple[NoResourceSlices, ...] = ()
     conflict: Conflict | None = None
     hints: Hints = Hints()
+    names: dict[str, str] = {}
 
 
 def explain_unit(
@@ -45,7 +47,7 @@ def explain_unit(
 ) -> tuple[Explanation, ...]:
     """Every pod of a unit explained. brief: as decided, nothing more."""
     if brief:
-        return tuple(Explanation(verdict, verdict.nodes) for verdict in step.verdicts)
+        return tuple(Explanation(verdict, verdict.nodes, names=_names(step, verdict)) for verdict in step.verdicts)
     return tuple(explain_pod(step, verdict, now, context, over) for verdict in step.verdicts)
 
 
@@ -55,7 +57,7 @@ def explain_pod(
     """The verdict with its facts; contradiction and hints as far as time allows."""
     refused = verdict.refused
     if refused is not None and refused.undecided:
-        return Explanation(verdict, verdict.nodes)
+        return Explanation(verdict, verdict.nodes, names=_names(step, verdict))
     ordered = nearest_first(verdict.nodes)
     spread = _spread(ordered)
     reported = {some.nodes: some for some in (*ordered[:EXPLAINED_GROUPS], *spread)}
@@ -63,7 +65,7 @@ def explain_pod(
     nodes = tuple(_reported(some, diagnoses.get(some.nodes, ())) for some in verdict.nodes)
     absent = tuple(fact for some in ordered[:EXPLAINED_GROUPS] for fact in _absent(step.before, some))
     if refused is None:
-        return Explanation(verdict, nodes, absent)
+        return Explanation(verdict, nodes, absent, names=_names(step, verdict))
     pod = step.before.pods[verdict.pod]
     places = tuple(RefusingNode(s.nodes[0], s.reasons, diagnoses[s.nodes]) for s in spread)
     conflict = None
@@ -72,7 +74,12 @@ def explain_pod(
         if claims:
             conflict = conflict_on(step.before, claims, place.node, context.options, place.diagnosis, over)
     question = Question(step.before, step.unit, verdict.pod, refused.reasons, places, now, context)
-    return Explanation(verdict, nodes, absent, conflict, hints_for(question, over))
+    return Explanation(verdict, nodes, absent, conflict, hints_for(question, over), user_names(pod.spec))
+
+
+def _names(step: DecidedUnit, verdict: PodPrediction) -> dict[str, str]:
+    pod = step.before.pods.get(verdict.pod)
+    return user_names(pod.spec) if pod is not None else {}
 
 
 def _spread(ordered: Sequence[NodesRefused]) -> list[NodesRefused]:

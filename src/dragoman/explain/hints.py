@@ -10,21 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from dragoman.api.meta import NamespacedName
 from dragoman.explain import candidates
-from dragoman.explain.candidates import HintCandidate, RefusingNode
+from dragoman.explain.candidates import HintCandidate, Proposal, RefusingNode
 from dragoman.explain.closest import diagnose_on, nearest_first, pinned
 from dragoman.explain.conflict import Expired
-from dragoman.explain.scenarios import claims_used, focus
+from dragoman.explain.focus import claims_used, focus
+from dragoman.explain.hint_changes import Cost, HintChange, MovePod, RemovePods, Together
 from dragoman.schedule.decision import AnyReason
 from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit
 from dragoman.snapshot.change import Change, Put, Snapshot, apply_all
 from dragoman.whatif.decide import steps
+from dragoman.whatif.pods import restarted
 
 OF_A_KIND = 2
 SHOWN = 8
@@ -41,17 +42,11 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Hint(msgspec.Struct, frozen=True, eq=False):
-    """A change that helps. changes: applied to the snapshot on which the pod was refused, the pod fits there.
+    """A change that helps. changes: applied to the snapshot on which the pod was refused, the pod fits there."""
 
-    parts: of two changes that help only together.
-    """
-
-    kind: str
-    cost: int
-    facts: dict[str, Any]
+    change: HintChange
     changes: tuple[Change, ...]
     verified: Verified
-    parts: tuple[Hint, ...] = ()
 
 
 class Hints(msgspec.Struct, frozen=True, eq=False):
@@ -86,11 +81,13 @@ def hints_for(question: Question, over: Expired) -> Hints:
 def _singles(question: Question, over: Expired) -> tuple[Hints, list[HintCandidate]]:
     """Hints of one change each, and the candidates that do not help alone."""
     trial = _Trial(question)
-    guesses = candidates.of(question.snapshot, question.pod, question.reasons, question.places, question.context)
+    guesses = candidates.of(
+        question.snapshot, question.pod, question.reasons, question.places, question.now, question.context
+    )
     waiting = sorted(guesses, key=lambda candidate: candidate.cost)
     found: list[Hint] = []
     failed: list[HintCandidate] = []
-    kinds: Counter[str] = Counter()
+    kinds: Counter[type] = Counter()
     served: set[str] = set()
     for position, candidate in enumerate(waiting[:TRIED_MAX]):
         if over():
@@ -102,10 +99,10 @@ def _singles(question: Question, over: Expired) -> tuple[Hints, list[HintCandida
             failed.append(candidate)
         else:
             found.append(hint)
-            kinds[hint.kind] += 1
+            kinds[type(hint.change)] += 1
             served.add(candidate.topic)
     rest = max(len(waiting) - TRIED_MAX, 0)
-    return Hints(tuple(sorted(found, key=lambda hint: hint.cost)), trial.tried, rest), failed
+    return Hints(tuple(sorted(found, key=lambda hint: hint.change.cost)), trial.tried, rest), failed
 
 
 def _pairs(question: Question, failed: Sequence[HintCandidate], tried: int, over: Expired) -> Hints:
@@ -113,26 +110,26 @@ def _pairs(question: Question, failed: Sequence[HintCandidate], tried: int, over
     node = question.places[0].node if question.places else ""
     firsts: dict[str, HintCandidate] = {}
     for candidate in failed:
-        if candidate.cost <= candidates.OTHER_CLASS and candidate.node in ("", node):
+        if candidate.cost <= Cost.OTHER_CLASS and candidate.node in ("", node):
             firsts.setdefault(candidate.topic, candidate)
     for position, first in enumerate(list(firsts.values())[:FIRSTS_MAX]):
         if over():
             return Hints((), tried, len(firsts) - position)
-        changes = first.make(question.snapshot)
-        after = _after(question, node, changes) if changes is not None else None
-        if changes is None or after is None:
+        one = first.make(question.snapshot)
+        after = _after(question, node, one.changes) if one is not None else None
+        if one is None or after is None:
             continue
         seconds, _ = _singles(after, over)
         tried += seconds.tried
         if seconds.found:
-            one = Hint(first.kind, first.cost, first.facts, changes, seconds.found[0].verified)
-            return Hints(tuple(_pair(one, second) for second in seconds.found[:OF_A_KIND]), tried, seconds.untried)
+            both = tuple(_pair(one, second) for second in seconds.found[:OF_A_KIND])
+            return Hints(both, tried, seconds.untried)
     return Hints((), tried, 0)
 
 
-def _pair(one: Hint, other: Hint) -> Hint:
-    changes = (*one.changes, *other.changes)
-    return Hint("Together", max(one.cost, other.cost), {}, changes, other.verified, (one, other))
+def _pair(one: Proposal, other: Hint) -> Hint:
+    others = other.change.parts if isinstance(other.change, Together) else (other.change,)
+    return Hint(Together((one.change, *others)), (*one.changes, *other.changes), other.verified)
 
 
 def _after(question: Question, node: str, changes: Sequence[Change]) -> Question | None:
@@ -168,24 +165,25 @@ class _Trial:
     def hint(self, candidate: HintCandidate) -> Hint | None:
         """The candidate as a hint, if the pod fits with it."""
         self.tried += 1
-        changes = candidate.make(self.snapshot)
-        if changes is None:
+        proposal = candidate.make(self.snapshot)
+        if proposal is None:
             return None
+        changes = proposal.changes
         if len(self.unit.pods) > 1 or self.unit.key[0] != "Pod" or not candidate.node:
             verified = self._everywhere(changes)
         else:
             verified = self._on(candidate.node, candidate.place or candidate.node, changes)
         if verified is None:
             return None
-        kind, cost, facts = candidate.kind, candidate.cost, dict(candidate.facts)
-        if candidate.pod is not None:
-            moved = self._moves(candidate.pod, changes)
-            if moved is None and kind == candidates.MOVE_ONLY:
-                return None
+        if isinstance(proposal.change, RemovePods) and candidate.pod is not None:
+            moved = self._moves(candidate.pod)
             if moved is not None:
-                kind, cost = "MovePod", candidates.MOVE
-                facts |= {"toNode": moved.node, "toDevices": moved.devices}
-        return Hint(kind, cost, facts, changes, verified)
+                removed = proposal.change
+                change = MovePod(removed.pods, removed.for_devices, moved.node, moved.devices)
+                return Hint(change, changes, verified)
+            if candidate.kind is MovePod:
+                return None
+        return Hint(proposal.change, changes, verified)
 
     def _on(self, base: str, node: str, changes: Sequence[Change]) -> Verified | None:
         """The pod on this node, in the small world around `base`."""
@@ -208,12 +206,12 @@ class _Trial:
             return None
         return Verified(mine.node, tuple(_devices(step.after, self.pod)))
 
-    def _moves(self, other: NamespacedName, changes: Sequence[Change]) -> Verified | None:
-        """Where the pod that makes room goes afterwards, if anywhere."""
-        back = candidates.back(self.snapshot, other)
-        if back is None:
+    def _moves(self, other: NamespacedName) -> Verified | None:
+        """Where the pod that makes room goes once it is made anew, if anywhere."""
+        again = restarted(self.snapshot, other, self.now)
+        if again is None:
             return None
-        changed = apply_all(self.snapshot, [*changes, *back])
+        changed = apply_all(self.snapshot, again)
         wanted = [self.unit, SchedulingUnit(("Pod", *other), (other,))]
         mine, its = steps(changed, wanted, self.now, self._fresh())
         if any(verdict.node is None for verdict in (*mine.verdicts, *its.verdicts)):

@@ -125,7 +125,7 @@ def details(refused: Refused, reader: str | None = None) -> list[str]:
                 grouped.setdefault(topic(reason), []).append((reason, len(some.nodes)))
     texts += [_together(reasons, refused.total, reader) for reasons in grouped.values()]
     if refused.released:
-        texts.insert(0, f"claim {refused.released} was given up to be allocated anew")
+        texts.insert(0, f"claim {refused.released} was released to be allocated again")
     if len(texts) > MAX_SENTENCES:
         more = len(texts) - MAX_SENTENCES + 1
         texts = [*texts[: MAX_SENTENCES - 1], f"and {plural(more, 'other reason')}"]
@@ -223,7 +223,7 @@ def sentence(reason: AnyReason | StateReason, reader: str | None = None) -> str:
 def _of_pod(reason: pod.ScheduleReason) -> str:
     match reason:
         case pod.SchedulingGated():
-            return f"scheduling gates hold the pod back: {', '.join(reason.gates)}"
+            return f"scheduling gates block the pod: {', '.join(reason.gates)}"
         case pod.ClaimNotCreated():
             if reason.template_exists:
                 return f"claim entry {reason.pod_claim}: the ResourceClaim is not created yet"
@@ -241,7 +241,7 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
         case pod.ClaimFull():
             return f"claim {reason.claim} has {reason.consumers} consumers, the API allows {reason.limit}"
         case pod.PodGroupTooSmall():
-            return f"pod group {reason.group} waits for its pods: {reason.have} of {reason.wanted} are there"
+            return f"pod group {reason.group} is waiting for its pods: {reason.have} of {reason.wanted} exist"
         case pod.PodGroupNotFound():
             return f"PodGroup {reason.group} does not exist"
         case pod.PodGroupDoesNotFit():
@@ -265,13 +265,13 @@ def _of_node(reason: pod.NodeReason) -> str:
         case pod.NodeAffinityMismatch():
             return f"the node does not match {reason.wanted}"
         case pod.InsufficientResource():
-            return f"{reason.wanted} of {reason.resource} asked for, {reason.free} of {reason.total} free"
+            return f"{reason.wanted} of {reason.resource} requested, {reason.free} of {reason.total} free"
         case pod.TooManyPods():
-            return f"the node runs all the {reason.limit} pods it may"
+            return f"the node is at its pod limit ({reason.limit})"
         case pod.UnknownResource():
             return f"the node has no {reason.resource}, and no DeviceClass provides it"
         case pod.PortConflict():
-            return f"host port {reason.port}/{reason.protocol} is held"
+            return f"host port {reason.port}/{reason.protocol} is in use"
         case pod.PodAffinity():
             return f"no pod that the pod's affinity asks for is in the node's {reason.topology_key}"
         case pod.PodAntiAffinity():
@@ -353,7 +353,7 @@ def _of_devices(reason: device.Refusal, reader: str | None) -> str:
             return _constraint(reason)
         case device.RequestsContended():
             asked = " and ".join(_wheres(reason.requests))
-            return f"{asked} together want {plural(reason.wanted, 'device')}{_at(reason)}, {reason.have} can be given"
+            return f"{asked} together request {plural(reason.wanted, 'device')}{_at(reason)}, {reason.have} available"
         case device.NoCombination():
             claims = " and ".join(_where(claim) for claim in reason.claims)
             return f"no combination of devices{_at(reason)} fulfils {claims} ({reason.steps} steps searched)"
@@ -419,7 +419,7 @@ def _of_fault(
             asked = f"{_where(reason.claim, reason.request)} asks for all devices, but " if reason.claim else ""
             return (
                 f"{asked}pool {reason.driver}/{reason.pool} is being updated: {reason.have} of {reason.want} slices of "
-                f"generation {reason.generation} are there"
+                f"generation {reason.generation} are published"
             )
         case device.PoolInvalid():
             asked = f"{_where(reason.claim, reason.request)} asks for all devices, but " if reason.claim else ""
@@ -436,7 +436,7 @@ def _of_fault(
 def _too_few(reason: device.InsufficientDevices) -> str:
     dropped = reason.dropped
     wanted = "all devices" if not reason.wanted else plural(reason.wanted, "device")
-    head = f"{_where(reason.claim, reason.request)}: {wanted} of class {reason.class_name} asked for{_at(reason)}"
+    head = f"{_where(reason.claim, reason.request)}: {wanted} of class {reason.class_name} requested{_at(reason)}"
     if not dropped.seen:
         bad = f", {plural(dropped.bad_pool, 'device')} in incomplete or invalid pools" if dropped.bad_pool else ""
         return f"{head}, no devices there{bad}"
@@ -472,7 +472,7 @@ def _constraint(reason: device.ConstraintUnsatisfied) -> str:
     lacking = f"; {plural(reason.missing, 'device')} without it" if reason.missing else ""
     pod_info = "the same" if reason.kind == "match" else "distinct"
     return (
-        f"{head}: {plural(reason.wanted, 'device')} with {pod_info} {reason.attribute} wanted, "
+        f"{head}: {plural(reason.wanted, 'device')} with {pod_info} {reason.attribute} requested, "
         f"values of usable devices: {values}{lacking}"
     )
 
@@ -499,7 +499,7 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
             reported = f" ({read})" if read else ""
             return f"{name} does not match selector {reason.index} of {whose}: {reason.text}{reported}"
         case device.DeviceInUse():
-            return f"{name} is held by {_holders(reason.holders, reader)}"
+            return f"{name} is in use by {_holders(reason.holders, reader)}"
         case device.DeviceTainted():
             value = f"={reason.value}" if reason.value else ""
             rule = f" by rule {reason.rule}" if reason.rule else ""
@@ -513,7 +513,7 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
             return f"{name} is not compatible with the present users of counter set {reason.counter_set}"
         case device.InsufficientCapacity():
             what = _capacity(reason.capacity, reason.device)
-            return f"{name} has {reason.have} of {reason.total} {what} left, {_asked(reason)} asked for"
+            return f"{name} has {reason.have} of {reason.total} {what} left, {_asked(reason)} requested"
         case device.CapacityPolicyViolated():
             what = _capacity(reason.capacity, reason.device)
             return f"{name} has {reason.total} of {what} and cannot give {_asked(reason)}: {reason.rule}"

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from dragoman.allocate.allocator import Ask, RequestInspection, inspect_claims
-from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.refusal import FilterStep, Refusals
 from dragoman.api import codec
 from dragoman.api.core import Node, Pod
 from dragoman.api.meta import NamespacedName, ObjectMeta
 from dragoman.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from dragoman.api.selectors import Selector, SelectorFailed, compile_selector, device_view
-from dragoman.explain.scenarios import claims_used, released
+from dragoman.explain.focus import claims_used, released
 from dragoman.explain.state import (
     ConsumerState,
     EventInfo,
@@ -216,8 +216,8 @@ def _choice(
     position = next((i for i, one in enumerate(devices) if tuple(one.id) == device), -1)
     passed: Counter[str] = Counter()
     for one in devices[: max(position, 0)]:
-        passed["chosen" if tuple(one.id) in mine else one.step] += 1
-    matching = sum(one.step not in ("selector", "lacking", "gated") for one in devices)
+        passed["chosen" if tuple(one.id) in mine else one.step or ""] += 1
+    matching = sum(one.step not in (FilterStep.SELECTOR, FilterStep.LACKING, FilterStep.GATED) for one in devices)
     return Choice(
         claim.metadata.name,
         result.request,

@@ -13,6 +13,7 @@ from dragoman.api.core import Pod
 from dragoman.api.meta import Ref
 from dragoman.effects import Create, Patch
 from dragoman.explain.messages import message, topic
+from dragoman.explain.user_names import in_user_words, user_names
 from dragoman.schedule.decision import Refused
 
 Topics: TypeAlias = tuple[tuple[str, ...], ...]
@@ -45,7 +46,7 @@ def event(pod: Pod, refused: Refused, when: str, component: str) -> Create:
         },
         "type": "Warning",
         "reason": REASON,
-        "message": message(refused, meta.namespace),
+        "message": in_user_words(message(refused, meta.namespace), user_names(pod.spec)),
         "action": "Scheduling",
         "source": {"component": component},
         "reportingComponent": component,

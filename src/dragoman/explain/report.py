@@ -6,16 +6,18 @@ Takes verdicts of `whatif.decide`, explained by `why`; sentences come from `text
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from dragoman.allocate.refusal import InsufficientDevices, SelectorError, SelectorFalse
+from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SelectorError, SelectorFalse
 from dragoman.api import codec
 from dragoman.explain import conflict_messages, messages
 from dragoman.explain.closest import nearest_first
 from dragoman.explain.explanation import Explanation
+from dragoman.explain.user_names import in_user_words, json_in_user_words
 from dragoman.schedule.decision import AnyReason, NodesRefused, Refused
+from dragoman.schedule.extended import SPECIAL_NAME
 from dragoman.whatif.cluster import Rejection
 from dragoman.whatif.decide import ClaimVerdict, PodPrediction
 
@@ -23,14 +25,14 @@ NODES_SHOWN = 3
 GROUPS_SHOWN = 8
 DEVICES_SHOWN = 8
 FITS_SHOWN = 20
-_TAKING = ("held", "capacity", "counters", "groups", "taint")
+_TAKING = (FilterStep.HELD, FilterStep.CAPACITY, FilterStep.COUNTERS, FilterStep.GROUPS, FilterStep.TAINT)
 
 
 def as_json(answer: Explanation, reader: str | None = None) -> dict[str, Any]:
     """One entry of `pods`: where the pod runs with which devices, which nodes refuse it, and why."""
     verdict = answer.verdict
     namespace, name = verdict.pod
-    return {
+    body: dict[str, Any] = {
         "namespace": namespace,
         "name": name,
         "node": verdict.node,
@@ -38,6 +40,7 @@ def as_json(answer: Explanation, reader: str | None = None) -> dict[str, Any]:
         "nodes": [_nodes(nodes, answer, reader) for nodes in answer.nodes],
         "refusal": None if verdict.refused is None else _refusal(answer, verdict.refused, reader),
     }
+    return cast("dict[str, Any]", json_in_user_words(body, answer.names))
 
 
 def _claim(claim: ClaimVerdict) -> dict[str, Any]:
@@ -90,19 +93,22 @@ def devices(verdict: PodPrediction) -> list[str]:
             continue
         names = ", ".join(result.device for result in claim.allocation.devices.results) or "no devices"
         kept = "" if claim.new else ", allocated before"
-        lines.append(f"{claim.pod_claim or 'extended resources'}: {names} (claim {claim.name}{kept})")
+        if claim.name == SPECIAL_NAME:
+            lines.append(f"extended resources: {names}")
+        else:
+            lines.append(f"{claim.pod_claim or 'extended resources'}: {names} (claim {claim.name}{kept})")
     return lines
 
 
 def headline(answer: Explanation) -> str:
     """What became of a pod without a place, in one line."""
     refused = answer.verdict.refused
-    decided = "is not decided" if refused is not None and refused.undecided else "has no place"
+    decided = "is not decided" if refused is not None and refused.undecided else "cannot be scheduled"
     return f"pod {'/'.join(answer.verdict.pod)} {decided}:"
 
 
 def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
-    """Lines that say why a pod has no place: what holds everywhere, the nodes by reason, contradiction, hints."""
+    """Lines that say why a pod cannot be scheduled: what holds everywhere, nodes by reason, contradiction, hints."""
     refused = answer.verdict.refused
     if refused is None:
         return []
@@ -120,7 +126,8 @@ def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
         repeats = isinstance(conflict.nearest and conflict.nearest.reason, SelectorError) and _names_selector(answer)
         if miss and not repeats and not any(miss in line for line in lines):
             lines.append(f"nearest miss on {conflict.node}: {miss}")
-    return lines + [f"hint: {line}" for line in conflict_messages.hints_lines(answer.hints)]
+    lines += [f"hint: {line}" for line in conflict_messages.hints_lines(answer.hints)]
+    return [in_user_words(line, answer.names) for line in lines]
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -144,7 +151,8 @@ def summary(answer: Explanation) -> Summary:
         whose = f"claim of template {claim.template}" if claim.template else f"claim {claim.pod_claim} of each"
         equivalent = tuple(line.replace(f"claim {claim.name}", whose) for line in equivalent)
     hint = conflict_messages.hint_text(answer.hints.found[0]) if answer.hints.found else ""
-    return Summary(f"pod {'/'.join(verdict.pod)}", why, equivalent, hint)
+    why, equivalent = (tuple(in_user_words(line, answer.names) for line in some) for some in (why, equivalent))
+    return Summary(f"pod {'/'.join(verdict.pod)}", why, equivalent, in_user_words(hint, answer.names))
 
 
 def _selector_fault(answer: Explanation) -> list[str]:
@@ -182,11 +190,12 @@ def summary_lines(reported: Sequence[Summary]) -> list[str]:
 
 def fit_lines(places: Sequence[tuple[str, str]]) -> list[str]:
     """Pods (name, node) that wait and have a place: a line for each of the first, of more their number."""
-    lines = [f"pod {name} waits and fits on {node}" for name, node in places[:FITS_SHOWN]]
+    lines = [f"pod {name} is pending; would fit on {node}" for name, node in places[:FITS_SHOWN]]
     rest = places[FITS_SHOWN:]
     if rest:
         nodes = len({node for _, node in rest})
-        lines.append(f"{messages.plural(len(rest), 'more pod')} that wait and fit, on {messages.plural(nodes, 'node')}")
+        more = messages.plural(len(rest), "more pod")
+        lines.append(f"{more} that are pending and would fit, on {messages.plural(nodes, 'node')}")
     return lines
 
 
@@ -219,7 +228,7 @@ def _kind(reason: AnyReason) -> tuple[str, ...]:
         return messages.topic(reason)
     dropped = reason.dropped
     most = max(_TAKING, key=lambda step: getattr(dropped, step))
-    step = "selector" if not dropped.matched else most if getattr(dropped, most) else ""
+    step = FilterStep.SELECTOR if not dropped.matched else most if getattr(dropped, most) else ""
     return (*messages.topic(reason), step)
 
 

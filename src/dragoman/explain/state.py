@@ -16,7 +16,7 @@ import msgspec
 from dragoman.api.core import Pod
 from dragoman.api.meta import NamespacedName, parse_time
 from dragoman.api.resource import FINALIZER, ResourceClaim
-from dragoman.explain.scenarios import claims_used
+from dragoman.explain.focus import claims_used
 from dragoman.schedule.claims import group_name, same
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.pools import slice_targets

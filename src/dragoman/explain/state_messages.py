@@ -16,7 +16,7 @@ _FATES = {
     "deleting": "which is being deleted",
     "running": "which is running",
     "pending": "which has not started",
-    "other": "which is no pod",
+    "other": "which is not a pod",
 }
 
 
@@ -31,7 +31,7 @@ def sentence(reason: state.StateReason) -> str:
         case state.NoResourceSlices():
             return f"no ResourceSlice of driver {reason.driver} for {reason.node}"
         case state.DeviceNotPublished():
-            return f"claim {reason.claim}: device {reason.device} is published no longer"
+            return f"claim {reason.claim}: device {reason.device} is no longer published"
         case state.PrepareResourcesFailed():
             times = f" ({reason.count} times)" if reason.count > 1 else ""
             return f"bound to {reason.node}, preparing its devices fails{_since(reason.since_s)}{times}: {reason.error}"
@@ -49,9 +49,7 @@ def sentence(reason: state.StateReason) -> str:
                 f" ({reason.reported})" if reason.reported else ""
             )
         case state.Starting():
-            return (
-                f"bound to {reason.node}{_since(reason.since_s)}, not started there yet; nothing is known to be wrong"
-            )
+            return f"bound to {reason.node}{_since(reason.since_s)}, not started yet; no problem found"
         case state.DeletionBlocked():
             return _deletion(reason)
         case _:

@@ -70,8 +70,8 @@ class Row(msgspec.Struct):
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """A pool whose devices cannot be used, or a device held twice. what: incomplete, invalid, obsolete, no node,
-    held twice."""
+    """A pool whose devices cannot be used, or a device allocated twice. what: incomplete, invalid, obsolete, no node,
+    allocated twice."""
 
     what: str
     driver: str
@@ -193,7 +193,7 @@ class _Count:
                         fitting.append(part)
             if len(holders) > 1 and any(holder.share_id is None for holder in holders):
                 claims = ", ".join(f"{h.namespace}/{h.claim}" for h in holders)
-                self.troubles.append(Trouble("held twice", driver, pool, 1, claims))
+                self.troubles.append(Trouble("allocated twice", driver, pool, 1, claims))
         for (whose, kind), fitting in free.items():
             fits = self.fits.setdefault(whose, {})
             fits[kind] = fits.get(kind, 0) + _greedy(fitting, left)
@@ -215,7 +215,7 @@ class _Count:
         names = [device.name for resource_slice in current for device in resource_slice.spec.devices]
         twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if twice:
-            detail = f"device {', '.join(twice)} is there twice"
+            detail = f"device {', '.join(twice)} is defined twice"
             self.troubles.append(Trouble("invalid", driver, pool, devices, detail))
         return bool(twice)
 

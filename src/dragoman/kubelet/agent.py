@@ -290,6 +290,7 @@ class NodeAgent:
             tools=self.tools,
             images=self.host.images,
             api_port=self.host.api_port,
+            allocatable=self.facts.capacity,
         )
         self.runtime.wake = lambda uid: self._wake_pods({uid})
         return NodeServices(

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dragoman.api import codec
 from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Client
@@ -42,6 +41,8 @@ JOB_RUN_S = 1.0
 """A Job's container that says nothing about its run time: long enough to be seen, short enough to wait for."""
 
 _ONLY_SLEEP = re.compile(r"(?:\S*sh -c )?(?:exec )?(?:\S*/)?sleep (infinity|inf|\d+(?:\.\d+)?[smhd]?)\s*;?")
+_PAUSE = re.compile(r"(?:^|/)pause(?:[:@-]|$)")
+"""Images whose program does nothing but wait."""
 _VARIABLE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
@@ -80,7 +81,9 @@ class Starter:
         tools: Mapping[str, Tool] | None = None,
         images: ImageMap = ImageMap(),  # noqa: B008 - a value
         api_port: int = 0,
+        allocatable: Mapping[str, str] | None = None,
     ) -> None:
+        self.allocatable = allocatable or {}
         self.images = images
         self.api_port = api_port
         self.client = client
@@ -196,6 +199,7 @@ class Starter:
             tools=here,
             now=now,
             term_path=container.termination_message_path or "/dev/termination-log",
+            read_only=bool((container.security_context or {}).get("readOnlyRootFilesystem")),
         )
 
     def _devices(self, pod: KubeletPod, container: KubeletContainer) -> tuple[tuple[str, PreparedDevice], ...]:
@@ -266,7 +270,7 @@ class Starter:
             text = self._field(pod, reference.get("fieldPath", ""), ip)
             return text, text
         if reference := source.get("resourceFieldRef"):
-            text = _resource(pod, container, reference)
+            text = resource_text(pod, container, reference, self.allocatable)
             return text, text
         for field, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
             if reference := source.get(field):
@@ -298,7 +302,7 @@ class Starter:
     def _text_of(self, pod: KubeletPod, container: KubeletContainer | None, item: Any) -> str:
         """The text of an entry of a downward API volume."""
         if reference := item.get("resourceFieldRef"):
-            return _resource(pod, container or pod.spec.containers[0], reference)
+            return resource_text(pod, container or pod.spec.containers[0], reference, self.allocatable)
         path = (item.get("fieldRef") or {}).get("fieldPath", "")
         if path in ("metadata.labels", "metadata.annotations"):
             values = pod.metadata.labels if path.endswith("labels") else pod.metadata.annotations
@@ -329,16 +333,20 @@ class Starter:
         raise CannotStart("CreateContainerConfigError", f"unsupported fieldPath: {path}")
 
 
-def _resource(pod: KubeletPod, container: KubeletContainer, reference: Any) -> str:
+def resource_text(pod: KubeletPod, container: KubeletContainer, reference: Any, allocatable: Mapping[str, str]) -> str:
+    """The text of a resourceFieldRef in whole divisors, rounded up. allocatable: of the node, for absent limits."""
     named = reference.get("containerName") or container.name
     everybody = (*pod.spec.init_containers, *pod.spec.containers)
     target = next((c for c in everybody if c.name == named), container)
     where, _, resource = reference.get("resource", "").partition(".")
     amount = getattr(target.resources, where, {}).get(resource) if where in ("limits", "requests") else None
+    if amount is None and where == "limits" and resource in allocatable:
+        # Who has no limit may use what the node has.
+        amount = Quantity.parse(allocatable[resource])
     if amount is None:
         return "0"
     # The API server fills an absent divisor in as 0, which means 1.
-    divisor = codec.decode(Quantity, reference.get("divisor") or "0").nanos or 10**9
+    divisor = Quantity.parse(str(reference.get("divisor") or "0")).nanos or 10**9
     return str(-(-amount.nanos // divisor))
 
 
@@ -390,7 +398,8 @@ def fate(pod: KubeletPod, container: KubeletContainer, command: Sequence[str] = 
     if init:
         return 0.0, exit_code
     owner = pod.metadata.controller
-    if owner and owner.kind == "Job" and not container.is_sidecar:
+    waits = _PAUSE.search(container.image) is not None
+    if owner and owner.kind == "Job" and not waits and not container.is_sidecar:
         return JOB_RUN_S, exit_code
     # A container that is to fail has to end for that.
     return (JOB_RUN_S if exit_code else None), exit_code

@@ -18,7 +18,7 @@ from dragoman.errors import Invalid
 from dragoman.runtime.config import duration_s
 
 LABEL = "dragoman.dev/simulate"
-FAULT, CLOCK = "fault", "clock"
+FAULT, CLOCK, NODE = "fault", "clock", "node"
 STATE, MESSAGE = "dragoman.dev/state", "dragoman.dev/message"
 """Annotations that tell what came of it: active, done or invalid, and a sentence."""
 ACTIVE, DONE, INVALID = "active", "done", "invalid"
@@ -49,7 +49,7 @@ class DriverStopped(Fault, frozen=True, kw_only=True):
 
 
 class NodeRebooted(Fault, frozen=True, kw_only=True):
-    """The machine goes down and boots anew after some seconds: containers and CDI files are gone."""
+    """The machine reboots after some seconds: containers and CDI files are gone."""
 
     kind: ClassVar[str] = "node-rebooted"
     once: ClassVar[bool] = True
@@ -156,7 +156,7 @@ KINDS: tuple[FaultKind, ...] = (
     FaultKind(
         "driver-stopped", "a driver's process does not run", (_DRIVER, FOR), _driver_stopped, "--driver gpu.example.com"
     ),
-    FaultKind("node-rebooted", "a machine goes down and boots anew", (_DOWNTIME,), _node_rebooted, "--downtime 30s"),
+    FaultKind("node-rebooted", "a machine reboots", (_DOWNTIME,), _node_rebooted, "--downtime 30s"),
     FaultKind("slow-prepare", "preparing claims takes longer", (_DELAY, _DRIVER, FOR), _slow_prepare, "--delay 20s"),
 )
 """Of any machine, whatever its drivers."""

@@ -96,6 +96,7 @@ class PodWorker:
         self._writing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._again = False
+        self._stopped = False
         self._timer: Timer | None = None
         self._log = get("kubelet", node=node.name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
 
@@ -110,6 +111,7 @@ class PodWorker:
         old, self.pod = self.pod, pod
         self._conditions = _merged(pod.status.conditions, self._conditions)
         if _concerns(old, pod):
+            self._retry_at.clear()  # what kept a container from starting may be mended
             self.wake()
 
     def lost(self) -> None:
@@ -125,11 +127,14 @@ class PodWorker:
         if self._task is not None:
             self._again = True
             return
+        if self._stopped:
+            return
         name = f"pod {self.pod.metadata.namespace}/{self.pod.metadata.name}"
         self._task = self.node.tasks.start(name, self._work())
 
     def stop(self) -> None:
-        """Let go of timers (the agent ends; the containers run on)."""
+        """Let go of timers, for good (the agent ends; the containers run on)."""
+        self._stopped = True
         if self._timer:
             self._timer.cancel()
 
@@ -140,7 +145,7 @@ class PodWorker:
                 delay = await self._guarded()
                 if self._again:
                     continue
-                if delay is not None:
+                if delay is not None and not self._stopped:
                     self._timer = self.node.clock.call_later(max(delay, 0.001), self.wake)
                 return
         finally:

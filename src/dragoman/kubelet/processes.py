@@ -65,7 +65,7 @@ class ImageMap(msgspec.Struct, frozen=True):
             except ValueError as error:
                 raise Invalid("--image-map", f"cannot read the command of {text!r}: {error}") from None
             if words and shutil.which(words[0]) is None:
-                raise Invalid("--image-map", f"{words[0]} of image {image} is no program of this machine")
+                raise Invalid("--image-map", f"{words[0]} of image {image} is not a program of this machine")
             entries.append((image, words))
         return cls(tuple(entries))
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from dragoman.apiserver.sessions import OutputListener
 from dragoman.kubelet.shell.commands import PROGRAMS
 from dragoman.kubelet.shell.files import Entry, FileMount, Files, Folder
-from dragoman.kubelet.shell.language import ScriptShell, ShellProgram, Surroundings, find
+from dragoman.kubelet.shell.language import ScriptShell, ShellProgram, ShellSurroundings, find
 from dragoman.kubelet.shell.process import Pipe, SimulatedProcess
 from dragoman.node.cdi import NO_EDITS, Edits
 from dragoman.runtime.clock import Clock
@@ -70,7 +70,9 @@ class Place:
         tools: Tools | None = None,
         now: float = 0.0,
         term_path: str = "/dev/termination-log",
+        read_only: bool = False,
     ) -> None:
+        self.read_only = read_only
         self.env = dict(env)
         self.env.setdefault("PATH", PATH)
         self.env.setdefault("HOME", "/root" if user == 0 else "/")
@@ -97,7 +99,10 @@ class Place:
     def files(self) -> Files:
         """Its file system."""
         if self._files is None:
-            self._files = Files((FileMount("/", self._root()), *self.mounts))
+            root = self._root()
+            # /dev is a file system of its own, also where the root may not be written to.
+            own = (FileMount("/", root, read_only=self.read_only), FileMount("/dev", root, "dev"))
+            self._files = Files((*own, *self.mounts))
         return self._files
 
     def term_message(self) -> str:
@@ -176,7 +181,7 @@ class SimulatedCommand:
         if is_main:
             place.main = self
         self.log = out
-        around = Surroundings(
+        around = ShellSurroundings(
             self.process,
             place.files,
             place.tools,
@@ -238,5 +243,5 @@ def knows(command: tuple[str, ...], tools: Tools) -> bool:
 
 def found(place: Place, command: tuple[str, ...]) -> bool:
     """Whether a command can be started at all."""
-    around = Surroundings(None, place.files, place.tools)  # type: ignore[arg-type]
+    around = ShellSurroundings(None, place.files, place.tools)  # type: ignore[arg-type]
     return bool(command) and not isinstance(find(around, command[0], place.cwd), str)

@@ -105,7 +105,7 @@ class ClaimStates:
                 raise Invalid(str(self.path), f"the checksum does not match, the checkpoint is corrupt: {advice}")
             data = msgspec.json.decode(file.data, type=_Data)
         except msgspec.MsgspecError as error:
-            raise Invalid(str(self.path), f"is no DRA checkpoint ({error}): {advice}") from error
+            raise Invalid(str(self.path), f"is not a DRA checkpoint ({error}): {advice}") from error
         if (data.kind, data.api_version) != (KIND, API_VERSION):
             raise Invalid(str(self.path), f"is a {data.kind} of {data.api_version}, not of {API_VERSION}: {advice}")
         self.claims = {claim.key: claim for claim in data.claims}

@@ -76,7 +76,10 @@ class Volumes:
             folder = self.known(pod.uid).get(mount.name)
             if folder is None:
                 raise CannotMount(f'volume "{mount.name}" is not in the pod')
-            below = (mount.sub_path or expand(mount.sub_path_expr)).strip("/")
+            asked = mount.sub_path or expand(mount.sub_path_expr)
+            if asked.startswith("/") or ".." in asked.split("/"):
+                raise CannotMount(f"subPath {asked!r} of volume {mount.name} must be a relative path without ..")
+            below = asked.strip("/")
             if below and below not in folder.entries:
                 folder.put(below, Entry("folder", mode=0o755))
             made.append(FileMount("/" + mount.mount_path.strip("/"), folder, below, mount.read_only))

@@ -190,7 +190,7 @@ def _advertised_twice(document: Document, world: ManifestIndex) -> Iterator[Find
             count = sum(view.driver == driver for view in here)
             message = (
                 f"{driver} publishes {count} devices of this node and a device plugin advertises {raw} {resource}: "
-                "the same hardware can be given away twice"
+                "the same hardware can be allocated twice"
             )
             fix = "run the device plugin or the driver on a node, not both"
             yield found(document, "AdvertisedTwice", f"status.{field}", message, fix)

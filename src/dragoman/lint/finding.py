@@ -92,10 +92,10 @@ class FindingCode(msgspec.Struct, frozen=True):
 
 
 CODES: dict[str, FindingCode] = {
-    "BrokenSyntax": FindingCode(ERROR, "The text is no YAML or JSON."),
+    "BrokenSyntax": FindingCode(ERROR, "The text is not YAML or JSON."),
     "WrongType": FindingCode(ERROR, "A value has a JSON type that the field does not take."),
     "YamlBoolean": FindingCode(ERROR, "YAML takes an unquoted y, n, yes, no, on or off for true or false."),
-    "DuplicateKey": FindingCode(ERROR, "A key is there twice in one mapping; only the last one counts."),
+    "DuplicateKey": FindingCode(ERROR, "A key is defined twice in one mapping; only the last one counts."),
     "DuplicateObject": FindingCode(ERROR, "Two objects have one kind, namespace and name."),
     "RemovedKind": FindingCode(ERROR, "The kind was removed from Kubernetes."),
     "VersionNotServed": FindingCode(ERROR, "The target version of Kubernetes does not serve this API version."),

@@ -184,7 +184,7 @@ def _nest(holder: Any, fields: tuple[str, ...], into: str) -> None:
 
 
 def _replace(holder: Any, key: str, entries: dict[str, Any]) -> None:
-    """Other entries in the place of one; entries that are there already win."""
+    """Other entries in the place of one; entries that already exist win."""
     old = holder[key]
     place = list(holder).index(key)
     fresh = {name: value for name, value in entries.items() if name == key or name not in holder}

@@ -73,7 +73,7 @@ def _of_broken(error: Broken) -> Finding:
 
 def _of_invalid(error: DocumentInvalid, documents: list[Document]) -> Finding:
     code = "WrongType"
-    if error.field == "metadata.name" and error.message.startswith("is there twice"):
+    if error.field == "metadata.name" and error.message.startswith("is already defined"):
         code = "DuplicateObject"
     elif error.message.startswith("must be a string, got true or false"):
         near = (d for d in documents if (d.file, d.number, d.subject) == (error.file, error.document, error.subject))

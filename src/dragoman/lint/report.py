@@ -1,9 +1,9 @@
-"""How are findings shown to people and to machines: lines of text, JSON, SARIF 2.1.0. Never decides what is wrong."""
+"""How are findings counted for people and shown to machines: JSON, SARIF 2.1.0. Never decides what is wrong."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -13,22 +13,12 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {ERROR: "error", WARNING: "warning", NOTE: "note"}
 
 
-def lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """`file:line: severity: message [Code] (object: field)`, each followed by a `fix:` line if there is one."""
-    for finding in findings:
-        where = f"{finding.file}:{finding.line}" if finding.line else finding.file
-        place = ": ".join(filter(None, (finding.subject, finding.field)))
-        text = f"{where}: {finding.severity}: {finding.message} [{finding.code}]"
-        yield f"{text} ({place})" if place else text
-        if finding.fix:
-            yield f"  fix: {finding.fix}"
-
-
 def summary(findings: Sequence[Finding], documents: int) -> str:
-    """`3 documents: 1 error, 2 warnings`."""
+    """`3 documents checked: 1 error, 2 warnings`."""
     counts = Counter(finding.severity for finding in findings)
     parts = [f"{counts[s]} {s}{'s' if counts[s] != 1 else ''}" for s in (ERROR, WARNING, NOTE) if counts[s]]
-    return f"{documents} document{'s' if documents != 1 else ''}: {', '.join(parts) or 'nothing to say'}"
+    checked = f"{documents} document{'s' if documents != 1 else ''} checked"
+    return f"{checked}: {', '.join(parts)}" if parts else f"{checked}, no problems found"
 
 
 def to_json(findings: Iterable[Finding]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dragoman.api import convert, defaults, validate
+from dragoman.api.admission import admin_access_refused
 from dragoman.api.codec import TYPES
 from dragoman.api.files import DEFAULT_NAMESPACE, Document
 from dragoman.api.gated import unused_fields
@@ -30,7 +31,7 @@ _JOB_LABEL = "batch.kubernetes.io/controller-uid"
 def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """All findings on the shape of one document."""
     for field, key, line in repeated_keys(document):
-        message = f"{key!r} is there twice, only the last one counts"
+        message = f"{key!r} is defined twice, only the last one counts"
         yield found(document, "DuplicateKey", field, message, "keep one", line=line)
     inline = list(_inline_claims(document))
     yield from inline
@@ -187,8 +188,21 @@ def _first_place(raw: Any, field: str, path: ItemPath = ()) -> str:
 
 
 def _invalid(document: Document, world: ManifestIndex) -> Iterator[Finding]:
-    for error in validate.create(document.kind_name, _as_stored(document), gates=world.gates):
+    stored = _as_stored(document)
+    for error in validate.create(document.kind_name, stored, gates=world.gates):
         yield _explained(document, error)
+    yield from _forbidden(document, stored, world)
+
+
+def _forbidden(document: Document, stored: dict[str, Any], world: ManifestIndex) -> Iterator[Finding]:
+    """What admission refuses because of the namespace, where that is known."""
+    namespace = world.find("Namespace", "", document.namespace)
+    if namespace is None or document.kind_name not in ("ResourceClaim", "ResourceClaimTemplate"):
+        return
+    field, why = admin_access_refused(document.kind_name, stored, dig(namespace.object, "metadata", "labels"))
+    if field:
+        fix = f"label namespace {document.namespace}, or ask without adminAccess"
+        yield found(document, "InvalidField", _as_written(document, field), f"Forbidden: {why}", fix)
 
 
 def _as_stored(document: Document) -> dict[str, Any]:

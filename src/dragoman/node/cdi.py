@@ -122,7 +122,7 @@ def split_name(name: str) -> tuple[str, str]:
     """(vendor/class, device) of a qualified name. Raises Invalid."""
     kind, sign, device = name.partition("=")
     if not sign or _kind_fault(kind) or not _DEVICE.fullmatch(device):
-        raise Invalid(name, "is no CDI device name, which is vendor/class=device")
+        raise Invalid(name, "is not a CDI device name, which is vendor/class=device")
     return kind, device
 
 
@@ -192,7 +192,7 @@ def faults(spec: Spec) -> Iterator[tuple[str, str]]:
                 f"must begin and end with a letter or digit, between them also _ . : -, got {device.name!r}",
             )
         if device.name in seen:
-            yield f"{where}.name", f"{device.name!r} is there twice"
+            yield f"{where}.name", f"{device.name!r} is defined twice"
         seen.add(device.name)
         yield from _edit_faults(device.container_edits, f"{where}.containerEdits")
     yield from _edit_faults(spec.container_edits, "containerEdits")
@@ -238,7 +238,7 @@ def read(path: Path) -> Spec:
     try:
         spec = _DECODER.decode(content) if path.suffix == ".json" else msgspec.convert(yaml.safe_load(content), Spec)
     except (msgspec.MsgspecError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Invalid(str(path), f"is no CDI spec: {error}") from error
+        raise Invalid(str(path), f"is not a CDI spec: {error}") from error
     if fault := next(faults(spec), None):
         raise Invalid(f"{path}: {fault[0]}", fault[1])
     return spec

@@ -178,7 +178,7 @@ class Checkpoint:
                 )
             return msgspec.json.decode(data, type=Contents)
         except msgspec.MsgspecError as error:
-            raise Invalid(str(self.path), f"is no checkpoint ({error}): {advice}") from error
+            raise Invalid(str(self.path), f"is not a checkpoint ({error}): {advice}") from error
 
 
 def kernel_boot_id() -> str:

@@ -34,14 +34,6 @@ from dragoman.values.semver import Semver
 Scalar: TypeAlias = str | int | bool | Semver
 
 
-class PrepareAgain(Retry):
-    """Raised by `Driver.prepare`: not yet, because of something that happens meanwhile, perhaps in another prepare.
-
-    What was done so far stays, and prepare is called again with pauses, other claims in between; the kubelet gets the
-    text once it has waited long enough, and calls again.
-    """
-
-
 class ClaimRef(msgspec.Struct, frozen=True, order=True):
     """One incarnation of a claim."""
 
@@ -184,6 +176,19 @@ class DeviceStatus(msgspec.Struct, frozen=True):
     network_data: NetworkDeviceData | None = None
 
 
+class NotYet(Retry):
+    """Preparing goes on by itself, as an image is pulled or a daemon starts: what was done stays, nothing is undone.
+
+    Raised by `prepare`, which must be repeatable then: the SDK calls it again after after_s seconds, and prepares other
+    claims meanwhile. lasting: what was done outlives this process, so that nothing is undone at its next start either;
+    unprepared in this state, the claim counts as aborted for a while, and late calls for it are refused.
+    """
+
+    def __init__(self, message: str, *, after_s: float | None = None, lasting: bool = False) -> None:
+        super().__init__(message, after_s=after_s)
+        self.lasting = lasting
+
+
 class Driver(Protocol):
     """The one class of a driver."""
 
@@ -199,8 +204,8 @@ class Driver(Protocol):
     def prepare(self, claim: ClaimToPrepare) -> Setup | Awaitable[Setup]:
         """Make the devices usable. One call at a time; may be repeated after a crash or failure.
 
-        Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text. Raise PrepareAgain
-        to be called again, with what was done left as it is.
+        Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text. Raise NotYet
+        rather than wait: other claims would wait too.
         """
         ...
 

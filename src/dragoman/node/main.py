@@ -86,7 +86,7 @@ async def _serve(make: Callable[[str], Driver], classes: tuple[Object, ...], arg
             entropy,
             node_name=args.node_name,
             places=Places.under(args.root_dir, driver.name, cdi_dir),
-            options=PluginOptions(pod_uid=args.pod_uid, boot_id=args.boot_id),
+            options=PluginOptions(pod_uid=args.pod_uid, boot_id=args.boot_id, publish_at_once=False),
         )
         work = asyncio.ensure_future(_run(plugin, client, classes))
         loop = asyncio.get_running_loop()

@@ -36,8 +36,8 @@ from dragoman.node.driver import (
     DeviceStatus,
     Driver,
     FollowsClaims,
+    NotYet,
     Pool,
-    PrepareAgain,
     PreparedDevice,
     ReportsHealth,
     Republishes,
@@ -63,10 +63,10 @@ T = TypeVar("T")
 CLAIM = kind_of("ResourceClaim")
 LOCK_TIMEOUT_S = 40.0
 """Below the kubelet's 45 s for a call, so that it reads the reason."""
+GOING_ON_S = 35.0
+"""So long a call waits for claims whose preparation goes on by itself."""
+NOT_YET_S = 1.0
 SWEEP_S = 60.0
-WAIT_S = 40.0
-"""So long a call goes on while the driver says PrepareAgain, then the kubelet reads why."""
-WAITING_BACKOFF = Backoff(initial_s=0.25, max_s=3.0)
 WAITING_SWEEPS = 10
 """Every so many sweeps, claims for which the driver waits are looked up: one that is gone is unprepared."""
 CALL_TIMEOUT_S = 5.0
@@ -105,7 +105,8 @@ class PluginOptions(msgspec.Struct, frozen=True):
     only_pool: publish this pool alone. routes: slices from an informer shared with others, else the plugin watches its
     own. sockets False: no gRPC, the kubelet calls directly. delay_s: by how much a simulated machine is slower to
     prepare a claim. adapt: what becomes of each setup before it is written down. versions: DRA services offered, the
-    kubelet takes the first it knows.
+    kubelet takes the first it knows. publish_at_once False: slices come once the kubelet has registered the driver,
+    since a pod that is bound before would fail.
     """
 
     pod_uid: str = ""
@@ -118,6 +119,7 @@ class PluginOptions(msgspec.Struct, frozen=True):
     delay_s: Callable[[], float] = _no_delay
     adapt: Callable[[Setup], Setup] = _as_it_is
     versions: tuple[Service, ...] = (rpc.DRA_V1, rpc.DRA_V1BETA1)
+    publish_at_once: bool = True
 
 
 class Plugin:
@@ -159,6 +161,7 @@ class Plugin:
         self._turn = asyncio.Lock()
         self._tasks: Tasks | None = None
         self._sockets = options.sockets
+        self._publish_at_once = options.publish_at_once
         self._delay_s = options.delay_s
         self._turned = asyncio.Event()
         self._log = get("driver", driver=driver.name, node=node_name)
@@ -225,11 +228,21 @@ class Plugin:
         if self._own_informer:
             tasks.supervise("watch slices", self._own_informer.run)
         tasks.supervise("inventory", self._keep_inventory)
-        tasks.supervise("publish", self.publisher.run)
+        tasks.supervise("publish", self._publish)
         tasks.supervise("sweep", self._sweep)
         if self.health:
             tasks.supervise("health", self.health.run)
         await asyncio.Event().wait()
+
+    async def _publish(self) -> None:
+        if not self._publish_at_once:
+            await self.registered.wait()
+        await self.publisher.run()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the kubelet knows it and its devices are in the API, as a readiness probe wants to know."""
+        return self.registered.is_set() and not self.publisher.failing
 
     async def _stop(self, servers: list[tuple[aio.Server, Path]]) -> None:
         """Take no more calls, let those under way end, remove the sockets; the last one served goes first."""
@@ -331,39 +344,31 @@ class Plugin:
         """Prepare each claim; by uid its devices, or why not."""
         fetched = await asyncio.gather(*(self._fetch(ref) for ref in refs))
         answers: dict[str, tuple[PreparedDevice, ...] | DragomanError] = {}
-        async with self._exclusive():
-            for ref, claim in zip(refs, fetched, strict=True):
-                began = self.clock.monotonic()
-                try:
-                    answers[ref.uid] = await self._prepare(ref, claim)
-                    self._seconds.labels(self.driver.name, "prepare", "ok").observe(self.clock.monotonic() - began)
-                except Exception as error:
-                    answers[ref.uid] = error if isinstance(error, DragomanError) else DragomanError(describe(error))
-                    self._seconds.labels(self.driver.name, "prepare", "error").observe(self.clock.monotonic() - began)
-                    self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))
-        waiting = [ref for ref in refs if isinstance(answers[ref.uid], PrepareAgain)]
-        answers.update(zip((ref.uid for ref in waiting), await self._wait_for(waiting), strict=True))
-        return answers
-
-    async def _wait_for(self, refs: Sequence[ClaimRef]) -> Sequence[tuple[PreparedDevice, ...] | DragomanError]:
-        return await asyncio.gather(*(self._prepare_again(ref) for ref in refs))
-
-    async def _prepare_again(self, ref: ClaimRef) -> tuple[PreparedDevice, ...] | DragomanError:
-        """While the driver waits: other claims have their turn in between, since it may wait for one of them."""
-        deadline, attempt = self.clock.monotonic() + WAIT_S, 0
+        todo = dict(zip(refs, fetched, strict=True))
+        deadline = self.clock.monotonic() + GOING_ON_S
         while True:
-            attempt += 1
-            await self.clock.sleep(WAITING_BACKOFF.wait_s(attempt, self.entropy))
-            claim = await self._fetch(ref)
-            try:
-                async with self._exclusive():
-                    return await self._prepare(ref, claim)
-            except PrepareAgain as error:
-                if self.clock.monotonic() >= deadline:
-                    return error
-            except Exception as error:
-                self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))
-                return error if isinstance(error, DragomanError) else DragomanError(describe(error))
+            async with self._exclusive():
+                for ref, claim in todo.items():
+                    answers[ref.uid] = await self._answer(ref, claim)
+            waits = {ref: answer for ref in todo if isinstance(answer := answers[ref.uid], NotYet)}
+            wait_s = min((answer.after_s or NOT_YET_S for answer in waits.values()), default=0.0)
+            if not waits or self.clock.monotonic() + wait_s > deadline:
+                return answers
+            await self.clock.sleep(wait_s)  # without the lock: other claims go on
+            todo = {ref: todo[ref] for ref in waits}
+
+    async def _answer(
+        self, ref: ClaimRef, claim: ResourceClaim | DragomanError
+    ) -> tuple[PreparedDevice, ...] | DragomanError:
+        began = self.clock.monotonic()
+        try:
+            devices = await self._prepare(ref, claim)
+        except Exception as error:
+            self._seconds.labels(self.driver.name, "prepare", "error").observe(self.clock.monotonic() - began)
+            self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))
+            return error if isinstance(error, DragomanError) else DragomanError(describe(error))
+        self._seconds.labels(self.driver.name, "prepare", "ok").observe(self.clock.monotonic() - began)
+        return devices
 
     async def unprepare_claims(self, refs: Sequence[ClaimRef]) -> dict[str, DragomanError | None]:
         """Unprepare each claim; by uid None, or why not."""
@@ -440,7 +445,7 @@ class Plugin:
                 await self.clock.sleep(STATUS_BACKOFF.wait_s(attempt, self.entropy))
             except DragomanError as error:
                 # As upstream's drivers: a claim whose status nobody may write still is prepared.
-                self._log.warning("status not told", claim=str(ref), error=str(error))
+                self._log.warning("status not reported", claim=str(ref), error=str(error))
                 return
 
     @asynccontextmanager

@@ -5,8 +5,8 @@
                             `--DriverFailed, or a crash--> RollbackStarted --Undo--+
                                                                  `--Undone--> absent
 
-A driver may also say PrepareAgain: the claim stays in PrepareStarted and is prepared again. Unpreparing it then leaves
-PrepareAborted for a while, so that a late call cannot begin again what the kubelet has given up.
+A driver may also say NotYet: the claim stays in PrepareStarted and is prepared again. Where that lasts, unpreparing it
+leaves PrepareAborted for a while, so that a late call cannot begin again what the kubelet has given up.
 
 The state is on disk before and after the driver touches hardware, so every crash is resumed or rolled back. It is the
 last line of defence against two claims on one device. It never talks to the API server and knows no sockets.
@@ -35,7 +35,7 @@ from dragoman.node.driver import (
     DeviceSetup,
     Driver,
     HeldDevice,
-    PrepareAgain,
+    NotYet,
     PreparedClaim,
     PreparedDevice,
     Setup,
@@ -104,6 +104,8 @@ class Preparer:
         """
         self.adapt = adapt
         self.now = now
+        self.going_on: set[str] = set()
+        """Claims by uid whose preparation goes on by itself (NotYet)."""
         self.published = published
         self.driver = driver
         self.checkpoint = checkpoint
@@ -113,7 +115,7 @@ class Preparer:
         """The claim's devices, usable now. `claim` is as the API server has it, allocated.
 
         Raises Retry (a device is still prepared for another claim, or the claim is just being unprepared), Stale (a
-        late call for a claim that was unprepared), or what the driver raised. After PrepareAgain, call again.
+        late call for a claim that was unprepared), or what the driver raised. After NotYet, call again.
         """
         results, wanted = self._of_this_driver(claim)
         record = self._not_aborted(ref, claim)
@@ -122,29 +124,35 @@ class Preparer:
                 raise Retry(f"claim {ref} ({ref.uid}) was allocated anew and has to be unprepared first")
             self._write_cdi(record)
             return record.devices
-        if record and not (record.waiting and set(record.held) == set(wanted)):
+        goes_on = record is not None and (record.waiting or ref.uid in self.going_on)
+        if record and not (goes_on and set(record.held) == set(wanted)):
             await self.finish(record)
             record = None
+        consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
+        self._refuse_late(ref, claim, consumers)
+        self._refuse_conflict(ref, wanted)
         if record is None:
-            consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
-            self._refuse_late(ref, claim, consumers)
-            self._refuse_conflict(ref, wanted)
-            started = ClaimRecord(ref.namespace, ref.name, ref.uid, _next(None, PrepareStep.BEGIN), wanted, consumers)
-            self.checkpoint.put(started)
+            self._start(ref, wanted, consumers)
         try:
             setup = self.adapt(await settle(self.driver.prepare, self._work(ref, claim, results)))
             ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
             self._write_cdi(ready)
-        except PrepareAgain:
+        except NotYet as wait:
+            self.going_on.add(ref.uid)
             begun = self.checkpoint.claims[ref.uid]
-            if not begun.waiting:
+            if wait.lasting and not begun.waiting:
                 self.checkpoint.put(msgspec.structs.replace(begun, waiting=True, aborted=_checksum(claim)))
             raise
         except Exception:
             await self._undo(self.checkpoint.claims[ref.uid], PrepareStep.FAILED)
             raise
+        self.going_on.discard(ref.uid)
         self.checkpoint.put(ready)
         return ready.devices
+
+    def _start(self, ref: ClaimRef, wanted: tuple[HeldDevice, ...], consumers: tuple[str, ...]) -> None:
+        started = ClaimRecord(ref.namespace, ref.name, ref.uid, _next(None, PrepareStep.BEGIN), wanted, consumers)
+        self.checkpoint.put(started)
 
     async def unprepare(self, ref: ClaimRef) -> PreparedClaim | None:
         """Undo whatever was done for the claim; None when nothing is known of it. Raises what the driver raised."""
@@ -155,8 +163,9 @@ class Preparer:
         return await self._undo(record, PrepareStep.UNDO)
 
     def unfinished(self) -> list[ClaimRecord]:
-        """Claims that a crash, or a failed roll back, left between two states."""
-        return [r for r in self.checkpoint.held if r.state is not PrepareState.READY and not r.waiting]
+        """Claims that a crash, or a failed roll back, left between two states; not those that go on by themselves."""
+        between = (r for r in self.checkpoint.held if r.state is not PrepareState.READY and not r.waiting)
+        return [record for record in between if record.uid not in self.going_on]
 
     def waiting(self) -> list[ClaimRecord]:
         """Claims whose driver waits for something."""
@@ -188,6 +197,7 @@ class Preparer:
     async def _undo(self, record: ClaimRecord, step: PrepareStep) -> PreparedClaim:
         # One that fails leaves its state: the devices stay held, and the next call or the sweep tries again. Only what
         # the kubelet unprepared is remembered as gone, not what was rolled back.
+        self.going_on.discard(record.uid)
         undoing = msgspec.structs.replace(record, state=_next(record.state, step))
         if undoing != record:
             self.checkpoint.put(undoing)

@@ -87,6 +87,8 @@ class Publisher:
         self._wrote = wrote or (lambda verb: None)
         self._log = get("publish", driver=driver, node=node_name)
         self.published = asyncio.Event()
+        self.failing = False
+        """Whether the last attempt did not end with everything in the API."""
 
     def publish(self, pools: Mapping[str, Pool]) -> None:
         """These pools from now on. `published` is set once they are in the API."""
@@ -111,13 +113,16 @@ class Publisher:
                 try:
                     await self._reconcile(self._pools)
                     failures = 0
+                    self.failing = False
                     self.published.set()
                 except Invalid as error:
                     # Again the same would fail again: wait for other pools, or for somebody to change the slices.
+                    self.failing = True
                     self._log.error("cannot publish", error=str(error))
                     self._report(error)
                 except DragomanError as error:
                     failures += 1
+                    self.failing = True
                     self._report(error)
                     self._log.info("publishing again", error=str(error))
                     await self.clock.sleep(BACKOFF.wait_s(failures, self.entropy))

@@ -107,12 +107,12 @@ def _check(name: str, pool: Pool) -> None:
     sets: dict[str, CounterSet] = {}
     for counter_set in pool.shared_counters:
         if counter_set.name in sets:
-            raise Invalid(f"pool {name}", f"counter set {counter_set.name!r} is there twice")
+            raise Invalid(f"pool {name}", f"counter set {counter_set.name!r} is defined twice")
         sets[counter_set.name] = counter_set
     seen: set[str] = set()
     for device in pool.devices:
         if device.name in seen:
-            raise Invalid(f"pool {name}", f"device {device.name!r} is there twice")
+            raise Invalid(f"pool {name}", f"device {device.name!r} is defined twice")
         seen.add(device.name)
         for consumed in device.consumes_counters:
             known = sets.get(consumed.counter_set)

@@ -121,7 +121,7 @@ class _Plain:
                 for key, value in node.value:
                     if key.value in made:
                         line = key.start_mark.line + 1
-                        raise Invalid(f"{self.file}, line {line}, field {key.value}", "is there twice")
+                        raise Invalid(f"{self.file}, line {line}, field {key.value}", "is defined twice")
                     made[str(key.value)] = self.of(value, depth + 1)
                 return made
             case yaml.SequenceNode():
@@ -142,7 +142,7 @@ def documents(file: str, text: str) -> list[Source]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}, line {mark.line + 1}" if mark else file
-        raise Invalid(where, f"is no YAML: {getattr(error, 'problem', None) or error}") from None
+        raise Invalid(where, f"is not YAML: {getattr(error, 'problem', None) or error}") from None
     return [Source(file, node) for node in nodes if node is not None]
 
 
@@ -248,7 +248,7 @@ class Catalog:
             made = source.typed(Profile, value)
             for name in (made.name, *made.aliases):
                 if name in profiles or name in taken:
-                    raise source.wrong("name", f"profile {name} is there already")
+                    raise source.wrong("name", f"profile {name} already exists")
             self._check(source, made, gpus)
             if gates is not None:
                 _check_gates(source, made, gates)
@@ -367,7 +367,7 @@ def _check_place(source: Source, where: str, slot: GpuSlot | NicSlot, buses: set
     if not _BUS.fullmatch(slot.bus_id):
         raise source.wrong(f"{where}.busId", f'must look like "0000:1b:00.0", lower case, got {slot.bus_id!r}')
     if slot.bus_id in buses:
-        raise source.wrong(f"{where}.busId", f"{slot.bus_id} is there twice")
+        raise source.wrong(f"{where}.busId", f"{slot.bus_id} is defined twice")
     buses.add(slot.bus_id)
     if slot.pcie_root and not _ROOT.fullmatch(slot.pcie_root):
         raise source.wrong(f"{where}.pcieRoot", f'must look like "pci0000:15", got {slot.pcie_root!r}')

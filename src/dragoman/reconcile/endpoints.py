@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from dragoman.api.core import Pod, Service
+from dragoman.api.core import ClusterService, Pod
 from dragoman.api.meta import NamespacedName, ObjectMeta
 from dragoman.effects import Create, Delete, Effect, Patch
 from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, owned_by, ref_of
@@ -50,14 +50,14 @@ def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[
     ]
 
 
-def _selects(service: Service, pod: Pod) -> bool:
+def _selects(service: ClusterService, pod: Pod) -> bool:
     selector = service.spec.selector
     return bool(selector) and selector is not None and selector.items() <= pod.metadata.labels.items()
 
 
 def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     """Bring the slice and the Endpoints of a Service up to date."""
-    service: Service | None = world.other(SERVICE, *key)
+    service: ClusterService | None = world.other(SERVICE, *key)
     left = world.other(ENDPOINTS, *key)
     if service is None and left is not None and left.metadata.labels.get(ENDPOINTS_MANAGER_LABEL) == ENDPOINTS_MANAGER:
         return ReconcileResult((Delete(ref_of(ENDPOINTS, left.metadata)),))
@@ -73,7 +73,7 @@ def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     return ReconcileResult((*_slice(world, service, pods), *_endpoints(world, service, pods)))
 
 
-def _slice(world: ReconcileInput, service: Service, pods: list[Pod]) -> list[Effect]:
+def _slice(world: ReconcileInput, service: ClusterService, pods: list[Pod]) -> list[Effect]:
     meta = service.metadata
     name = f"{meta.name}-{hashlib.sha256(meta.uid.encode()).hexdigest()[:5]}"
     labels = {**meta.labels, NAME_LABEL: meta.name, MANAGER_LABEL: MANAGER}
@@ -106,7 +106,7 @@ def _slice(world: ReconcileInput, service: Service, pods: list[Pod]) -> list[Eff
     return [Patch(ref_of(SLICE, old.metadata), {"metadata": {"labels": labels}, **body})]
 
 
-def _endpoint(service: Service, pod: Pod) -> dict[str, Any]:
+def _endpoint(service: ClusterService, pod: Pod) -> dict[str, Any]:
     ready = the_pods.ready_since(pod) is not None
     leaving = bool(pod.metadata.deletion_timestamp)
     conditions = {
@@ -125,7 +125,7 @@ def _endpoint(service: Service, pod: Pod) -> dict[str, Any]:
     return made
 
 
-def _hostname(service: Service, pod: Pod) -> str:
+def _hostname(service: ClusterService, pod: Pod) -> str:
     return pod.spec.hostname if pod.spec.hostname and pod.spec.subdomain == service.metadata.name else ""
 
 
@@ -133,7 +133,7 @@ def _target(meta: ObjectMeta) -> dict[str, Any]:
     return {"kind": "Pod", "name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
 
 
-def _ports(service: Service, pods: list[Pod]) -> list[dict[str, Any]]:
+def _ports(service: ClusterService, pods: list[Pod]) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     for port in service.spec.ports:
         number = _number(port, pods)
@@ -162,7 +162,7 @@ def _number(port: dict[str, Any], pods: list[Pod]) -> int | None:
     return None
 
 
-def _endpoints(world: ReconcileInput, service: Service, pods: list[Pod]) -> list[Effect]:
+def _endpoints(world: ReconcileInput, service: ClusterService, pods: list[Pod]) -> list[Effect]:
     meta = service.metadata
     ready, waiting = [], []
     for pod in pods:

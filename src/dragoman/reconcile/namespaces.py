@@ -80,16 +80,39 @@ def _report(world: ReconcileInput, ref: Ref, left: tuple[Owned, ...]) -> list[Ef
             held[finalizer] = held.get(finalizer, 0) + 1
     plurals = {kind: f"{kind_of(kind).plural}.{kind_of(kind).group}".rstrip(".") for kind in counts}
     remaining = ", ".join(f"{plurals[kind]} has {n} resource instances" for kind, n in sorted(counts.items()))
-    conditions = [("NamespaceContentRemaining", "SomeResourcesRemain", f"Some resources are remaining: {remaining}")]
-    if held:
-        text = ", ".join(f"{finalizer} in {n} resource instances" for finalizer, n in sorted(held.items()))
-        message = f"Some content in the namespace has finalizers remaining: {text}"
-        conditions.append(("NamespaceFinalizersRemaining", "SomeFinalizersRemain", message))
+    conditions = [
+        ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        _content_failure(ref.name, counts),
+        ("NamespaceContentRemaining", "True", "SomeResourcesRemain", f"Some resources are remaining: {remaining}"),
+    ]
+    text = ", ".join(f"{finalizer} in {n} resource instances" for finalizer, n in sorted(held.items()))
+    message = f"Some content in the namespace has finalizers remaining: {text}"
+    done = ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers")
+    conditions.append(
+        ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", message)
+        if held
+        else (*done, "All content-preserving finalizers finished")
+    )
     known = {(c.type, c.message) for c in world.snapshot.namespaces[ref.name].status.conditions}
-    if all((type_, message) in known for type_, _, message in conditions):
+    if all((type_, message) in known for type_, _, _, message in conditions):
         return []
     body = [
-        {"type": t, "status": "True", "reason": r, "message": m, "lastTransitionTime": time_text(world.now)}
-        for t, r, m in conditions
+        {"type": t, "status": s, "reason": r, "message": m, "lastTransitionTime": time_text(world.now)}
+        for t, s, r, m in conditions
     ]
     return [Patch(ref, {"status": {"conditions": body}}, subresource="status")]
+
+
+def _content_failure(namespace: str, counts: dict[str, int]) -> tuple[str, str, str, str]:
+    """Pods hold up everything else, and the condition says so."""
+    type_ = "NamespaceDeletionContentFailure"
+    if "Pod" not in counts:
+        return type_, "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"
+    text = f"unexpected items still remain in namespace: {namespace} for gvr: /v1, Resource=pods"
+    return type_, "True", "ContentDeletionFailed", f"Failed to delete all resource types, 1 remaining: {text}"

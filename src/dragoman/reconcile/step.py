@@ -17,7 +17,9 @@ from dragoman.effects import Effect
 from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import Snapshot
 
-OTHERS = frozenset({"PodDisruptionBudget", "Service", "EndpointSlice", "Endpoints"})
+OTHERS = frozenset(
+    {"PodDisruptionBudget", "Service", "EndpointSlice", "Endpoints", "ResourcePoolStatusRequest", "ControllerRevision"}
+)
 
 
 class ReconcileInput(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.api.kinds import KINDS
 from dragoman.effects import Effect
-from dragoman.reconcile import claims, disruption, endpoints, garbage, namespaces, nodes, podgc, taints
+from dragoman.reconcile import claims, disruption, endpoints, garbage, namespaces, nodes, podgc, pool_status, taints
 from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.workloads import (
     cronjob,
@@ -59,11 +59,15 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
         Controller("deployment", frozenset({"Deployment", "ReplicaSet", "Pod"}), deployment.keys, deployment.sync),
         Controller("job", frozenset({"Job", "Pod"}), job.keys, job.sync, job.write_events),
         Controller(
-            "daemonset", frozenset({"DaemonSet", "Pod", "Node"}), daemonset.keys, daemonset.sync, daemonset.write_events
+            "daemonset",
+            frozenset({"DaemonSet", "Pod", "Node", "ControllerRevision"}),
+            daemonset.keys,
+            daemonset.sync,
+            daemonset.write_events,
         ),
         Controller(
             "statefulset",
-            frozenset({"StatefulSet", "Pod"}),
+            frozenset({"StatefulSet", "Pod", "ControllerRevision"}),
             statefulset.keys,
             statefulset.sync,
             statefulset.write_events,
@@ -82,6 +86,7 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
         Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
         *workloads,
         Controller("taints", taints.KINDS, taints.keys, taints.sync),
+        Controller("pool-status", frozenset({pool_status.KIND}), pool_status.keys, pool_status.sync, workers=2),
         Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
         Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),
         Controller("endpoints", endpoints.KINDS, endpoints.keys, endpoints.sync),

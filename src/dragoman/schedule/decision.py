@@ -39,7 +39,7 @@ class NodesRefused(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Why a pod has no place. reasons: what no node can help; nodes: the others, total of them in the cluster.
+    """Why a pod cannot be scheduled. reasons: what no node can help; nodes: the others, total of them in the cluster.
 
     released: one of its own idle claims is given up so that it can be allocated anew. gave_up: not decided.
     """

@@ -19,8 +19,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from dragoman.api.core import Pod
 from dragoman.api.meta import parse_time
 from dragoman.api.shape import Object
+from dragoman.snapshot.usage import is_finished
 
 FENCE_KEY = "dragoman.dev/fence"
 POLICY = "dragoman-fence"
@@ -62,6 +64,14 @@ def rivals(
             text = f"allocated ResourceClaim {meta.get('namespace', '')}/{meta['name']} at {when:%Y-%m-%dT%H:%M:%SZ}"
             found.setdefault(manager, Rival(manager, text))
     return tuple(found.values())
+
+
+def pod_awaits_others(pod: Pod, names: Collection[str]) -> bool:
+    """Whether another scheduler may be about to allocate devices for a pod: it has claims and no answer yet."""
+    if pod.spec.scheduler_name in names or pod.spec.node_name or not pod.spec.resource_claims:
+        return False
+    answered = any(one.type == "PodScheduled" and one.status == "False" for one in pod.status.conditions)
+    return not (answered or is_finished(pod) or pod.metadata.deletion_timestamp)
 
 
 def allocated_by(claim: Object) -> tuple[str, datetime | None]:

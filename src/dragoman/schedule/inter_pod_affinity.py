@@ -1,4 +1,4 @@
-"""Do the pods that are there already let this pod on a node? Host ports, pod (anti-)affinity, topology spread.
+"""Do the pods that already exist let this pod on a node? Host ports, pod (anti-)affinity, topology spread.
 
 Required rules only, in upstream's semantics (InterPodAffinity, PodTopologySpread, NodePorts); preferred ones change
 no decision here. Looking costs what the number of pods is, so it is done only for pods that ask for it, or while pods

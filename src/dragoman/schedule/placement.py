@@ -26,7 +26,7 @@ from dragoman.allocate.allocator import (
 )
 from dragoman.allocate.allocator import AllocationCache as DeviceMemory
 from dragoman.allocate.device_state import SKIP_OPERATIONS
-from dragoman.allocate.refusal import Refusals
+from dragoman.allocate.refusal import Refusals, Undecided
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
 from dragoman.schedule.decision import AnyReason, NodesRefused
@@ -191,7 +191,7 @@ def _see(search: _Search, memory: PlacementCache, *, whole: bool) -> _Seen | NoF
         some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
         answer = _with_devices(search, served, some, memory, whole=whole)
         if isinstance(answer, Refusals):
-            return NoFit(tuple(answer.reasons), undecided=answer.undecided)
+            return NoFit(answer.reasons)
         seen = _Seen(seen.options + answer.options, seen.refused + answer.refused, seen.undecided or answer.undecided)
     if whole or not seen.options:
         return seen._replace(refused=[*_refused_by_checks(search, judged), *seen.refused])
@@ -443,5 +443,5 @@ def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -
         names = tuple(name for name in devices.nodes if name in allowed)
         if names and devices.refusals is not None:
             refused.append(NodesRefused(names, devices.refusals.reasons))
-            undecided = undecided or devices.refusals.undecided
+            undecided = undecided or isinstance(devices.refusals, Undecided)
     return refused, undecided

@@ -1,7 +1,7 @@
 """Is the cluster safe after every single write? A journal of the store that looks at each step.
 
-Rules: no device is held twice; a bound pod that is not finished has its claims allocated and reserved for it, where
-its node reaches the devices; no device is prepared for two claims. What breaks one is kept in `broken`, with the
+Rules: no device is allocated twice; a bound pod that is not finished has its claims allocated and reserved for it,
+where its node reaches the devices; no device is prepared for two claims. What breaks one is kept in `broken`, with the
 version of the write. Never changes anything.
 """
 

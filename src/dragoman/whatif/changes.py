@@ -96,7 +96,7 @@ def apply(
             until = datetime.fromtimestamp(cluster.now.timestamp() + latest_s + 2, UTC)
         cluster = changed(cluster, _made_by(cluster, step), until=until, controllers=controllers)
         lost = _lost(before, cluster, step, displaced)
-        again = [change.Put("Pod", _anew(cluster, pod)) for pod in lost]
+        again = [change.Put("Pod", anew(cluster, pod)) for pod in lost]
         cluster = changed(cluster, again, controllers=controllers)
         created |= dict.fromkeys((pod.metadata.namespace, pod.metadata.name) for pod in lost)
     return AfterChanges(cluster, tuple(displaced[key] for key in sorted(displaced)), tuple(created))
@@ -162,7 +162,7 @@ def _has_maker(cluster: ClusterState, pod: Pod) -> bool:
     return owner is not None and (owner.kind == "DaemonSet" or owner.uid in cluster.ownership.by_uid)
 
 
-def _anew(cluster: ClusterState, pod: Pod) -> Pod:
+def anew(cluster: ClusterState, pod: Pod) -> Pod:
     """The pod as its user creates it again."""
     meta = pod.metadata
     uid = uid_for("Pod", meta.namespace, meta.name, cluster.made, "anew")

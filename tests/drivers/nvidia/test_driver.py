@@ -247,7 +247,9 @@ def test_the_older_vfio_interface_is_the_default(tmp_path: Path) -> None:
 def test_gpus_that_are_a_partition_are_linked_others_are_refused(tmp_path: Path) -> None:
     async def body() -> None:
         bench = Bench(tmp_path, "dgx-h100", "FabricManagerPartitioning")
-        with pytest.raises(Invalid, match=r"\(module ids 2, 3\) are no Fabric Manager partition; use matchAttribute"):
+        with pytest.raises(
+            Invalid, match=r"\(module ids 2, 3\) are not a Fabric Manager partition; use matchAttribute"
+        ):
             await bench.prepare("a", "gpu-1", "gpu-2")
         await bench.prepare("a", "gpu-2", "gpu-3")
         assert bench.hardware.active_partitions == (5,)

@@ -15,7 +15,8 @@ from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.drivers.nvidia import driver as drivers
 from dragoman.drivers.nvidia.config import MpsConfig
 from dragoman.drivers.nvidia.mps import NAMESPACE, Daemons, Folders, daemon_for, deployment, script
-from dragoman.errors import NotFound, Retry
+from dragoman.errors import Retry
+from dragoman.node.driver import NotYet
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
@@ -112,22 +113,58 @@ def test_devices_of_one_entry_share_a_daemon_from_prepare_to_unprepare(tmp_path:
     asyncio.run(body())
 
 
-def test_a_daemon_that_does_not_get_ready_is_a_retry_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_daemon_that_is_not_ready_yet_stays_and_is_asked_again(tmp_path: Path) -> None:
+    """A slow pull of its image comes to an end: nothing is undone meanwhile."""
+
     async def body() -> None:
         bench = Bench(tmp_path, "dgx-h100", "MPSSupport")
         cluster = Cluster(bench, ready=False)
-        with pytest.raises(
-            Retry, match=r"MPS control daemon dra-driver-nvidia-gpu/mps-control-daemon-\S+ is not ready"
-        ):
+        for _ in range(5):
+            with pytest.raises(NotYet, match=r"dra-driver-nvidia-gpu/mps-control-daemon-\S+ is not ready"):
+                await bench.prepare("a", "gpu-0", config=(MPS,))
+        (item,) = (await cluster.api.list(DEPLOYMENT, NAMESPACE)).items
+        assert not item["metadata"].get("deletionTimestamp")
+        assert item["metadata"]["generation"] == 1
+        status = {"status": {"replicas": 1, "readyReplicas": 1}}
+        await cluster.api.patch(DEPLOYMENT, item["metadata"]["name"], status, NAMESPACE, subresource="status")
+        await bench.prepare("a", "gpu-0", config=(MPS,))
+        assert bench.driver.claims["uid-a"].daemons
+
+    asyncio.run(body())
+
+
+def test_a_claim_that_is_given_up_takes_its_daemon_along(tmp_path: Path) -> None:
+    async def body() -> None:
+        bench = Bench(tmp_path, "dgx-h100", "MPSSupport")
+        cluster = Cluster(bench, ready=False)
+        with pytest.raises(NotYet):
             await bench.prepare("a", "gpu-0", config=(MPS,))
+        await bench.unprepare("a")
         assert not bench.driver.claims
         assert not bench.hardware.sharing_of(bench.hardware.gpu_uuid(0))[0]
         for item in (await cluster.api.list(DEPLOYMENT, NAMESPACE)).items:
             assert item["metadata"].get("deletionTimestamp")
-        with pytest.raises(NotFound):
-            await cluster.api.get(DEPLOYMENT, "mps-control-daemon-none", NAMESPACE)
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("root", ["/", "/run/nvidia/driver"])
+def test_what_the_daemon_uses_lies_inside_its_root(root: str) -> None:
+    """It runs in a chroot: folders outside of that would not be there."""
+    folders = Folders(Path("/var/lib/kubelet/plugins/gpu.nvidia.com/mps/one"))
+    made = deployment(daemon_for("uid", ["GPU-a"], MpsConfig(), "p"), folders, NODE, NAMESPACE, root, "lab/mps:1")
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "lab/mps:1"
+    chroot, inside = container["command"][:2]
+    assert chroot == "chroot"
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts.pop("root") == inside
+    assert all(path.startswith(f"{inside}/") for path in mounts.values())
+    env = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert inside + env["CUDA_MPS_PIPE_DIRECTORY"] == mounts["pipe"]
+    assert inside + env["CUDA_MPS_LOG_DIRECTORY"] == mounts["log"]
+    assert container["startupProbe"]["exec"]["command"][1] == f"{mounts['log']}/startup.log"
+    assert "/mps/" not in container["command"][-1]
 
 
 def test_metrics_count_successes_errors_and_devices(tmp_path: Path) -> None:

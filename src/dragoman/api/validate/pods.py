@@ -187,12 +187,42 @@ def _volumes(spec: Object, path: FieldPath) -> Errors:
         for source, field in _VOLUME_NEEDS.items():
             if (inner := sub(volume, source)) is not None and not inner.get(field):
                 errors.append((at / source / field).required())
-        return errors
+        return errors + _projected(items(dig(volume, "projected"), "sources"), at / "projected" / "sources")
 
     errors = each(values, place, one)
     return errors + unique(values, place, lambda v: (v.get("name") or None) if isinstance(v, dict) else None, "name")
 
 
+def _projected(sources: list[Any], path: FieldPath) -> Errors:
+    """Of the projected sources only certificates are judged."""
+
+    def one(value: Any, at: FieldPath) -> Errors:
+        source = sub(value, "podCertificate") if isinstance(value, dict) else None
+        return [] if source is None else _certificate(source, at / "podCertificate")
+
+    return each(sources, path, one)
+
+
+def _certificate(source: Object, path: FieldPath) -> Errors:
+    errors: Errors = []
+    if (key := source.get("keyType") or "") not in _KEY_TYPES:
+        errors.append((path / "keyType").not_supported(key, _KEY_TYPES))
+    if (lasts := number(source, "maxExpirationSeconds")) is not None:
+        host = text(source, "signerName").partition("/")[0]
+        longest = 86_400 if host == "kubernetes.io" or host.endswith(".kubernetes.io") else 7_862_400
+        if lasts < 3600:
+            errors.append(
+                (path / "maxExpirationSeconds").invalid(lasts, "if provided, maxExpirationSeconds must be >= 3600")
+            )
+        if lasts > longest:
+            detail = f"if provided, maxExpirationSeconds must be <= {longest}"
+            errors.append((path / "maxExpirationSeconds").invalid(lasts, detail))
+    if not any(source.get(field) for field in ("credentialBundlePath", "keyPath", "certificateChainPath")):
+        errors.append(path.required("specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+    return errors
+
+
+_KEY_TYPES = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
 _VOLUME_NEEDS = {
     "hostPath": "path",
     "secret": "secretName",

@@ -13,11 +13,11 @@ from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import Attributes, quoted
 from dragoman.apiserver.access.authorizer import MASTERS, Authorizer
 from dragoman.apiserver.access.rbac import CLUSTER_ROLE, GROUP, ROLE
-from dragoman.apiserver.access.rules import Rule, compacted, go_list, missing, rules_of, shown
+from dragoman.apiserver.access.rules import PolicyRule, compacted, go_list, missing, rules_of, shown
 from dragoman.apiserver.request import User
 from dragoman.apiserver.status import StatusError, forbidden, not_found
 
-EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",)))
+EVERYTHING: Final = (PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), urls=("*",)))
 GUARDED: Final = frozenset(("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"))
 _AGGREGATION: Final = "must have cluster-admin privileges to use the aggregationRule"
 
@@ -75,7 +75,9 @@ def _check_binding(authorizer: Authorizer, kind: Kind, obj: Object, user: User) 
     _holds(authorizer, kind, meta["name"], rules, namespace, user)
 
 
-def _holds(authorizer: Authorizer, kind: Kind, name: str, wanted: Iterable[Rule], namespace: str, user: User) -> None:
+def _holds(
+    authorizer: Authorizer, kind: Kind, name: str, wanted: Iterable[PolicyRule], namespace: str, user: User
+) -> None:
     lacking = missing(authorizer.rbac.rules_for(user, namespace), wanted)
     if not lacking:
         return

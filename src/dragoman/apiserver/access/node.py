@@ -14,7 +14,7 @@ from dragoman.api.meta import NamespacedName
 from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import Attributes, quoted
 from dragoman.apiserver.access.rbac import Verdict
-from dragoman.apiserver.access.rules import Rule
+from dragoman.apiserver.access.rules import PolicyRule
 from dragoman.apiserver.request import User
 from dragoman.apiserver.store import Store, StoredObject, events_since
 
@@ -30,15 +30,15 @@ Reference = tuple[str, str]
 """Plural and name of an object in the pod's namespace."""
 
 _RULES: Final = (
-    Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
-    Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
-    Rule(("get", "list", "watch"), ("",), ("services",)),
-    Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
-    Rule(("get",), ("",), ("endpoints",)),
-    Rule(("create", "get", "list", "watch"), ("certificates.k8s.io",), ("certificatesigningrequests",)),
-    Rule(("get", "list", "watch"), ("storage.k8s.io",), ("csidrivers",)),
-    Rule(("get", "list", "watch"), ("node.k8s.io",), ("runtimeclasses",)),
-    Rule(("get", "list", "watch"), ("certificates.k8s.io",), ("clustertrustbundles",)),
+    PolicyRule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
+    PolicyRule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
+    PolicyRule(("get", "list", "watch"), ("",), ("services",)),
+    PolicyRule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
+    PolicyRule(("get",), ("",), ("endpoints",)),
+    PolicyRule(("create", "get", "list", "watch"), ("certificates.k8s.io",), ("certificatesigningrequests",)),
+    PolicyRule(("get", "list", "watch"), ("storage.k8s.io",), ("csidrivers",)),
+    PolicyRule(("get", "list", "watch"), ("node.k8s.io",), ("runtimeclasses",)),
+    PolicyRule(("get", "list", "watch"), ("certificates.k8s.io",), ("clustertrustbundles",)),
 )
 """What every node may do of what is not subdivided (NodeRules of upstream's bootstrap policy)."""
 

@@ -86,7 +86,13 @@ _ROLES: Final[dict[str, list[Object]]] = {
         _rule("core", "pods nodes", _READ),
         _rule("core events.k8s.io", "events", "create patch update"),
     ],
-    "dragoman:simulation": [_rule("core", "configmaps", f"{_READ} patch delete")],
+    "dragoman:simulation": [
+        _rule("core", "configmaps", f"{_READ} patch delete"),
+        # Of nodes that are taken away.
+        _rule("core", "nodes", "delete"),
+        _rule("coordination.k8s.io", "leases", "delete"),
+        _rule(_DRA, "resourceslices", "deletecollection"),
+    ],
     "dragoman:driver": [
         _rule(_DRA, "resourceslices", f"{_READ} create update patch delete"),
         _rule(_DRA, "resourceclaims", _READ),

@@ -13,7 +13,7 @@ import msgspec
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
 from dragoman.apiserver.access.attributes import Attributes, quoted
-from dragoman.apiserver.access.rules import Rule, rules_of
+from dragoman.apiserver.access.rules import PolicyRule, rules_of
 from dragoman.apiserver.request import User
 from dragoman.apiserver.store import Store
 
@@ -36,7 +36,7 @@ class Grant(msgspec.Struct, frozen=True):
     """Rules that a binding gives to a subject, and how the binding is called; errors of roles that are not there."""
 
     source: str
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
     error: str = ""
 
 
@@ -85,11 +85,11 @@ class Rbac:
             False, f"RBAC: {errors[0] if len(errors) == 1 else '[' + ', '.join(dict.fromkeys(errors)) + ']'}"
         )
 
-    def rules_for(self, user: User, namespace: str) -> list[Rule]:
+    def rules_for(self, user: User, namespace: str) -> list[PolicyRule]:
         """All rules that hold for a user in a namespace ("": cluster-wide)."""
         return [rule for grant in self.grants(user, namespace) for rule in grant.rules]
 
-    def rules_of_role(self, reference: Object, namespace: str) -> tuple[Rule, ...] | None:
+    def rules_of_role(self, reference: Object, namespace: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a roleRef; None if the role is not there."""
         if reference.get("kind") == "Role":
             record = self._store.get(ROLE, namespace, str(reference.get("name", "")))

@@ -13,7 +13,7 @@ import msgspec
 from dragoman.apiserver.access.attributes import Attributes, quoted
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PolicyRule(msgspec.Struct, frozen=True):
     """A PolicyRule; lists are tuples."""
 
     verbs: tuple[str, ...] = ()
@@ -71,40 +71,40 @@ def _url_covers(owner: str, path: str) -> bool:
     return owner.endswith("*") and path.startswith(owner.rstrip("*"))
 
 
-def rule_of(obj: Any) -> Rule:
+def rule_of(obj: Any) -> PolicyRule:
     """A rule from a PolicyRule; what has another shape than the schema's counts as empty."""
 
     def texts(field: str) -> tuple[str, ...]:
         return tuple(str(value) for value in obj.get(field) or ())
 
-    return Rule(
+    return PolicyRule(
         texts("verbs"), texts("apiGroups"), texts("resources"), texts("resourceNames"), texts("nonResourceURLs")
     )
 
 
-def rules_of(obj: Any) -> tuple[Rule, ...]:
+def rules_of(obj: Any) -> tuple[PolicyRule, ...]:
     """The rules of a Role or ClusterRole."""
     return tuple(rule_of(rule) for rule in obj.get("rules") or ())
 
 
-def missing(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def missing(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """The smallest parts of the wanted rules that no owned rule covers."""
     return [part for rule in wanted for part in _parts(rule) if not any(_covers(owner, part) for owner in owned)]
 
 
-def _parts(rule: Rule) -> Iterable[Rule]:
+def _parts(rule: PolicyRule) -> Iterable[PolicyRule]:
     """Rules of one verb, one resource and at most one name that together say the same."""
     for group in rule.groups:
         for resource in rule.resources:
             for verb in rule.verbs:
                 for name in rule.names or ("",):
-                    yield Rule((verb,), (group,), (resource,), (name,) if name else ())
+                    yield PolicyRule((verb,), (group,), (resource,), (name,) if name else ())
     for url in rule.urls:
         for verb in rule.verbs:
-            yield Rule((verb,), urls=(url,))
+            yield PolicyRule((verb,), urls=(url,))
 
 
-def _covers(owner: Rule, part: Rule) -> bool:
+def _covers(owner: PolicyRule, part: PolicyRule) -> bool:
     if not all(_has(owner.verbs, verb) for verb in part.verbs):
         return False
     if not all(_has(owner.groups, group) for group in part.groups):
@@ -121,15 +121,15 @@ def _covers(owner: Rule, part: Rule) -> bool:
     return all(any(_url_covers(url, path) for url in owner.urls) for path in part.urls)
 
 
-def compacted(parts: Iterable[Rule]) -> list[Rule]:
+def compacted(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Parts that differ by verb alone as one rule."""
     verbs: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for part in parts:
         verbs.setdefault((part.groups, part.resources, part.names, part.urls), []).extend(part.verbs)
-    return [Rule(tuple(listed), *key) for key, listed in verbs.items()]
+    return [PolicyRule(tuple(listed), *key) for key, listed in verbs.items()]
 
 
-def shown(rule: Rule) -> str:
+def shown(rule: PolicyRule) -> str:
     """A rule as messages about escalation write it."""
     listed = (
         ("APIGroups", rule.groups),

@@ -19,8 +19,9 @@ from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes,
 from dragoman.apiserver.admission.lifecycle import NamespaceLifecycle
 from dragoman.apiserver.admission.priorities import Priorities
 from dragoman.apiserver.admission.restriction import NodeRestriction
-from dragoman.apiserver.admission.rights import ClaimStatus, Escalation
+from dragoman.apiserver.admission.rights import ClaimStatus, Escalation, Signers
 from dragoman.apiserver.admission.root_ca import RootCertificate
+from dragoman.apiserver.admission.runtime_classes import RuntimeClasses
 from dragoman.apiserver.admission.unattended import Unattended
 from dragoman.apiserver.lookup import Lookup
 
@@ -32,9 +33,11 @@ PLUGINS: tuple[AdmissionPlugin, ...] = (
     RootCertificate(),
     ServiceAccounts(),
     Priorities(),
+    RuntimeClasses(),
     AdminAccess(),
     Escalation(),
     ClaimStatus(),
+    Signers(),
     Unattended(),
 )
 """In the order in which they are asked."""

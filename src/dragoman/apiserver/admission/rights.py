@@ -13,13 +13,16 @@ from dragoman.api.shape import Object
 from dragoman.apiserver.access import escalation
 from dragoman.apiserver.access.attributes import Attributes as Question
 from dragoman.apiserver.access.attributes import denied
+from dragoman.apiserver.access.authorizer import MASTERS
+from dragoman.apiserver.access.certificate_requests import Unfit, read_request, subject_of
 from dragoman.apiserver.access.impersonation import NODE_EXTRA, account_of
 from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import User
-from dragoman.apiserver.status import invalid
+from dragoman.apiserver.status import forbidden, invalid
 
 CLAIM: Final = BY_NAME["ResourceClaim"]
+REQUEST: Final = BY_NAME["CertificateSigningRequest"]
 GATE: Final = "DRAResourceClaimGranularStatusAuthorization"
 _GUARDED: Final = frozenset(BY_NAME[name] for name in escalation.GUARDED)
 
@@ -32,6 +35,48 @@ class Escalation(AdmissionPlugin):
         obj = attributes.obj
         if attributes.kind in _GUARDED and obj is not None and not attributes.subresource:
             escalation.check(lookup.authorizer, attributes.kind, obj, attributes.old, attributes.write.user)
+
+
+class Signers(AdmissionPlugin):
+    """Refuses to approve and to sign for signers that the writer has no right to, and certificates of masters."""
+
+    def validate(self, lookup: Lookup, attributes: Attributes) -> None:
+        """CertificateApproval, CertificateSigning and CertificateSubjectRestriction of upstream."""
+        obj, old = attributes.obj, attributes.old
+        if attributes.kind is not REQUEST or obj is None:
+            return
+        signer = str((obj.get("spec") or {}).get("signerName", ""))
+        if attributes.operation == "CREATE":
+            if signer == "kubernetes.io/kube-apiserver-client" and MASTERS in _organizations(obj):
+                why = f"use of {signer} signer with {MASTERS} group is not allowed"
+                raise forbidden(REQUEST, attributes.name, why)
+            return
+        if attributes.subresource == "approval":
+            _signing(lookup, attributes, "approve", signer)
+        elif attributes.subresource == "status" and _signed(obj) != _signed(old or {}):
+            _signing(lookup, attributes, "sign", signer)
+
+
+def _signed(obj: Object) -> Object:
+    status: Object = obj.get("status") or {}
+    return {field: status.get(field) for field in ("certificate", "conditions")}
+
+
+def _signing(lookup: Lookup, attributes: Attributes, verb: str, signer: str) -> None:
+    user = attributes.write.user
+    names = (signer, f"{signer.partition('/')[0]}/*")
+    asked = (Question(user, verb, REQUEST.group, "*", "signers", name=name) for name in names)
+    if not any(map(lookup.authorizer.allows, asked)):
+        what = f'user not permitted to {verb} requests with signerName "{signer}"'
+        raise forbidden(REQUEST, attributes.name, what)
+
+
+def _organizations(obj: Object) -> tuple[str, ...]:
+    try:
+        return subject_of(read_request((obj.get("spec") or {}).get("request")))[1]
+    except Unfit as unfit:
+        name = obj["metadata"].get("name", "")
+        raise invalid(REQUEST, name, [("FieldValueInvalid", f"Invalid value: {unfit}", "spec.request")]) from unfit
 
 
 class ClaimStatus(AdmissionPlugin):

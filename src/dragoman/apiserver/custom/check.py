@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 import re2
 
-from dragoman.apiserver.custom.schema import Node, Object
+from dragoman.api.shape import Object
+from dragoman.apiserver.custom.schema import SchemaNode
 
 Cause = tuple[str, str, str]
 INVALID, REQUIRED, TYPE = "FieldValueInvalid", "FieldValueRequired", "FieldValueTypeInvalid"
@@ -33,7 +34,7 @@ def quoted(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def causes(node: Node, obj: Object) -> list[Cause]:
+def causes(node: SchemaNode, obj: Object) -> list[Cause]:
     """What is wrong with a whole object; metadata is judged as that of every object is, elsewhere."""
     rest = {name: value for name, value in obj.items() if name not in ("metadata", "apiVersion", "kind")}
     found = list(_check(node.raw, rest, "", skip=("metadata", "apiVersion", "kind")))
@@ -219,7 +220,7 @@ def _check_object(schema: Object, value: Object, path: str, skip: tuple[str, ...
 # ---- lists that are sets or maps
 
 
-def _lists(node: Node, value: Any, path: str) -> Iterator[Cause]:
+def _lists(node: SchemaNode, value: Any, path: str) -> Iterator[Cause]:
     if isinstance(value, dict):
         for name, inner in value.items():
             member = node.member(name)
@@ -232,7 +233,7 @@ def _lists(node: Node, value: Any, path: str) -> Iterator[Cause]:
                 yield from _lists(node.items, item, f"{path}[{at}]")
 
 
-def _repeated(node: Node, value: list[Any], path: str) -> Iterator[Cause]:
+def _repeated(node: SchemaNode, value: list[Any], path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for at, item in enumerate(value):
         if node.list_type == "set":

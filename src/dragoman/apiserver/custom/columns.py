@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.custom import paths
-from dragoman.apiserver.custom.schema import Object
 from dragoman.apiserver.printers.column import Cell, Column, Printer, age, columns, name_of, since
 
 _PLAIN = Printer(columns("Name", "Age"), lambda obj, now: [name_of(obj), age(obj, now)])

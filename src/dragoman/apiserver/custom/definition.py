@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.custom import paths
 from dragoman.apiserver.custom.check import Cause, is_pattern, quoted
 from dragoman.apiserver.custom.check import causes as schema_causes
-from dragoman.apiserver.custom.rules import Rules
-from dragoman.apiserver.custom.schema import ROOT_FIELDS, Node, Object
+from dragoman.apiserver.custom.rules import ValidationRules
+from dragoman.apiserver.custom.schema import ROOT_FIELDS, SchemaNode
 from dragoman.values import names
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -188,7 +189,7 @@ def _judge_versions(versions: list[Object], old: Object | None) -> Iterator[Caus
         structural = list(_structural(schema, here, root=True))
         yield from structural
         if not structural and (before.get(name) or {}).get("schema") != version.get("schema"):
-            yield from Rules(Node(schema)).problems(here)
+            yield from ValidationRules(SchemaNode(schema)).problems(here)
         yield from _judge_columns(version, path)
         yield from _judge_scale(version, f"{path}.subresources.scale")
         yield from _judge_selectable(version, schema, path)
@@ -359,7 +360,7 @@ def _list_causes(schema: Object, path: str) -> Iterator[Cause]:
 def _default_causes(schema: Object, path: str) -> Iterator[Cause]:
     value = msgspec.json.decode(msgspec.json.encode(schema["default"]))
     for reason, text, below in schema_causes(
-        Node({"type": "object", "properties": {"default": schema}}), {"default": value}
+        SchemaNode({"type": "object", "properties": {"default": schema}}), {"default": value}
     ):
         inner = below.removeprefix("default")
         yield reason, text.replace(f"{below} in body", f"{path}.default{inner} in body"), f"{path}.default{inner}"

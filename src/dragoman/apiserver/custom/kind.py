@@ -11,16 +11,17 @@ from typing import Any
 import msgspec
 
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import Object
 from dragoman.apiserver.custom.columns import printer
 from dragoman.apiserver.custom.prune import drop_nulls, fill, prune
-from dragoman.apiserver.custom.rules import Rules
-from dragoman.apiserver.custom.schema import Node, Object
+from dragoman.apiserver.custom.rules import ValidationRules
+from dragoman.apiserver.custom.schema import SchemaNode
 from dragoman.apiserver.shape import ANY, LIST, MAP, OBJECT, SchemaShape, definition_shape, unstructured
 
 _OPEN: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-class Version:
+class CustomVersion:
     """One version of a definition."""
 
     def __init__(self, entry: Object) -> None:
@@ -29,8 +30,8 @@ class Version:
         self.storage = bool(entry.get("storage"))
         self.schema: Object = (entry.get("schema") or {}).get("openAPIV3Schema") or _OPEN
         self.has_schema = bool((entry.get("schema") or {}).get("openAPIV3Schema"))
-        self.node = Node(self.schema)
-        self.rules = Rules(self.node)
+        self.node = SchemaNode(self.schema)
+        self.rules = ValidationRules(self.node)
         self.shape = _root_shape(self.node)
         subresources = entry.get("subresources") or {}
         self.has_status = "status" in subresources
@@ -47,18 +48,22 @@ class Version:
         return (*(("status",) if self.has_status else ()), *(("scale",) if self.scale else ()))
 
 
-class Definition:
+class CustomDefinition:
     """The compiled form of a CustomResourceDefinition; compared by identity."""
 
     def __init__(self, spec: Object, names: Object) -> None:
         self.spec = spec
         self.names = names
-        self.versions = {entry["name"]: Version(entry) for entry in spec["versions"]}
+        self.versions = {entry["name"]: CustomVersion(entry) for entry in spec["versions"]}
         self.storage = next(v for v in self.versions.values() if v.storage)
         self.conversion: Object = spec.get("conversion") or {"strategy": "None"}
         self.terminating = False
 
-    def version(self, name: str) -> Version:
+    def needs_webhook(self, version: str) -> bool:
+        """Whether only the definition's webhook knows how objects look in a version."""
+        return self.conversion.get("strategy") == "Webhook" and self.version(version) is not self.storage
+
+    def version(self, name: str) -> CustomVersion:
         """A version by name; the storage version for an empty one."""
         return self.versions.get(name, self.storage)
 
@@ -112,7 +117,7 @@ def _drop_null_metadata(obj: Object) -> None:
 class CustomKind(Kind, frozen=True):
     """A kind that is served because a definition says so."""
 
-    definition: Definition = msgspec.field(default_factory=lambda: Definition({"versions": [_NONE]}, {}))
+    definition: CustomDefinition = msgspec.field(default_factory=lambda: CustomDefinition({"versions": [_NONE]}, {}))
 
     @property
     def singular(self) -> str:
@@ -132,7 +137,7 @@ def custom_kind(crd: Object) -> CustomKind:
     """The kind that a definition declares, by its accepted names."""
     spec = crd["spec"]
     names: Object = {**spec["names"], **((crd.get("status") or {}).get("acceptedNames") or {})}
-    definition = Definition(spec, names)
+    definition = CustomDefinition(spec, names)
     storage = definition.storage
     others = [name for name in definition.versions if name != storage.name]
     subresources = dict.fromkeys(s for v in definition.versions.values() for s in v.subresources)
@@ -152,7 +157,7 @@ def custom_kind(crd: Object) -> CustomKind:
 # ---- shapes, for server-side apply
 
 
-def _root_shape(node: Node) -> SchemaShape:
+def _root_shape(node: SchemaNode) -> SchemaShape:
     shape = SchemaShape(OBJECT)
     shape.fields = {name: _shape(member) for name, member in node.properties.items() if name != "metadata"}
     for name in ("apiVersion", "kind"):
@@ -162,7 +167,7 @@ def _root_shape(node: Node) -> SchemaShape:
     return shape
 
 
-def _shape(node: Node) -> SchemaShape:
+def _shape(node: SchemaNode) -> SchemaShape:
     if node.type == "object":
         return _object_shape(node)
     if node.type == "array":
@@ -179,7 +184,7 @@ def _shape(node: Node) -> SchemaShape:
     return shape
 
 
-def _object_shape(node: Node) -> SchemaShape:
+def _object_shape(node: SchemaNode) -> SchemaShape:
     deduced: Any = unstructured().item
     if node.additional is not None:
         shape = SchemaShape(MAP)

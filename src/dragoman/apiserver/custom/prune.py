@@ -10,18 +10,19 @@ from typing import Any
 
 import msgspec
 
-from dragoman.apiserver.custom.schema import ROOT_FIELDS, Node, Object
+from dragoman.api.shape import Object
+from dragoman.apiserver.custom.schema import ROOT_FIELDS, SchemaNode
 from dragoman.apiserver.shape import MAP, OBJECT, SchemaShape, definition_shape
 
 METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-def prune(node: Node, obj: Object) -> list[str]:
+def prune(node: SchemaNode, obj: Object) -> list[str]:
     """Drop what the schema does not know; returns the paths of that, sorted by field as upstream does."""
     return list(_prune(node, obj, "", root=True))
 
 
-def _prune(node: Node, value: Any, path: str, *, root: bool = False) -> Iterator[str]:
+def _prune(node: SchemaNode, value: Any, path: str, *, root: bool = False) -> Iterator[str]:
     if isinstance(value, dict):
         resource = root or node.embedded
         for name in sorted(value):
@@ -58,7 +59,7 @@ def _prune_metadata(shape: SchemaShape, value: Any, path: str) -> Iterator[str]:
             yield from _prune_metadata(shape.item, item, f"{path}[{at}]")
 
 
-def fill(node: Node, value: Any) -> None:
+def fill(node: SchemaNode, value: Any) -> None:
     """Fill in defaults; null counts as absent where the schema allows no null and has a default."""
     if not node.has_defaults_below:
         return
@@ -81,7 +82,7 @@ def fill(node: Node, value: Any) -> None:
             fill(node.items, value[at])
 
 
-def drop_nulls(node: Node, value: Any) -> None:
+def drop_nulls(node: SchemaNode, value: Any) -> None:
     """Drop null where the schema allows none: for a field that may be absent it says the same."""
     if isinstance(value, dict):
         for name in [n for n, inner in value.items() if inner is None]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.custom.kind import CustomKind
-from dragoman.apiserver.custom.schema import Object
 
 _META = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1."
 _API_VERSION = "APIVersion defines the version of this object's schema; servers convert to the latest one they know."

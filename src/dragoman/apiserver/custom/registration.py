@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.api.shape import Object
 from dragoman.apiserver.custom.definition import APPROVED, FINALIZER
 from dragoman.apiserver.custom.kind import CustomKind, custom_kind
-from dragoman.apiserver.custom.schema import Object
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import DeleteOptions, Write
 from dragoman.apiserver.status import StatusError
@@ -56,7 +56,7 @@ class Registration:
         established = _is_true(conditions, "Established")
         crd["status"] = {**(crd.get("status") or {}), "acceptedNames": names}
         if established:
-            self._offer(crd)
+            self._announce(crd)
         self._write_status(record, conditions, names)
         if "deletionTimestamp" in crd["metadata"]:
             self._clean(crd)
@@ -124,7 +124,7 @@ class Registration:
 
     # ---- serving
 
-    def _offer(self, crd: Object) -> None:
+    def _announce(self, crd: Object) -> None:
         kind = custom_kind(crd)
         kind.definition.terminating = "deletionTimestamp" in crd["metadata"]
         if self.registry.served.is_built_in(kind.group, kind.plural):

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.apiserver.custom.check import Cause
-from dragoman.apiserver.custom.schema import Node, Object, Rule
+from dragoman.apiserver.custom.schema import SchemaNode, ValidationRule
 from dragoman.cel import types as t
 from dragoman.cel.ast import Ident
 from dragoman.cel.environment import Environment
@@ -94,7 +95,7 @@ class _Types:
     def __init__(self) -> None:
         self.fields: dict[str, dict[str, Type]] = {}
 
-    def declare(self, node: Node, *, root: bool = False) -> tuple[Type, Sizes] | None:
+    def declare(self, node: SchemaNode, *, root: bool = False) -> tuple[Type, Sizes] | None:
         """The type of a place and its sizes; None for one that expressions do not see."""
         raw = node.raw
         if node.int_or_string:
@@ -121,7 +122,7 @@ class _Types:
                 return t.INT, Sizes(None, 1)
         return None
 
-    def _object(self, node: Node, *, root: bool) -> tuple[Type, Sizes] | None:
+    def _object(self, node: SchemaNode, *, root: bool) -> tuple[Type, Sizes] | None:
         raw = node.raw
         if node.additional is not None:
             inner = self.declare(node.additional, root=node.additional.embedded)
@@ -150,9 +151,9 @@ class _Types:
 
 _META = {"name": {"type": "string"}, "generateName": {"type": "string"}}
 _ROOT = {
-    "apiVersion": Node({"type": "string"}),
-    "kind": Node({"type": "string"}),
-    "metadata": Node({"type": "object", "properties": _META}),
+    "apiVersion": SchemaNode({"type": "string"}),
+    "kind": SchemaNode({"type": "string"}),
+    "metadata": SchemaNode({"type": "object", "properties": _META}),
 }
 
 
@@ -174,7 +175,7 @@ def _string(raw: Object) -> tuple[Type, Sizes]:
 # ---- values
 
 
-def to_value(node: Node, value: Any, *, root: bool = False) -> CelValue:
+def to_value(node: SchemaNode, value: Any, *, root: bool = False) -> CelValue:
     """A JSON value as expressions see it."""
     if isinstance(value, dict):
         if node.additional is not None:
@@ -214,7 +215,7 @@ def _text_value(form: str, text: str) -> CelValue:
 # ---- compiled rules
 
 
-class Compiled:
+class CompiledRule:
     """A rule as it runs. error: why it cannot; cost: its worst case for one call."""
 
     __slots__ = (
@@ -229,7 +230,7 @@ class Compiled:
         "uses_old",
     )
 
-    def __init__(self, rule: Rule, environment: Environment, sizes: Sizes) -> None:
+    def __init__(self, rule: ValidationRule, environment: Environment, sizes: Sizes) -> None:
         self.rule = rule
         self.environment = environment
         self.error = self.message_error = ""
@@ -279,19 +280,19 @@ def _sizes_of(root: Sizes) -> Any:
     return sizes
 
 
-class Rules:
+class ValidationRules:
     """The compiled rules of a schema, by node."""
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: SchemaNode) -> None:
         self.root = root
-        self._of: dict[int, tuple[Compiled, ...]] = {}
+        self._of: dict[int, tuple[CompiledRule, ...]] = {}
         self._worst: int = 0
         self._single: int = 0
         if root.has_rules_below:
             for node, is_root, cardinality in _places(root, 1, root=True):
                 self._compile(node, is_root, cardinality)
 
-    def _compile(self, node: Node, is_root: bool, cardinality: int | None) -> None:
+    def _compile(self, node: SchemaNode, is_root: bool, cardinality: int | None) -> None:
         if not node.rules:
             return
         types = _Types()
@@ -308,7 +309,7 @@ class Rules:
                 strict=True,
                 objects_are_maps=True,
             )
-            compiled.append(Compiled(rule, environment, sizes))
+            compiled.append(CompiledRule(rule, environment, sizes))
         self._of[id(node)] = tuple(compiled)
         times = cardinality if cardinality is not None else REQUEST_BYTES // (sizes.least + 1)
         for one in compiled:
@@ -349,7 +350,7 @@ class Rules:
             found.append((_FORBIDDEN, f"Forbidden: {_too_dear(what, total, STATIC_SCHEMA_COST)}", path))
         return found
 
-    def _judged(self, one: Compiled, here: str, correlated: bool) -> Iterator[Cause]:
+    def _judged(self, one: CompiledRule, here: str, correlated: bool) -> Iterator[Cause]:
         rule = one.rule
         if not rule.text.strip():
             yield "FieldValueRequired", "Required value: rule is not specified", f"{here}.rule"
@@ -375,7 +376,7 @@ class Rules:
         run.visit(self.root, obj, old, "", root=True)
         return run.found
 
-    def of(self, node: Node) -> tuple[Compiled, ...]:
+    def of(self, node: SchemaNode) -> tuple[CompiledRule, ...]:
         """The rules of one place."""
         return self._of.get(id(node), ())
 
@@ -389,7 +390,9 @@ def _too_dear(what: str, cost: int, limit: int) -> str:
     )
 
 
-def _places(node: Node, cardinality: int | None, *, root: bool = False) -> Iterator[tuple[Node, bool, int | None]]:
+def _places(
+    node: SchemaNode, cardinality: int | None, *, root: bool = False
+) -> Iterator[tuple[SchemaNode, bool, int | None]]:
     yield node, root or node.embedded, cardinality
     for member in node.properties.values():
         yield from _places(member, cardinality)
@@ -397,7 +400,7 @@ def _places(node: Node, cardinality: int | None, *, root: bool = False) -> Itera
         yield from _places(inner, most)
 
 
-def _repeated(node: Node, cardinality: int | None) -> Iterator[tuple[Node, int | None]]:
+def _repeated(node: SchemaNode, cardinality: int | None) -> Iterator[tuple[SchemaNode, int | None]]:
     for inner, limit in ((node.items, "maxItems"), (node.additional, "maxProperties")):
         if inner is not None:
             most = node.raw.get(limit)
@@ -405,8 +408,8 @@ def _repeated(node: Node, cardinality: int | None) -> Iterator[tuple[Node, int |
 
 
 def _paths(
-    node: Node, path: str, cardinality: int | None, *, correlated: bool
-) -> Iterator[tuple[Node, str, int | None, bool]]:
+    node: SchemaNode, path: str, cardinality: int | None, *, correlated: bool
+) -> Iterator[tuple[SchemaNode, str, int | None, bool]]:
     yield node, path, cardinality, correlated
     for name, member in node.properties.items():
         yield from _paths(member, f"{path}.properties[{name}]", cardinality, correlated=correlated)
@@ -422,12 +425,12 @@ _MISSING: Final = object()
 class _Run:
     """The rules over one object, with the budget that is left."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ValidationRules) -> None:
         self.rules = rules
         self.found: list[Cause] = []
         self.budget = OBJECT_COST
 
-    def visit(self, node: Node, value: Any, old: Any, path: str, *, root: bool = False) -> None:
+    def visit(self, node: SchemaNode, value: Any, old: Any, path: str, *, root: bool = False) -> None:
         if value is None or not node.has_rules_below or self.budget < 0:
             return
         if compiled := self.rules.of(node):
@@ -444,7 +447,7 @@ class _Run:
                 self.visit(node.items, item, _correlated(node, item, old), f"{path}[{at}]")
 
     def _rules(
-        self, node: Node, compiled: tuple[Compiled, ...], value: Any, old: Any, path: str, *, root: bool
+        self, node: SchemaNode, compiled: tuple[CompiledRule, ...], value: Any, old: Any, path: str, *, root: bool
     ) -> None:
         own = to_value(node, value, root=root)
         before = None if old is None else to_value(node, old, root=root)
@@ -469,7 +472,7 @@ class _Run:
                 continue
             self._add(*self._cause(one, own, previous, path, shown))
 
-    def _cause(self, one: Compiled, own: CelValue, previous: CelValue, path: str, shown: str) -> Cause:
+    def _cause(self, one: CompiledRule, own: CelValue, previous: CelValue, path: str, shown: str) -> Cause:
         rule = one.rule
         detail = rule.message.strip() or f"failed rule: {rule.text.strip()}"
         if one.message is not None:
@@ -493,7 +496,9 @@ class _Run:
                 text = (shown or "Invalid value: ") + detail
         return rule.reason, text, where
 
-    def _evaluate(self, one: Compiled, expression: Expression | None, own: CelValue, previous: CelValue) -> CelValue:
+    def _evaluate(
+        self, one: CompiledRule, expression: Expression | None, own: CelValue, previous: CelValue
+    ) -> CelValue:
         if one.error or expression is None:
             raise EvalError(f"rule compile error: {one.error}")
         try:
@@ -510,7 +515,7 @@ class _Run:
         self.found.append((reason, text, path))
 
 
-def _correlated(node: Node, item: Any, old: Any) -> Any:
+def _correlated(node: SchemaNode, item: Any, old: Any) -> Any:
     """The old item of a list that is a map by keys; items of other lists cannot be told apart."""
     if node.list_type != "map" or not isinstance(item, dict) or not isinstance(old, list):
         return None

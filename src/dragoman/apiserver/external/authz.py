@@ -59,7 +59,7 @@ class ResourceCheck(msgspec.Struct, frozen=True):
     about: Attributes
 
 
-class Decision(msgspec.Struct, frozen=True):
+class AuthorizationDecision(msgspec.Struct, frozen=True):
     """An answer."""
 
     verdict: Verdict
@@ -71,7 +71,7 @@ TYPE_OF.update(
         PathCheck: PATH_CHECK,
         GroupCheck: GROUP_CHECK,
         ResourceCheck: RESOURCE_CHECK,
-        Decision: DECISION,
+        AuthorizationDecision: DECISION,
     }
 )
 
@@ -116,16 +116,16 @@ def _selecting(check: ResourceCheck, text: str) -> ResourceCheck:
     return ResourceCheck(check.asker, msgspec.structs.replace(check.about, fields=fields))
 
 
-def _check_path(check: PathCheck, verb: str) -> Decision:
+def _check_path(check: PathCheck, verb: str) -> AuthorizationDecision:
     return _decided(check.asker, Attributes(check.asker.user, verb.lower(), path=check.path))
 
 
-def _check_resource(check: ResourceCheck, verb: str) -> Decision:
+def _check_resource(check: ResourceCheck, verb: str) -> AuthorizationDecision:
     return _decided(check.asker, msgspec.structs.replace(check.about, verb=verb))
 
 
-def _decided(asker: Asker, asked: Attributes) -> Decision:
-    return Decision(asker.authorizer.explain(asked))
+def _decided(asker: Asker, asked: Attributes) -> AuthorizationDecision:
+    return AuthorizationDecision(asker.authorizer.explain(asked))
 
 
 def _escape(text: str) -> str:

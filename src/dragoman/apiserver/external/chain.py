@@ -12,6 +12,7 @@ from dragoman.api.shape import Object
 from dragoman.apiserver import admission
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external.calling import Caller
+from dragoman.apiserver.external.converting import Conversion
 from dragoman.apiserver.external.policies import Policies
 from dragoman.apiserver.external.webhooks import Webhooks
 from dragoman.apiserver.lookup import Lookup
@@ -21,13 +22,14 @@ from dragoman.apiserver.store import Store
 from dragoman.apiserver.versions import to_stored
 
 
-class Chain:
+class AdmissionChain:
     """Policies and webhooks of one server. `aclose` it."""
 
     def __init__(self, lookup: Lookup, store: Store, uid: Callable[[], str], now: Callable[[], datetime]) -> None:
         self._lookup = lookup
         self._now = now
         self._caller = Caller(store)
+        self.conversion = Conversion(self._caller, uid)
         self._webhooks = Webhooks(store, lookup.authorizer, self._caller, uid)
         self._policies = Policies(store, lookup.authorizer)
 
@@ -37,6 +39,9 @@ class Chain:
 
     async def mutate(self, attributes: Attributes) -> None:
         """Let mutating policies, then webhooks change the object. Raises Refused."""
+        if attributes.operation == "CONNECT":
+            await self._webhooks.mutate(attributes, _unchanged)
+            return
         before = copy_json(attributes.obj) if attributes.obj is not None else None
         changed, policies = self._policies.mutate(attributes, self._restore)
         altered, webhooks = await self._webhooks.mutate(attributes, self._restore)
@@ -80,3 +85,7 @@ class Chain:
     async def aclose(self) -> None:
         """End all connections."""
         await self._caller.close()
+
+
+def _unchanged(attributes: Attributes, changed: Object, version: str) -> None:
+    """What a session is opened with stays as the client asked."""

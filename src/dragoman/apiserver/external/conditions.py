@@ -9,20 +9,27 @@ import msgspec
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external.authz import Asker, about
-from dragoman.apiserver.external.expressions import Compiled, Evaluation, Invalid, Spent, reported, value_of
+from dragoman.apiserver.external.expressions import (
+    CompiledExpression,
+    Evaluation,
+    ExpressionInvalid,
+    Spent,
+    reported,
+    value_of,
+)
 from dragoman.apiserver.external.review import request_of, versioned
 from dragoman.cel.faults import EvalError
 from dragoman.cel.values import CelValue
 
 
-class Condition(msgspec.Struct, frozen=True):
+class MatchCondition(msgspec.Struct, frozen=True):
     """A named condition."""
 
     name: str
-    expression: Compiled | Invalid
+    expression: CompiledExpression | ExpressionInvalid
 
 
-class Failed(Exception):
+class ConditionFailed(Exception):
     """Conditions could not be evaluated; the text says why."""
 
 
@@ -42,12 +49,12 @@ def values_of(attributes: Attributes, version: str, authorizer: Authorizer | Non
     return out
 
 
-def hold(conditions: Sequence[Condition], evaluation: Evaluation) -> bool:
+def hold(conditions: Sequence[MatchCondition], evaluation: Evaluation) -> bool:
     """Whether all hold. Raises Failed where none is false but one could not be evaluated."""
     errors: list[str] = []
     for condition in conditions:
         expression = condition.expression
-        if isinstance(expression, Invalid):
+        if isinstance(expression, ExpressionInvalid):
             errors.append(expression.why)
             continue
         try:
@@ -58,5 +65,5 @@ def hold(conditions: Sequence[Condition], evaluation: Evaluation) -> bool:
         if value is False:
             return False
     if errors:
-        raise Failed(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+        raise ConditionFailed(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
     return True

@@ -96,14 +96,14 @@ class Has(msgspec.Struct, frozen=True):
     variables: tuple[tuple[str, Type], ...] = ()
 
 
-class Invalid(msgspec.Struct, frozen=True):
+class ExpressionInvalid(msgspec.Struct, frozen=True):
     """An expression that does not compile, and why."""
 
     text: str
     why: str
 
 
-class Compiled:
+class CompiledExpression:
     """An expression that can be evaluated."""
 
     __slots__ = ("names", "plan", "text", "tree", "type")
@@ -141,17 +141,17 @@ def environment(has: Has) -> Environment:
 
 
 @lru_cache(maxsize=4096)
-def compiled(text: str, has: Has, wanted: tuple[Type, ...] = ()) -> Compiled | Invalid:
+def compiled(text: str, has: Has, wanted: tuple[Type, ...] = ()) -> CompiledExpression | ExpressionInvalid:
     """An expression, cached; wanted are the types it may have, () any."""
     try:
-        found = Compiled(text, has)
+        found = CompiledExpression(text, has)
     except CompileError as refused:
-        return Invalid(text, f"compilation failed: {refused}")
+        return ExpressionInvalid(text, f"compilation failed: {refused}")
     if wanted and found.type not in wanted:
         shown = t.show(found.type)
         if len(wanted) == 1:
-            return Invalid(text, f"must evaluate to {t.show(wanted[0])} but got {shown}")
-        return Invalid(text, f"must evaluate to one of [{' '.join(map(t.show, wanted))}] but got {shown}")
+            return ExpressionInvalid(text, f"must evaluate to {t.show(wanted[0])} but got {shown}")
+        return ExpressionInvalid(text, f"must evaluate to one of [{' '.join(map(t.show, wanted))}] but got {shown}")
     return found
 
 
@@ -165,7 +165,7 @@ class Spent(Exception):
         super().__init__("validation failed due to running out of cost budget, no further validation rules will be run")
 
 
-class Budget:
+class CostBudget:
     """What expressions may still cost together."""
 
     __slots__ = ("left",)
@@ -179,7 +179,7 @@ class Lazy(dict[str, CelValue]):
 
     __slots__ = ("_evaluate", "_texts")
 
-    def __init__(self, texts: Mapping[str, Compiled | Invalid], evaluate: Any) -> None:
+    def __init__(self, texts: Mapping[str, CompiledExpression | ExpressionInvalid], evaluate: Any) -> None:
         super().__init__()
         self._texts = texts
         self._evaluate = evaluate
@@ -188,7 +188,7 @@ class Lazy(dict[str, CelValue]):
         expression = self._texts.get(name)
         if expression is None:
             raise KeyError(name)
-        if isinstance(expression, Invalid):
+        if isinstance(expression, ExpressionInvalid):
             raise EvalError(f'composited variable "{name}" fails to compile: {expression.why}')
         try:
             found = self[name] = self._evaluate(expression)
@@ -203,11 +203,16 @@ TYPE_OF[Lazy] = t.map_of(t.STRING, t.DYN)
 class Evaluation:
     """One write with all values that expressions may read."""
 
-    def __init__(self, values: Mapping[str, CelValue], texts: Mapping[str, Compiled | Invalid], budget: Budget) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, CelValue],
+        texts: Mapping[str, CompiledExpression | ExpressionInvalid],
+        budget: CostBudget,
+    ) -> None:
         self._budget = budget
         self._values = {**values, "variables": Lazy(texts, self.value)}
 
-    def value(self, expression: Compiled) -> CelValue:
+    def value(self, expression: CompiledExpression) -> CelValue:
         """What an expression evaluates to. Raises EvalError, Spent."""
         limit = min(PER_CALL, self._budget.left)
         meter = Meter(expression.plan, limit)
@@ -228,13 +233,15 @@ def reported(text: str, error: EvalError) -> str:
     return f"expression '{text}' resulted in error: {error.message}"
 
 
-def variables_of(entries: Sequence[Mapping[str, Any]], has: Has) -> tuple[dict[str, Compiled | Invalid], Has]:
+def variables_of(
+    entries: Sequence[Mapping[str, Any]], has: Has
+) -> tuple[dict[str, CompiledExpression | ExpressionInvalid], Has]:
     """Composed variables in order, each of which may use those before, and the environment with all of them."""
-    texts: dict[str, Compiled | Invalid] = {}
+    texts: dict[str, CompiledExpression | ExpressionInvalid] = {}
     for entry in entries:
         found = compiled(entry.get("expression", ""), has)
         texts[entry["name"]] = found
-        kind = t.DYN if isinstance(found, Invalid) else found.type
+        kind = t.DYN if isinstance(found, ExpressionInvalid) else found.type
         has = msgspec.structs.replace(has, variables=(*has.variables, (entry["name"], kind)))
     return texts, has
 
@@ -255,7 +262,7 @@ def json_of(value: CelValue) -> Any:
     """A value as JSON. Raises EvalError for what JSON has no word for."""
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
-            raise EvalError("a map with keys that are no strings cannot be JSON")
+            raise EvalError("a map with keys that are not strings cannot be JSON")
         return {key: json_of(inner) for key, inner in value.items()}
     if isinstance(value, tuple):
         return list(map(json_of, value))

@@ -32,7 +32,7 @@ EXEMPT: Final = frozenset(
 """Nobody can lock himself out of changing what admits."""
 
 
-class Rule(msgspec.Struct, frozen=True):
+class MatchRule(msgspec.Struct, frozen=True):
     """A RuleWithOperations, or a NamedRuleWithOperations."""
 
     operations: tuple[str, ...]
@@ -70,9 +70,9 @@ class Rule(msgspec.Struct, frozen=True):
 class Matching(msgspec.Struct, frozen=True):
     """What a webhook, a policy or a binding wants to see; selectors None accept everything."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[MatchRule, ...]
     exact: bool = False
-    excluded: tuple[Rule, ...] = ()
+    excluded: tuple[MatchRule, ...] = ()
     namespaces: Requirements = ()
     objects: Requirements = ()
     everything: bool = False
@@ -109,7 +109,7 @@ def is_exempt(attributes: Attributes) -> bool:
 
 def labels_of(obj: Object) -> Mapping[str, str]:
     """The labels of an object."""
-    return obj["metadata"].get("labels") or {}
+    return (obj.get("metadata") or {}).get("labels") or {}
 
 
 def _selects_namespace(store: Store, selector: Requirements, attributes: Attributes) -> bool:
@@ -132,14 +132,14 @@ def _has(values: tuple[str, ...], wanted: str) -> bool:
     return "*" in values or wanted in values
 
 
-def rules_of(listed: Iterable[Any] | None) -> tuple[Rule, ...]:
+def rules_of(listed: Iterable[Any] | None) -> tuple[MatchRule, ...]:
     """Rules from their objects."""
 
     def texts(entry: Any, field: str) -> tuple[str, ...]:
         return tuple(entry.get(field) or ())
 
     return tuple(
-        Rule(
+        MatchRule(
             texts(entry, "operations"),
             texts(entry, "apiGroups"),
             texts(entry, "apiVersions"),

@@ -16,7 +16,7 @@ from dragoman.api.shape import Object
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external import expressions as ex
-from dragoman.apiserver.external.conditions import Condition, Failed, hold, values_of
+from dragoman.apiserver.external.conditions import ConditionFailed, MatchCondition, hold, values_of
 from dragoman.apiserver.external.matching import Matching, is_exempt, of_constraints
 from dragoman.apiserver.external.merging import merged
 from dragoman.apiserver.external.review import versioned
@@ -36,10 +36,10 @@ NAMESPACE: Final = BY_NAME["Namespace"]
 _TEXT_OR_NULL: Final = (t.STRING, t.NULL)
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 """Reasons of a validation; every other one is 422."""
-Restore = Callable[[Attributes, Object, str], None]
+PolicyRestore = Callable[[Attributes, Object, str], None]
 
 
-class Binding(msgspec.Struct, frozen=True):
+class PolicyBinding(msgspec.Struct, frozen=True):
     """A binding of a policy."""
 
     name: str
@@ -48,40 +48,40 @@ class Binding(msgspec.Struct, frozen=True):
     actions: tuple[str, ...]
 
 
-class Validation(msgspec.Struct, frozen=True):
+class PolicyValidation(msgspec.Struct, frozen=True):
     """One rule of a validating policy."""
 
-    expression: ex.Compiled | ex.Invalid
+    expression: ex.CompiledExpression | ex.ExpressionInvalid
     text: str
     message: str
-    message_expression: ex.Compiled | ex.Invalid | None
+    message_expression: ex.CompiledExpression | ex.ExpressionInvalid | None
     reason: str
 
 
 class Mutation(msgspec.Struct, frozen=True):
     """One change of a mutating policy."""
 
-    expression: ex.Compiled | ex.Invalid
+    expression: ex.CompiledExpression | ex.ExpressionInvalid
     is_patch: bool
 
 
-class Policy(msgspec.Struct, frozen=True):
+class AdmissionPolicy(msgspec.Struct, frozen=True):
     """A policy with its bindings, compiled."""
 
     name: str
     matching: Matching
     param_kind: Object | None
     ignores_failure: bool
-    conditions: tuple[Condition, ...]
-    variables: dict[str, ex.Compiled | ex.Invalid]
-    bindings: tuple[Binding, ...]
+    conditions: tuple[MatchCondition, ...]
+    variables: dict[str, ex.CompiledExpression | ex.ExpressionInvalid]
+    bindings: tuple[PolicyBinding, ...]
     again: bool = False
-    validations: tuple[Validation, ...] = ()
+    validations: tuple[PolicyValidation, ...] = ()
     mutations: tuple[Mutation, ...] = ()
-    annotations: tuple[tuple[str, ex.Compiled | ex.Invalid], ...] = ()
+    annotations: tuple[tuple[str, ex.CompiledExpression | ex.ExpressionInvalid], ...] = ()
 
 
-class Denied(msgspec.Struct, frozen=True):
+class PolicyDenied(msgspec.Struct, frozen=True):
     """A no of a policy; binding "" where the policy itself is at fault."""
 
     policy: str
@@ -103,17 +103,17 @@ class NotConfigured(Exception):
 # ---- compiling
 
 
-def compile_policy(body: Object, bindings: tuple[Binding, ...]) -> Policy:
+def compile_policy(body: Object, bindings: tuple[PolicyBinding, ...]) -> AdmissionPolicy:
     """A policy from its object."""
     spec: Object = body.get("spec") or {}
     has = ex.Has(params=bool(spec.get("paramKind")), authorizer=True, patches="mutations" in spec)
     conditions = tuple(
-        Condition(entry.get("name", ""), ex.compiled(entry.get("expression", ""), has, (t.BOOL,)))
+        MatchCondition(entry.get("name", ""), ex.compiled(entry.get("expression", ""), has, (t.BOOL,)))
         for entry in spec.get("matchConditions") or ()
     )
     variables, has = ex.variables_of(spec.get("variables") or (), has)
     messages = msgspec.structs.replace(has, authorizer=False)
-    return Policy(
+    return AdmissionPolicy(
         body["metadata"]["name"],
         of_constraints(spec.get("matchConstraints")),
         spec.get("paramKind"),
@@ -131,10 +131,10 @@ def compile_policy(body: Object, bindings: tuple[Binding, ...]) -> Policy:
     )
 
 
-def _validation(entry: Object, has: ex.Has, messages: ex.Has) -> Validation:
+def _validation(entry: Object, has: ex.Has, messages: ex.Has) -> PolicyValidation:
     text = entry.get("expression", "")
     said = entry.get("messageExpression")
-    return Validation(
+    return PolicyValidation(
         ex.compiled(text, has, (t.BOOL,)),
         text.strip(),
         (entry.get("message") or "").strip(),
@@ -149,11 +149,11 @@ def _mutation(entry: Object, has: ex.Has) -> Mutation:
     return Mutation(ex.compiled(text, has, (t.list_of(ex.PATCH) if is_patch else ex.OBJECT,)), is_patch)
 
 
-def binding_of(record: StoredObject) -> tuple[str, Binding]:
+def binding_of(record: StoredObject) -> tuple[str, PolicyBinding]:
     """The policy's name and the binding."""
     spec: Object = record.decode().get("spec") or {}
     resources = spec.get("matchResources")
-    return str(spec.get("policyName", "")), Binding(
+    return str(spec.get("policyName", "")), PolicyBinding(
         record.name,
         of_constraints(resources) if resources else None,
         spec.get("paramRef"),
@@ -170,13 +170,13 @@ class Policies:
     def __init__(self, store: Store, authorizer: Authorizer) -> None:
         self._store = store
         self._authorizer = authorizer
-        self._known: dict[str, tuple[tuple[int, int], list[Policy]]] = {}
+        self._known: dict[str, tuple[tuple[int, int], list[AdmissionPolicy]]] = {}
 
-    def _all(self, kind: Kind, binding: Kind) -> list[Policy]:
+    def _all(self, kind: Kind, binding: Kind) -> list[AdmissionPolicy]:
         seen = self._store.shelf(kind).changed, self._store.shelf(binding).changed
         known = self._known.get(kind.kind)
         if known is None or known[0] != seen:
-            bound: dict[str, list[Binding]] = {}
+            bound: dict[str, list[PolicyBinding]] = {}
             for record in self._store.select(binding):
                 policy, found = binding_of(record)
                 bound.setdefault(policy, []).append(found)
@@ -197,7 +197,7 @@ class Policies:
 
     def validate(self, attributes: Attributes) -> None:
         """Ask the validating policies. Raises Refused."""
-        denied: list[Denied] = []
+        denied: list[PolicyDenied] = []
         for policy in self._all(VALIDATING, VALIDATING_BINDING):
             if not self._meets(policy.matching, attributes):
                 continue
@@ -213,15 +213,15 @@ class Policies:
             refused.details["causes"] = [{"message": first.text}]
             raise refused
 
-    def _validated(self, policy: Policy, binding: Binding, attributes: Attributes) -> list[Denied]:
-        denied: list[Denied] = []
+    def _validated(self, policy: AdmissionPolicy, binding: PolicyBinding, attributes: Attributes) -> list[PolicyDenied]:
+        denied: list[PolicyDenied] = []
 
         def no(message: str, reason: str = "", *, fault: bool = False) -> None:
             if fault and policy.ignores_failure:
                 return
             for action in binding.actions:
                 if action == "Deny":
-                    denied.append(Denied(policy.name, binding.name, message, reason))
+                    denied.append(PolicyDenied(policy.name, binding.name, message, reason))
                 elif action == "Warn":
                     by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
                     attributes.warnings.append(f"Validation failed for {by}: {message}")
@@ -231,20 +231,20 @@ class Policies:
                 self._judge(policy, attributes, param, no)
         except NotConfigured as error:
             if not policy.ignores_failure:
-                denied.append(Denied(policy.name, binding.name, f"failed to configure binding: {error}"))
+                denied.append(PolicyDenied(policy.name, binding.name, f"failed to configure binding: {error}"))
         return denied
 
-    def _judge(self, policy: Policy, attributes: Attributes, param: Object | None, no: Any) -> None:
+    def _judge(self, policy: AdmissionPolicy, attributes: Attributes, param: Object | None, no: Any) -> None:
         evaluation, conditions = self._evaluations(policy, attributes, param)
         try:
             if not hold(policy.conditions, conditions):
                 return
-        except Failed as failed:
+        except ConditionFailed as failed:
             no(str(failed), fault=True)
             return
         for validation in policy.validations:
             expression = validation.expression
-            if isinstance(expression, ex.Invalid):
+            if isinstance(expression, ex.ExpressionInvalid):
                 no(expression.why, fault=True)
                 continue
             try:
@@ -257,9 +257,9 @@ class Policies:
                 return
         self._annotate(policy, evaluation, no)
 
-    def _message(self, validation: Validation, evaluation: ex.Evaluation) -> str:
+    def _message(self, validation: PolicyValidation, evaluation: ex.Evaluation) -> str:
         expression = validation.message_expression
-        if isinstance(expression, ex.Compiled):
+        if isinstance(expression, ex.CompiledExpression):
             try:
                 found = evaluation.value(expression)
             except EvalError:
@@ -269,10 +269,10 @@ class Policies:
                 return text
         return validation.message or f"failed expression: {validation.text}"
 
-    def _annotate(self, policy: Policy, evaluation: ex.Evaluation, no: Any) -> None:
+    def _annotate(self, policy: AdmissionPolicy, evaluation: ex.Evaluation, no: Any) -> None:
         """Audit annotations go nowhere here, but an expression that fails refuses as it does elsewhere."""
         for _, expression in policy.annotations:
-            if isinstance(expression, ex.Invalid):
+            if isinstance(expression, ex.ExpressionInvalid):
                 no(expression.why, fault=True)
                 continue
             try:
@@ -286,7 +286,9 @@ class Policies:
         """The mutating policies that want to be asked again where others have changed the object."""
         return {policy.name for policy in self._all(MUTATING, MUTATING_BINDING) if policy.again}
 
-    def mutate(self, attributes: Attributes, restore: Restore, only: set[str] | None = None) -> tuple[bool, set[str]]:
+    def mutate(
+        self, attributes: Attributes, restore: PolicyRestore, only: set[str] | None = None
+    ) -> tuple[bool, set[str]]:
         """Let the mutating policies change the object; only: those to ask again. Raises Refused.
 
         Returns whether it changed, and the names of those that want to be asked again because of that.
@@ -309,7 +311,7 @@ class Policies:
                         if self._changed(policy, attributes, version, param, restore):
                             changed = True
                             again |= asked
-                except (NotConfigured, Failed) as error:
+                except (NotConfigured, ConditionFailed) as error:
                     if not policy.ignores_failure:
                         faults.append(_fault(policy, binding, error))
             if policy.again:
@@ -325,7 +327,12 @@ class Policies:
         return changed, again
 
     def _changed(
-        self, policy: Policy, attributes: Attributes, version: str, param: Object | None, restore: Restore
+        self,
+        policy: AdmissionPolicy,
+        attributes: Attributes,
+        version: str,
+        param: Object | None,
+        restore: PolicyRestore,
     ) -> bool:
         if attributes.obj is None:
             return False
@@ -335,17 +342,17 @@ class Policies:
         start = versioned(attributes, attributes.obj, version)
         for mutation in policy.mutations:
             expression = mutation.expression
-            if isinstance(expression, ex.Invalid):
-                raise Failed(expression.why)
+            if isinstance(expression, ex.ExpressionInvalid):
+                raise ConditionFailed(expression.why)
             evaluation, _ = self._evaluations(policy, attributes, param)
             before = versioned(attributes, attributes.obj, version)
             assert before is not None, "a mutation has an object"
             try:
                 after = _mutated(mutation, evaluation.value(expression), before, attributes.kind, version)
             except EvalError as error:
-                raise Failed(ex.reported(expression.text, error)) from error
+                raise ConditionFailed(ex.reported(expression.text, error)) from error
             except ex.Spent as spent:
-                raise Failed(str(spent)) from spent
+                raise ConditionFailed(str(spent)) from spent
             if after != before:
                 restore(attributes, after, version)
         return versioned(attributes, attributes.obj, version) != start
@@ -358,15 +365,15 @@ class Policies:
         return version if version is not None and matching.selects(self._store, attributes) else None
 
     def _evaluations(
-        self, policy: Policy, attributes: Attributes, param: Object | None
+        self, policy: AdmissionPolicy, attributes: Attributes, param: Object | None
     ) -> tuple[ex.Evaluation, ex.Evaluation]:
         version = self._meets(policy.matching, attributes) or attributes.kind.versions[0]
         values = values_of(attributes, version, self._authorizer)
         if policy.param_kind:
             values["params"] = ex.value_of(param)
         values["namespaceObject"] = self._namespace(attributes)
-        conditions = ex.Evaluation(values, {}, ex.Budget(ex.BUDGET_CONDITIONS))
-        return ex.Evaluation(values, policy.variables, ex.Budget()), conditions
+        conditions = ex.Evaluation(values, {}, ex.CostBudget(ex.BUDGET_CONDITIONS))
+        return ex.Evaluation(values, policy.variables, ex.CostBudget()), conditions
 
     def _namespace(self, attributes: Attributes) -> CelValue:
         if not attributes.namespace or attributes.kind is NAMESPACE:
@@ -374,7 +381,9 @@ class Policies:
         record = self._store.get(NAMESPACE, "", attributes.namespace)
         return ex.namespace_value(record.decode()) if record else None
 
-    def _params(self, policy: Policy, binding: Binding, attributes: Attributes) -> Iterator[Object | None]:
+    def _params(
+        self, policy: AdmissionPolicy, binding: PolicyBinding, attributes: Attributes
+    ) -> Iterator[Object | None]:
         """The params to evaluate with; one None where there are none to look for. Raises NotConfigured."""
         reference = binding.param
         if not policy.param_kind or not reference:
@@ -431,7 +440,7 @@ def _mutated(mutation: Mutation, value: CelValue, before: Object, kind: Kind, ve
     return merged((kind.group, version, kind.kind), before, config)
 
 
-def _fault(policy: Policy, binding: Binding, error: Exception) -> str:
+def _fault(policy: AdmissionPolicy, binding: PolicyBinding, error: Exception) -> str:
     by = f"policy '{policy.name}' with binding '{binding.name}' denied request"
     what = f"failed to configure binding: {error}" if isinstance(error, NotConfigured) else str(error)
     return f"{by}: {what}"

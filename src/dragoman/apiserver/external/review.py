@@ -23,6 +23,9 @@ _KINDS_BELOW: Final = {
     "binding": ("", "v1", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
+    "exec": ("", "v1", "PodExecOptions"),
+    "attach": ("", "v1", "PodAttachOptions"),
+    "portforward": ("", "v1", "PodPortForwardOptions"),
 }
 _OPTIONS: Final = {
     "CREATE": "CreateOptions",
@@ -31,8 +34,12 @@ _OPTIONS: Final = {
 }
 
 
+class WebhookCallFailed(Exception):
+    """A webhook could not be asked; the text says why."""
+
+
 class BadReview(Exception):
-    """An answer that is no valid AdmissionReview; the text says why."""
+    """An answer that is not a valid AdmissionReview; the text says why."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -49,6 +56,8 @@ def versioned(attributes: Attributes, obj: Object | None, version: str) -> Objec
     if obj is None:
         return None
     kind = attributes.kind
+    if attributes.operation == "CONNECT":
+        return obj
     below = _KINDS_BELOW.get(attributes.subresource)
     if below == _KINDS_BELOW["scale"]:
         spec, status = {"replicas": (obj.get("spec") or {}).get("replicas", 0)}, obj.get("status") or {}

@@ -15,11 +15,20 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.admission import Attributes
-from dragoman.apiserver.external.calling import TIMEOUT_S, Caller, CallFailed
-from dragoman.apiserver.external.conditions import Condition, Failed, hold, values_of
-from dragoman.apiserver.external.expressions import BUDGET_CONDITIONS, Budget, Evaluation, Has, compiled
+from dragoman.apiserver.external.calling import TIMEOUT_S, Caller
+from dragoman.apiserver.external.conditions import ConditionFailed, MatchCondition, hold, values_of
+from dragoman.apiserver.external.expressions import BUDGET_CONDITIONS, CostBudget, Evaluation, Has, compiled
 from dragoman.apiserver.external.matching import Matching, is_exempt, of_webhook
-from dragoman.apiserver.external.review import KNOWN, Answer, BadReview, answer_of, denial, review_of, versioned
+from dragoman.apiserver.external.review import (
+    KNOWN,
+    Answer,
+    BadReview,
+    WebhookCallFailed,
+    answer_of,
+    denial,
+    review_of,
+    versioned,
+)
 from dragoman.apiserver.patch import json_patch
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.status import StatusError, bad_request, forbidden
@@ -31,7 +40,7 @@ MUTATING: Final = BY_NAME["MutatingWebhookConfiguration"]
 VALIDATING: Final = BY_NAME["ValidatingWebhookConfiguration"]
 _QUIET: Final = frozenset(("None", "NoneOnDryRun"))
 _log = log.get("apiserver")
-Restore = Callable[[Attributes, Object, str], None]
+WebhookRestore = Callable[[Attributes, Object, str], None]
 """Takes a changed object in a version back into the attributes, defaulted."""
 
 
@@ -42,7 +51,7 @@ class Webhook(msgspec.Struct, frozen=True):
     key: str
     """Configuration and webhook: what it is told apart by."""
     matching: Matching
-    conditions: tuple[Condition, ...]
+    conditions: tuple[MatchCondition, ...]
     client: Object
     versions: tuple[str, ...]
     ignores_failure: bool
@@ -60,7 +69,7 @@ def webhooks_of(record: StoredObject) -> list[Webhook]:
     out: list[Webhook] = []
     for entry in record.decode().get("webhooks") or ():
         conditions = tuple(
-            Condition(c.get("name", ""), compiled(c.get("expression", ""), Has(authorizer=True), (t.BOOL,)))
+            MatchCondition(c.get("name", ""), compiled(c.get("expression", ""), Has(authorizer=True), (t.BOOL,)))
             for c in entry.get("matchConditions") or ()
         )
         out.append(
@@ -114,7 +123,7 @@ class Webhooks:
         return {webhook.key for webhook in self._all(mutating=True) if webhook.again}
 
     async def mutate(
-        self, attributes: Attributes, restore: Restore, only: set[str] | None = None
+        self, attributes: Attributes, restore: WebhookRestore, only: set[str] | None = None
     ) -> tuple[bool, set[str]]:
         """Ask the mutating webhooks in turn; only: those to ask again.
 
@@ -161,8 +170,8 @@ class Webhooks:
             return version
         values = values_of(attributes, version, self._authorizer)
         try:
-            holds = hold(webhook.conditions, Evaluation(values, {}, Budget(BUDGET_CONDITIONS)))
-        except Failed as failed:
+            holds = hold(webhook.conditions, Evaluation(values, {}, CostBudget(BUDGET_CONDITIONS)))
+        except ConditionFailed as failed:
             if webhook.ignores_failure:
                 return None
             raise forbidden(attributes.kind, attributes.name, str(failed)) from failed
@@ -195,7 +204,7 @@ class Webhooks:
         body = review_of(attributes, version, uid, api)
         try:
             reply = await self._caller.call(webhook.client, body, webhook.timeout_s)
-        except CallFailed as failed:
+        except WebhookCallFailed as failed:
             raise Unasked(f"failed to call webhook: {failed}") from failed
         try:
             return answer_of(reply, uid, api, mutating=mutating)
@@ -203,7 +212,7 @@ class Webhooks:
             raise Unasked(f"received invalid webhook response: {bad}") from bad
 
 
-def _patched(webhook: Webhook, attributes: Attributes, version: str, answer: Answer, restore: Restore) -> bool:
+def _patched(webhook: Webhook, attributes: Attributes, version: str, answer: Answer, restore: WebhookRestore) -> bool:
     """Apply a patch; whether it changed anything."""
     before = versioned(attributes, attributes.obj, version)
     if before is None:

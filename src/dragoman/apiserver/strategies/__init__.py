@@ -13,6 +13,7 @@ from dragoman.apiserver.strategies.base import (
     StatusAloneReturned,
     Strategy,
 )
+from dragoman.apiserver.strategies.certificates import SigningRequestStrategy
 from dragoman.apiserver.strategies.core import (
     ApiServiceStrategy,
     EventStrategy,
@@ -74,6 +75,7 @@ _TABLE: dict[str, Strategy] = {
     "MutatingAdmissionPolicyBinding": BindingStrategy("MutatingAdmissionPolicyBinding"),
     "MutatingWebhookConfiguration": WebhookStrategy("MutatingWebhookConfiguration"),
     "ValidatingWebhookConfiguration": WebhookStrategy("ValidatingWebhookConfiguration"),
+    "CertificateSigningRequest": SigningRequestStrategy(),
     "PersistentVolume": Returned(),
     "PersistentVolumeClaim": Returned(),
     "ResourceQuota": Returned(),
@@ -85,7 +87,6 @@ _TABLE: dict[str, Strategy] = {
     "VolumeAttributesClass": Returned(),
     # Neither a generation nor an answer of its own, as upstream.
     "APIService": ApiServiceStrategy(),
-    "CertificateSigningRequest": Strategy(),
     "PodCertificateRequest": StatusAlone(),
     "ServiceCIDR": StatusAlone(),
     "StorageVersionMigration": StatusAlone(),

@@ -15,7 +15,7 @@ import msgspec
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
 from dragoman.api.validate.field import FieldError, FieldPath
-from dragoman.apiserver.external.expressions import OBJECT, PATCH, Has, Invalid, compiled, variables_of
+from dragoman.apiserver.external.expressions import OBJECT, PATCH, ExpressionInvalid, Has, compiled, variables_of
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import invalid
@@ -354,5 +354,5 @@ def _expression(
         yield path.required(missing)
         return
     found = compiled(str(text), has, kinds)
-    if isinstance(found, Invalid):
+    if isinstance(found, ExpressionInvalid):
         yield path.invalid(text, found.why)

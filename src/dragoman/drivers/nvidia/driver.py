@@ -31,6 +31,7 @@ from dragoman.drivers.nvidia.devices import GpuInventory, Known, Shares
 from dragoman.drivers.nvidia.gates import DEFAULTS, DriverGates
 from dragoman.drivers.nvidia.hardware import Gpu, GpuInstance, GpuUnreachable, Hardware, HardwareEvent
 from dragoman.drivers.nvidia.health import HealthOptions, HealthRecord
+from dragoman.drivers.nvidia.images import MPS_IMAGE
 from dragoman.drivers.nvidia.metrics import Measures
 from dragoman.drivers.nvidia.mps import Daemons, daemon_for
 from dragoman.drivers.nvidia.state import Done, MigPartition, UsedDevice, decoded
@@ -55,6 +56,7 @@ class DriverOptions(msgspec.Struct, frozen=True):
     shares: Shares = Shares()
     health: HealthOptions = HealthOptions()
     driver_root: str = "/"
+    mps_image: str = MPS_IMAGE
 
 
 OPTIONS = DriverOptions()
@@ -129,7 +131,7 @@ class NvidiaDriver:
         return self._inventory
 
     def _siblings(self) -> frozenset[str]:
-        """With passthrough every GPU is there twice; who prepares one form takes the other away."""
+        """With passthrough every GPU appears twice; who prepares one form takes the other away."""
         if not self.gates.on("PassthroughSupport") or self._inventory is None:
             return frozenset()
         used = {(device.bus_id, device.kind) for done in self.claims.values() for device in done.devices}
@@ -354,7 +356,7 @@ class _Preparation:
                 return
         raise Invalid(
             f"claim {self.claim.ref}",
-            f"its GPUs (module ids {', '.join(map(str, sorted(modules)))}) are no Fabric Manager partition; "
+            f"its GPUs (module ids {', '.join(map(str, sorted(modules)))}) are not a Fabric Manager partition; "
             f"use matchAttribute {GPU}/partition{len(modules)}",
         )
 

@@ -10,6 +10,7 @@ from dragoman.drivers.entry import DriverEntry, DriverFactory, GateCatalogue, Ma
 from dragoman.drivers.nvidia.classes import DEVICE_CLASSES, GPU
 from dragoman.drivers.nvidia.faults import FAULTS
 from dragoman.drivers.nvidia.gates import GATES, gates_with
+from dragoman.drivers.nvidia.images import MPS_IMAGE
 
 if TYPE_CHECKING:
     from dragoman.known_drivers import KnownDriver
@@ -37,6 +38,12 @@ def _flags(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--nvidia-driver-root", default="/", metavar="DIR", help="where the kernel driver's files are on the host"
+    )
+    parser.add_argument(
+        "--mps-image",
+        default=MPS_IMAGE,
+        metavar="IMAGE",
+        help="of MPS control daemons; needs sh, chroot and cat; default: %(default)s",
     )
     parser.add_argument(
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"

@@ -20,6 +20,7 @@ from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
 from dragoman.drivers.nvidia.gates import gates_with, parse_gates
 from dragoman.drivers.nvidia.hardware import Hardware
 from dragoman.drivers.nvidia.health import IGNORED, HealthOptions, parse_xids
+from dragoman.drivers.nvidia.images import MPS_IMAGE
 from dragoman.drivers.nvidia.mps import Daemons
 from dragoman.drivers.nvidia.nvml import NvmlHardware
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
@@ -43,6 +44,8 @@ def driver(node_name: str, site: Site, hardware: Hardware, options: DriverOption
             node_name=node_name,
             root=Places.under(site.root, GPU).data_dir / MPS_FOLDER,
             driver_root=options.driver_root,
+            image=options.mps_image,
+            simulated=isinstance(hardware, SimulatedHardware),
         )
     return made(node_name, hardware, site.clock, options, daemons=daemons, metrics=site.metrics)
 
@@ -60,9 +63,11 @@ def standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory
     )
     shares = Shares.parse(args.consumable_shares)
     if machine is not None:
-        settings = MachineSettings(gates, health, shares, args.nvidia_driver_root)
+        settings = MachineSettings(gates, health, shares, args.nvidia_driver_root, args.mps_image)
         return on_machine(machine, settings, "--feature-gates")
-    options = DriverOptions(gates_with(gates, "--feature-gates"), shares, health, args.nvidia_driver_root)
+    options = DriverOptions(
+        gates_with(gates, "--feature-gates"), shares, health, args.nvidia_driver_root, args.mps_image
+    )
     hardware = NvmlHardware(driver_root=Path(args.driver_root_ctr_path or args.nvidia_driver_root))
     # A machine without the kernel driver is refused at once, not by a loop that fails again and again.
     hardware.open()
@@ -83,6 +88,7 @@ class MachineSettings(msgspec.Struct, frozen=True):
     health: HealthOptions = HealthOptions(clear_on_recovery=True)
     shares: Shares = NO_SHARES
     driver_root: str = "/"
+    mps_image: str = MPS_IMAGE
 
 
 MACHINE_SETTINGS = MachineSettings()
@@ -122,7 +128,7 @@ def machine_options(machine: MachineProfile, settings: MachineSettings, where: s
     gates = gates_with({**profile.feature_gates, **settings.gates}, where)
     if profile.consumable_shares and shares == NO_SHARES:
         shares = Shares.parse(profile.consumable_shares, f"profile {profile.name}: consumableShares")
-    return DriverOptions(gates, shares, settings.health, settings.driver_root)
+    return DriverOptions(gates, shares, settings.health, settings.driver_root, settings.mps_image)
 
 
 def cluster_uuid(rack: str) -> str:

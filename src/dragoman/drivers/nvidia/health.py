@@ -128,7 +128,7 @@ def _sentence(taint: DeviceTaint) -> str:
         case "gpu.nvidia.com/xid":
             return f"XID {taint.value} at {taint.time_added}"
         case "gpu.nvidia.com/gpu-lost":
-            return f"the GPU is lost since {taint.time_added}"
+            return f"GPU lost since {taint.time_added}"
     return "events of this GPU cannot be watched"
 
 

@@ -33,7 +33,7 @@ from dragoman.values.semver import Semver
 # ---- names
 
 _NO_NVLINK = (
-    "no attribute tells of NVLink: drop it, a board with NVSwitch needs none; between nodes use the label "
+    "there is no attribute for NVLink: drop it, a board with NVSwitch needs none; between nodes use the label "
     "nvidia.com/gpu.clique"
 )
 _ATTRIBUTES = (

@@ -23,18 +23,19 @@ from dragoman.api.kinds import kind_of
 from dragoman.cluster.client import Client
 from dragoman.drivers.nvidia.config import MpsConfig, memory_limits
 from dragoman.drivers.nvidia.hardware import Hardware
+from dragoman.drivers.nvidia.images import MPS_IMAGE as IMAGE
 from dragoman.errors import NotFound, Retry, Stale
+from dragoman.node.driver import NotYet
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
-from dragoman.runtime.retry import Backoff
 
 DEPLOYMENT = kind_of("Deployment")
 NAMESPACE = "dra-driver-nvidia-gpu"
-IMAGE = "registry.k8s.io/dra-driver-nvidia/dra-driver-nvidia-gpu:v0.5.1"
-READY = Backoff(initial_s=1.0, factor=2.0, max_s=10.0, jitter=0.1)
-READY_TRIES = 4
 FIRST_LOOK_S = 0.2
-"""A daemon of a simulated node is there at once; a real one takes seconds."""
+"""A daemon of a simulated node is there at once; a real one takes seconds, or minutes while its image is pulled."""
+LOOK_AGAIN_S = 2.0
+DRIVER_ROOT = "/driver-root"
+"""Where the daemon's container has the host's folder with the kernel driver's files, into which it changes its root."""
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -88,28 +89,36 @@ def script(daemon: Daemon) -> str:
     """What the daemon's container runs."""
     flag = " -M" if daemon.multi_user else ""
     feed = [f"echo {line} | nvidia-cuda-mps-control" for line in daemon.commands]
-    lines = [f"nvidia-cuda-mps-control -d{flag}", *feed, "echo started > /mps/log/startup.log"]
-    return "\n".join(["set -e", *lines, "exec tail -n +1 -f /mps/log/control.log"])
+    log = "$CUDA_MPS_LOG_DIRECTORY"
+    lines = [f"nvidia-cuda-mps-control -d{flag}", *feed, f'echo started > "{log}/startup.log"']
+    return "\n".join(["set -e", *lines, f'exec tail -n +1 -f "{log}/control.log"'])
 
 
-def deployment(daemon: Daemon, folders: Folders, node_name: str, namespace: str, driver_root: str) -> dict[str, Any]:
-    """The Deployment, as JSON."""
+def deployment(
+    daemon: Daemon, folders: Folders, node_name: str, namespace: str, driver_root: str, image: str = IMAGE
+) -> dict[str, Any]:
+    """The Deployment, as JSON.
+
+    The daemon runs with the driver's root as its own, so its folders are mounted inside of that, by the names that they
+    have on the host.
+    """
     labels = {"app": "mps-control-daemon", "dragoman.dev/mps": daemon.id[-40:].strip("-")}
     mounts = [
-        {"name": "root", "mountPath": "/driver-root", "mountPropagation": "HostToContainer"},
-        {"name": "pipe", "mountPath": "/mps/pipe"},
-        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a path in the container
-        {"name": "log", "mountPath": "/mps/log"},
+        {"name": "root", "mountPath": DRIVER_ROOT, "mountPropagation": "HostToContainer"},
+        {"name": "pipe", "mountPath": DRIVER_ROOT + folders.pipe},
+        {"name": "shm", "mountPath": f"{DRIVER_ROOT}/dev/shm"},  # noqa: S108 - a path in the container
+        {"name": "log", "mountPath": DRIVER_ROOT + folders.log},
     ]
-    probe = {"exec": {"command": ["cat", "/mps/log/startup.log"]}, "periodSeconds": 1, "failureThreshold": 30}
+    started = ["cat", f"{DRIVER_ROOT}{folders.log}/startup.log"]
+    probe = {"exec": {"command": started}, "periodSeconds": 1, "failureThreshold": 30}
     container = {
         "name": "mps-control-daemon",
-        "image": IMAGE,
-        "command": ["chroot", "/driver-root", "sh", "-c", script(daemon)],
+        "image": image,
+        "command": ["chroot", DRIVER_ROOT, "sh", "-c", script(daemon)],
         "env": [
             {"name": "CUDA_VISIBLE_DEVICES", "value": ",".join(daemon.uuids)},
-            {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/mps/pipe"},
-            {"name": "CUDA_MPS_LOG_DIRECTORY", "value": "/mps/log"},
+            {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": folders.pipe},
+            {"name": "CUDA_MPS_LOG_DIRECTORY", "value": folders.log},
         ],
         "securityContext": {"privileged": True},
         "startupProbe": probe,
@@ -135,8 +144,18 @@ def deployment(daemon: Daemon, folders: Folders, node_name: str, namespace: str,
     }
 
 
+def stood_in(body: dict[str, Any], folders: Folders) -> dict[str, Any]:
+    """The Deployment where GPUs are simulated: something that starts as a daemon does, and serves nobody."""
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    log = DRIVER_ROOT + folders.log
+    real = container["command"][-1].replace("\n", "\n# ")
+    text = f"# simulated, in place of:\n# {real}\necho started > {log}/startup.log\nexec sleep infinity"
+    container["command"] = ["sh", "-c", text]
+    return body
+
+
 class Daemons:
-    """The MPS daemons of one node. root: the folder that holds each daemon's folders."""
+    """The MPS daemons of one node. root: the folder that holds each daemon's folders. simulated: so are the GPUs."""
 
     def __init__(
         self,
@@ -149,7 +168,10 @@ class Daemons:
         root: Path,
         namespace: str = NAMESPACE,
         driver_root: str = "/",
+        image: str = IMAGE,
+        simulated: bool = False,
     ) -> None:
+        self.simulated = simulated
         self.client = client
         self.clock = clock
         self.entropy = entropy
@@ -158,16 +180,20 @@ class Daemons:
         self.root = root
         self.namespace = namespace
         self.driver_root = driver_root
+        self.image = image
+        self._first_looks: set[str] = set()
 
     def folders(self, daemon_id: str) -> Folders:
         """Where that daemon's files lie."""
         return Folders(self.root / daemon_id)
 
     async def start(self, daemon: Daemon) -> None:
-        """Create its Deployment and wait until it is ready; a Retry says it is not yet. Raises as Client does."""
+        """Create its Deployment; NotYet until it is ready, which is to be asked again. Raises as Client does."""
         folders = self.folders(daemon.id)
         await asyncio.to_thread(self._make, folders)
-        body = deployment(daemon, folders, self.node_name, self.namespace, self.driver_root)
+        body = deployment(daemon, folders, self.node_name, self.namespace, self.driver_root, self.image)
+        if self.simulated:
+            body = stood_in(body, folders)
         try:
             await self._ensure_namespace()
             await self.client.create(DEPLOYMENT, body, self.namespace)
@@ -193,19 +219,19 @@ class Daemons:
             await self.client.create(kind, body)
 
     async def _ready(self, daemon: Daemon) -> None:
-        await self.clock.sleep(FIRST_LOOK_S)
-        for tries in range(READY_TRIES + 1):
-            found = await self.client.get(DEPLOYMENT, daemon.name, self.namespace)
-            if found["metadata"].get("deletionTimestamp"):
-                raise Retry(f"MPS control daemon {self.namespace}/{daemon.name} of before is still ending")
-            if (found.get("status") or {}).get("readyReplicas", 0) >= 1:
-                return
-            if tries < READY_TRIES:
-                await self.clock.sleep(READY.wait_s(tries + 1, self.entropy))
-        raise Retry(f"MPS control daemon {self.namespace}/{daemon.name} is not ready yet")
+        if daemon.id not in self._first_looks:
+            self._first_looks.add(daemon.id)
+            await self.clock.sleep(FIRST_LOOK_S)
+        found = await self.client.get(DEPLOYMENT, daemon.name, self.namespace)
+        if found["metadata"].get("deletionTimestamp"):
+            raise Retry(f"MPS control daemon {self.namespace}/{daemon.name} of before is still ending")
+        if (found.get("status") or {}).get("readyReplicas", 0) < 1:
+            raise NotYet(f"MPS control daemon {self.namespace}/{daemon.name} is not ready yet", after_s=LOOK_AGAIN_S)
+        self._first_looks.discard(daemon.id)
 
     async def stop(self, daemon_id: str) -> None:
         """Delete its Deployment and folders; nothing to do when they are gone. Raises as Client does."""
+        self._first_looks.discard(daemon_id)
         with suppress(NotFound):
             await self.client.delete(
                 DEPLOYMENT, f"mps-control-daemon-{daemon_id}", self.namespace, propagation="Foreground"

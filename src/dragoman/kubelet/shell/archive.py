@@ -87,7 +87,7 @@ def _unpack(call: ProgramCall, archive: str, folder: str, names: list[str], *, o
                     files.write(path, content.read() if content else b"", now)
                     files.set_mode(path, member.mode & 0o777)
     except tarfile.TarError as error:
-        return call.fail(f"this is no tar archive: {error}")
+        return call.fail(f"not a tar archive: {error}")
     except FileFault as fault:
         return call.fail(str(fault))
     return 0

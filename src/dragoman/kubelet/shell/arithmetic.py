@@ -135,7 +135,7 @@ class _Reader:
     def _variable(self, name: str) -> int:
         text = self.variables.get(name, "0").strip() or "0"
         if not text.lstrip("-").isdecimal():
-            raise Invalid("arithmetic", f"{name}={text!r} is no number")
+            raise Invalid("arithmetic", f"{name}={text!r} is not a number")
         return int(text)
 
     def _step(self, name: str, op: str) -> int:

@@ -34,7 +34,7 @@ def absent(name: str) -> str:
     """What to say of a program that is not here; "" for one that nobody expects."""
     if posixpath.basename(name) in OUTSIDE:
         return f"not simulated: programs of images do not run in simulated containers ({REMEDY})"
-    return "not found (only the programs of the simulated shell are there)"
+    return "not found (only the programs of the simulated shell exist)"
 
 
 # ---- plain output

@@ -96,7 +96,7 @@ class Nowhere:
         """Lost."""
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ShellSurroundings(msgspec.Struct, frozen=True):
     """What a process is in. programs: those beside the built-in ones, by name."""
 
     process: SimulatedProcess
@@ -119,7 +119,7 @@ class ProgramCall(msgspec.Struct, frozen=True):
     input: Pipe
     output: Sink
     errors: Sink
-    around: Surroundings
+    around: ShellSurroundings
     run: Callable[[tuple[str, ...]], ThreadWork]
     """Runs another program with the same input and output."""
 
@@ -174,7 +174,7 @@ class ScriptShell:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: ShellSurroundings,
         env: Mapping[str, str],
         fds: Mapping[int, Any],
         *,
@@ -733,7 +733,7 @@ def _trimmed(value: str, op: str, pattern: str) -> str:
     return value
 
 
-def find(around: Surroundings, name: str, cwd: str) -> ShellProgram | str:
+def find(around: ShellSurroundings, name: str, cwd: str) -> ShellProgram | str:
     """The program of that name or path, or why there is none."""
     from dragoman.kubelet.shell.commands import PROGRAMS, absent
 

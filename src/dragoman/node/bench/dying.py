@@ -140,7 +140,7 @@ async def _claimed_by_another(bed: Bed, ref: ClaimRef, device: DeviceChoice, poi
 @case(
     "crash-unpreparing",
     "kill -9 between any two steps of unprepare",
-    "the repeated unprepare succeeds, nothing is left, and the device can be given to the next claim",
+    "the repeated unprepare succeeds, nothing is left, and the device is available to the next claim",
     HELPER,
     alone=True,
 )

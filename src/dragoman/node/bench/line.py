@@ -85,7 +85,7 @@ async def greet(socket: Path) -> RegisteredDriver:
     if info.type != "DRAPlugin":
         raise Defect(f"{where}: type is {info.type!r}, not 'DRAPlugin'")
     if fault := driver_name(info.name):
-        raise Defect(f"{where}: name {info.name!r} is no name of a driver: {fault}")
+        raise Defect(f"{where}: name {info.name!r} is not a valid driver name: {fault}")
     made = RegisteredDriver(socket, info.name, Path(info.endpoint or socket), tuple(info.supported_versions))
     if not made.services:
         known = ", ".join(rpc.DRA_BY_LABEL)

@@ -61,5 +61,5 @@ def _faults(name: str, generation: int, slices: Sequence[ResourceSlice]) -> Iter
     for resource_slice in slices:
         for device in resource_slice.spec.devices:
             if device.name in names:
-                yield f"{where}: device {device.name} is there twice"
+                yield f"{where}: device {device.name} is defined twice"
             names.add(device.name)

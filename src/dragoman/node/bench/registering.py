@@ -37,7 +37,7 @@ async def registration(bed: Bed) -> None:
     instance = _instance(bed)
     bed.note(f"{instance.socket.name}: {instance.driver} at {instance.endpoint}, {', '.join(instance.versions)}")
     if not instance.endpoint.is_absolute() or not stat.S_ISSOCK(instance.endpoint.lstat().st_mode):
-        raise Defect(f"endpoint {instance.endpoint} is no absolute path of a socket")
+        raise Defect(f"endpoint {instance.endpoint} is not an absolute path of a socket")
     for service in instance.services:
         try:
             await instance.line(service).prepare()

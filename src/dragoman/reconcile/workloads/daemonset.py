@@ -1,6 +1,6 @@
 """Which nodes run a DaemonSet's pod, and how does it roll? One pod a node that takes it.
 
-Revisions are names of templates only: no ControllerRevision objects are kept, so there is nothing to undo to.
+Its templates are kept as ControllerRevisions (`revisions`).
 Source: the API's DaemonSet. Never binds: pods are tied to their node by affinity and scheduled as all others.
 """
 
@@ -16,6 +16,7 @@ from dragoman.api.meta import NamespacedName
 from dragoman.effects import Delete, Effect, Patch
 from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, difference, ref_of
 from dragoman.reconcile.workloads import pods as the_pods
+from dragoman.reconcile.workloads import revisions
 from dragoman.reconcile.workloads.deployment import template_hash
 from dragoman.reconcile.workloads.rollout import resolved
 from dragoman.snapshot.change import Change, Gone
@@ -41,6 +42,8 @@ _TOLERATED = (
 
 def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[NamespacedName]:
     """The DaemonSets to look at after a change; all of them after a node's that matters."""
+    if change.kind == revisions.KIND:
+        return revisions.keys(KIND, change, before, after)
     if change.kind != "Node":
         return the_pods.owner_keys(KIND, "Pod", change, before, after)
     name = change.name if isinstance(change, Gone) else change.object.metadata.name
@@ -78,9 +81,14 @@ def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
         changes, again_s = _placed(world, ds, plan)
         if not changes and (ds.spec.update_strategy or {}).get("type", "RollingUpdate") == "RollingUpdate":
             changes = _rolled(world, ds, plan)
+    history: list[Effect] = []
+    if not ds.metadata.deletion_timestamp:
+        live = {f"{ds.metadata.name}-{pod.metadata.labels.get(REVISION_LABEL, '')}" for pod in owned}
+        name = f"{ds.metadata.name}-{plan.revision}"
+        history = revisions.kept(world, KIND, ds, name, {REVISION_LABEL: plan.revision}, live)
     status, later_s = _status(world, ds, plan)
     waits = [wait for wait in (again_s, later_s) if wait is not None]
-    return ReconcileResult((*status, *changes[: the_pods.BURST]), again_s=min(waits, default=None))
+    return ReconcileResult((*history, *status, *changes[: the_pods.BURST]), again_s=min(waits, default=None))
 
 
 def write_events(

@@ -72,7 +72,7 @@ def parse(text: str) -> Schedule:
         match = _EVERY.fullmatch(text)
         seconds = sum(int(n or 0) * unit for n, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
         if not seconds:
-            raise Invalid("schedule", f"{text!r} is no duration such as @every 1h30m")
+            raise Invalid("schedule", f"{text!r} is not a duration such as @every 1h30m")
         return Schedule((), (True, True), seconds)
     words = WORDS.get(text, text).split()
     if len(words) != 5:

@@ -1,7 +1,7 @@
 """How does a StatefulSet keep its numbered pods? In order or in parallel, each with its name and its volumes' claims.
 
-Revisions are names of templates only: no ControllerRevision objects are kept, so a pod below the partition that is
-lost comes back from the present template. Source: the API's StatefulSet.
+Its templates are kept as ControllerRevisions (`revisions`); a pod below the partition that is lost comes back from the
+present template. Source: the API's StatefulSet.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dragoman.api.meta import NamespacedName
 from dragoman.effects import Create, Delete, Effect, Patch
 from dragoman.reconcile.step import NOTHING, ReconcileInput, ReconcileResult, difference, ref_of
 from dragoman.reconcile.workloads import pods as the_pods
+from dragoman.reconcile.workloads import revisions
 from dragoman.reconcile.workloads.deployment import template_hash
 from dragoman.snapshot.change import Change
 from dragoman.snapshot.usage import is_finished
@@ -20,10 +21,13 @@ from dragoman.snapshot.usage import is_finished
 KIND = "StatefulSet"
 COMPONENT = "statefulset-controller"
 REVISION_LABEL = "controller-revision-hash"
+HASH_LABEL = "controller.kubernetes.io/hash"
 
 
 def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[NamespacedName]:
     """The StatefulSets to look at after a change."""
+    if change.kind == revisions.KIND:
+        return revisions.keys(KIND, change, before, after)
     return the_pods.owner_keys(KIND, "Pod", change, before, after)
 
 
@@ -38,10 +42,13 @@ def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     pods = {number: pod for pod in owned if (number := ordinal(sts, pod)) is not None}
     revision = f"{sts.metadata.name}-{template_hash(sts.spec.template, 0)}"
     changes: list[Effect] = []
+    history: list[Effect] = []
     if not sts.metadata.deletion_timestamp:
+        live = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in owned}
+        history = revisions.kept(world, KIND, sts, revision, {HASH_LABEL: revision.rpartition("-")[2]}, live)
         changes = _moved(world, sts, pods, revision)
     status, again_s = _status(world, sts, pods, revision)
-    return ReconcileResult((*status, *changes), again_s=again_s)
+    return ReconcileResult((*history, *status, *changes), again_s=again_s)
 
 
 def write_events(

@@ -157,9 +157,9 @@ def test_a_node_serves_one_domain() -> None:
         node = await lab.get("Node", "rack-0", "")
         two = (await lab.get(DOMAIN, "two"))["metadata"]["uid"]
         assert node["metadata"]["labels"][LABEL] != two
-        from dragoman.node.driver import PrepareAgain
+        from dragoman.node.driver import NotYet
 
-        with pytest.raises(PrepareAgain, match="label already exists for a different ComputeDomain"):
+        with pytest.raises(NotYet, match="label already exists for a different ComputeDomain"):
             await plugin.driver._label(two)
         await lab.delete("Pod", "w1")
         await lab.settles(lambda: lab.running("w2"))

@@ -38,10 +38,11 @@ from dragoman.drivers.nvidia.compute_domain.names import (
 from dragoman.drivers.nvidia.gates import DEFAULTS, DriverGates
 from dragoman.errors import Denied, Invalid, NotFound, Retry, Stale
 from dragoman.node.cdi import DeviceNode, Edits, Mount
-from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Pool, PrepareAgain, PreparedClaim, Setup, device
+from dragoman.node.driver import ClaimToPrepare, DeviceSetup, NotYet, Pool, PreparedClaim, Setup, device
 from dragoman.node.files import write_atomically
 
 NODE = kind_of("Node")
+AGAIN_S = 0.5
 TYPES: Mapping[str, DomainDeviceType] = {CHANNEL: "channel", DAEMON: "daemon"}
 CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 CHANNEL_PATH = "/dev/nvidia-caps-imex-channels/channel"
@@ -115,7 +116,7 @@ class ComputeDomainDriver:
     # ---- preparing
 
     async def prepare(self, claim: ClaimToPrepare) -> Setup:
-        """Raises PrepareAgain until this node's daemon is ready, Invalid for what can never be."""
+        """Raises NotYet until this node's daemon is ready, Invalid for what can never be."""
         made: list[DeviceSetup] = []
         common = Edits()
         for result in claim.results:
@@ -132,12 +133,12 @@ class ComputeDomainDriver:
         return Setup(made, common)
 
     async def _domain(self, claim: ClaimToPrepare, uid: str) -> ComputeDomain:
-        """The domain of that uid. Raises PrepareAgain where there is none."""
+        """The domain of that uid. Raises NotYet where there is none."""
         domain = await self._found(uid)
         if domain is None:
-            raise PrepareAgain(f"ComputeDomain not found: {uid}")
+            raise _not_yet(f"ComputeDomain not found: {uid}")
         if domain.is_ending:
-            raise PrepareAgain(f"ComputeDomain {domain} ({uid}) is being deleted")
+            raise _not_yet(f"ComputeDomain {domain} ({uid}) is being deleted")
         return domain
 
     async def _found(self, uid: str) -> ComputeDomain | None:
@@ -165,13 +166,13 @@ class ComputeDomainDriver:
             )
         if self.host_managed:
             if self.clique and (problem := self.fabric.host_ready()):
-                raise PrepareAgain(problem)
+                raise _not_yet(problem)
             return self._channels(ChannelConfig(config.domain_id))
         # Remembered before the label is there, so that it is taken away whatever happens.
         claim.remember({"channel": config.domain_id})
         await self._label(config.domain_id)
         if not await self._is_ready(domain):
-            raise PrepareAgain(f"current node not ready in ComputeDomain {domain}: {await self._why(domain)}")
+            raise _not_yet(f"current node not ready in ComputeDomain {domain}: {await self._why(domain)}")
         return self._channels(config)
 
     def _channels(self, config: ChannelConfig) -> Edits:
@@ -231,13 +232,13 @@ class ComputeDomainDriver:
         if present == uid:
             return
         if present:
-            raise PrepareAgain(
+            raise _not_yet(
                 f"label already exists for a different ComputeDomain: node {self.node_name} serves {present}"
             )
         try:
             await self._patch(node, uid)
         except Stale:
-            raise PrepareAgain(f"node {self.node_name} has just changed") from None
+            raise _not_yet(f"node {self.node_name} has just changed") from None
 
     async def _patch(self, node: Any, value: str | None) -> None:
         meta = {"resourceVersion": node["metadata"]["resourceVersion"], "labels": {LABEL: value}}
@@ -297,3 +298,7 @@ class ComputeDomainDriver:
                 await self._patch(node, None)
             except (Stale, NotFound, Retry):
                 return
+
+
+def _not_yet(message: str) -> NotYet:
+    return NotYet(message, after_s=AGAIN_S, lasting=True)

@@ -1,7 +1,7 @@
 """How does the daemon's container run on a simulated node? `compute-domain-daemon` and `nvidia-imex-ctl` as programs.
 
-The first starts `daemon.DomainDaemon` beside the simulated process, with the files of its container; a signal and the end of
-the process reach it. /imexd is the folder that the kubelet plugin has mounted, on this host.
+The first starts a `DomainDaemon` beside the simulated process, with the files of its container; a signal and the end
+of the process reach it. /imexd is the folder that the kubelet plugin has mounted, on this host.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _NOT_HELPED = (
 _SHIFT = 2**31
 """Makes priorities positive, so that more victims always cost more."""
 
-Cost = tuple[int, int, int, int, int]
+PreemptionCost = tuple[int, int, int, int, int]
 """Budgets violated, highest priority, sum of shifted priorities, pods, minus the start of the most important pods."""
 
 
@@ -72,7 +72,7 @@ class VictimGroup(msgspec.Struct, frozen=True, eq=False):
 class VictimChoice(NamedTuple):
     """Victims on one node, and what they cost."""
 
-    cost: Cost
+    cost: PreemptionCost
     node: str
     groups: tuple[VictimGroup, ...]
 
@@ -247,7 +247,7 @@ class _Search:
     def least(self, candidates: Sequence[tuple[str, tuple[VictimGroup, ...]]], best: VictimChoice) -> VictimChoice:
         """The set of least cost: sets in the order of their cost, of which every larger one costs more."""
         best = VictimChoice(self.cost(best.groups), best.node, best.groups)
-        heap: list[tuple[Cost, str, tuple[int, ...]]] = []
+        heap: list[tuple[PreemptionCost, str, tuple[int, ...]]] = []
         groups = dict(candidates)
         for name, some in candidates:
             for index, group in enumerate(some):
@@ -264,7 +264,7 @@ class _Search:
                 heapq.heappush(heap, (self.cost([*members, some[index]]), name, (*chosen, index)))
         return best
 
-    def cost(self, groups: Sequence[VictimGroup], violations: int | None = None) -> Cost:
+    def cost(self, groups: Sequence[VictimGroup], violations: int | None = None) -> PreemptionCost:
         """What these victims cost; violations: of budgets, counted here unless given."""
         pods = [pod for group in groups for pod in group.pods]
         if not pods:

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from dragoman.api.kinds import BY_NAME
+from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import DeleteOptions, RequestOutcome, User, Write
 from dragoman.apiserver.status import StatusError
@@ -315,6 +316,24 @@ def test_nobody_locks_himself_out_of_the_configurations(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_webhook_denies_to_attach_to_a_pod(tmp_path: Path) -> None:
+    async def scenario(registry: Registry, server: Hooks) -> None:
+        server.replies["/v"] = lambda _: {"allowed": False, "status": {"message": "not to this one"}}
+        rules = [{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/attach"]}]
+        configure(registry, VALIDATING, webhook("a.example.com", server.client("/v"), rules=rules))
+        options = {"kind": "PodAttachOptions", "apiVersion": "v1", "stdin": True, "container": "main"}
+        asked = Attributes(POD, "CONNECT", "default", "p", options, None, Write(user=ANNA), "attach")
+        with pytest.raises(StatusError, match="not to this one"):
+            await registry.connecting(asked)
+        request = server.seen[0]
+        assert (request["kind"]["kind"], request["subResource"]) == ("PodAttachOptions", "attach")
+        assert request["object"] == options
+        await registry.connecting(Attributes(POD, "CONNECT", "default", "p", {}, None, Write(user=ANNA), "exec"))
+        assert len(server.seen) == 1
+
+    run(tmp_path, scenario)
+
+
 SERVICE = BY_NAME["Service"]
 
 
@@ -338,7 +357,7 @@ def test_a_service_is_reached_by_its_endpoints_or_the_annotation(tmp_path: Path)
         registry.create(BY_NAME["EndpointSlice"], place, "default")
         await create(registry)
         registry.delete(BY_NAME["EndpointSlice"], "hook-1", "default")
-        note = {"metadata": {"annotations": {"dragoman.io/endpoint": f"127.0.0.1:{server.port}"}}}
+        note = {"metadata": {"annotations": {"dragoman.dev/endpoint": f"127.0.0.1:{server.port}"}}}
         registry.patch(SERVICE, "hook", note, "default")
         await create(registry, config_map("second"))
         assert len(server.seen) == 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.api import codec
-from dragoman.kubelet.containers import CannotStart, expand, fate, stop_seconds
+from dragoman.kubelet.containers import CannotStart, expand, fate, resource_text, stop_seconds
 from dragoman.kubelet.pod import KubeletPod
 
 
@@ -106,3 +106,20 @@ EXPANSIONS = {
 @pytest.mark.parametrize(("text", "expected"), EXPANSIONS.items())
 def test_expansion(text: str, expected: str) -> None:
     assert expand(text, {"A": "1", "B": "2"}) == expected
+
+
+RESOURCES: dict[str, tuple[dict[str, str], str]] = {
+    "a limit": ({"resource": "limits.memory"}, str(256 * 2**20)),
+    "in units of a divisor": ({"resource": "limits.memory", "divisor": "1Mi"}, "256"),
+    "rounded up": ({"resource": "requests.cpu"}, "1"),
+    "of thousandths": ({"resource": "requests.cpu", "divisor": "1m"}, "250"),
+    "a limit that is not set is the node's": ({"resource": "limits.cpu"}, "32"),
+    "a request that is not set": ({"resource": "requests.memory", "divisor": "0"}, "0"),
+}
+
+
+@pytest.mark.parametrize("name", RESOURCES)
+def test_resources_of_the_downward_api(name: str) -> None:
+    reference, expected = RESOURCES[name]
+    made = pod("app", resources={"limits": {"memory": "256Mi"}, "requests": {"cpu": "250m"}})
+    assert resource_text(made, made.spec.containers[0], reference, {"cpu": "32", "memory": "64Gi"}) == expected

@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.api.shape import Object
 from dragoman.apiserver import discovery, metadata, openapi, openapi2, reviews, streams, strict, subresources
+from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.external.converting import Conversion
@@ -539,6 +540,11 @@ class Handlers:
         if wanted.verb != "portforward":
             container = _container(pod, target.name, wanted.container)
             wanted = msgspec.structs.replace(wanted, container=container)
+        options = streams.options_of(wanted)
+        write = write_of(request, target)
+        await self.registry.connecting(
+            Attributes(target.kind, "CONNECT", target.namespace, target.name, options, None, write, target.subresource)
+        )
         if (pod.get("status") or {}).get("phase") in FINISHED:
             raise bad_request(
                 f"cannot exec into a container in a completed pod; current phase is {pod['status']['phase']}"

@@ -68,6 +68,17 @@ def wanted_of(verb: str, request: HttpRequest, query: list[tuple[str, str]]) -> 
     return SessionRequest(verb, request.query.get("container", ""), command, **flags, ports=tuple(ports))
 
 
+def options_of(wanted: SessionRequest) -> Object:
+    """What admission reads of a session: PodExecOptions, PodAttachOptions or PodPortForwardOptions of v1."""
+    if wanted.verb == "portforward":
+        ports = {"ports": list(wanted.ports)} if wanted.ports else {}
+        return {"kind": "PodPortForwardOptions", "apiVersion": "v1", **ports}
+    kind = "PodExecOptions" if wanted.verb == "exec" else "PodAttachOptions"
+    flags = {name: True for name in ("stdin", "stdout", "stderr", "tty") if getattr(wanted, name)}
+    command = {"command": list(wanted.command)} if wanted.verb == "exec" else {}
+    return {"kind": kind, "apiVersion": "v1", **flags, "container": wanted.container, **command}
+
+
 async def serve(
     wanted: SessionRequest, pod: PodSessions, subprotocols: list[str], receive: Receive, send: Send
 ) -> None:

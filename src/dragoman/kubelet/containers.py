@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dragoman.api import codec
 from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Client
@@ -36,7 +35,7 @@ from dragoman.values.quantity import Quantity
 
 Tool: TypeAlias = Callable[[tuple[tuple[str, "PreparedDevice"], ...]], ShellProgram | None]
 """Makes a program for a container with those (driver, device) pairs; None where it is not there."""
-FROM_DRIVERS = frozenset({"nvidia-smi", "nvidia-ctk"})
+FROM_DRIVERS = frozenset({"nvidia-smi", "nvidia-ctk", "compute-domain-daemon", "nvidia-imex-ctl"})
 """Programs that come into containers with devices."""
 JOB_RUN_S = 1.0
 """A Job's container that says nothing about its run time: long enough to be seen, short enough to wait for."""
@@ -271,7 +270,7 @@ class Starter:
             text = self._field(pod, reference.get("fieldPath", ""), ip)
             return text, text
         if reference := source.get("resourceFieldRef"):
-            text = _resource(pod, container, reference, self.allocatable)
+            text = resource_text(pod, container, reference, self.allocatable)
             return text, text
         for field, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
             if reference := source.get(field):
@@ -303,7 +302,7 @@ class Starter:
     def _text_of(self, pod: KubeletPod, container: KubeletContainer | None, item: Any) -> str:
         """The text of an entry of a downward API volume."""
         if reference := item.get("resourceFieldRef"):
-            return _resource(pod, container or pod.spec.containers[0], reference, self.allocatable)
+            return resource_text(pod, container or pod.spec.containers[0], reference, self.allocatable)
         path = (item.get("fieldRef") or {}).get("fieldPath", "")
         if path in ("metadata.labels", "metadata.annotations"):
             values = pod.metadata.labels if path.endswith("labels") else pod.metadata.annotations
@@ -334,7 +333,8 @@ class Starter:
         raise CannotStart("CreateContainerConfigError", f"unsupported fieldPath: {path}")
 
 
-def _resource(pod: KubeletPod, container: KubeletContainer, reference: Any, allocatable: Mapping[str, str]) -> str:
+def resource_text(pod: KubeletPod, container: KubeletContainer, reference: Any, allocatable: Mapping[str, str]) -> str:
+    """The text of a resourceFieldRef in whole divisors, rounded up. allocatable: of the node, for absent limits."""
     named = reference.get("containerName") or container.name
     everybody = (*pod.spec.init_containers, *pod.spec.containers)
     target = next((c for c in everybody if c.name == named), container)
@@ -342,11 +342,11 @@ def _resource(pod: KubeletPod, container: KubeletContainer, reference: Any, allo
     amount = getattr(target.resources, where, {}).get(resource) if where in ("limits", "requests") else None
     if amount is None and where == "limits" and resource in allocatable:
         # Who has no limit may use what the node has.
-        amount = codec.decode(Quantity, allocatable[resource])
+        amount = Quantity.parse(allocatable[resource])
     if amount is None:
         return "0"
     # The API server fills an absent divisor in as 0, which means 1.
-    divisor = codec.decode(Quantity, reference.get("divisor") or "0").nanos or 10**9
+    divisor = Quantity.parse(str(reference.get("divisor") or "0")).nanos or 10**9
     return str(-(-amount.nanos // divisor))
 
 

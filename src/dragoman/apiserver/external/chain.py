@@ -39,6 +39,9 @@ class AdmissionChain:
 
     async def mutate(self, attributes: Attributes) -> None:
         """Let mutating policies, then webhooks change the object. Raises Refused."""
+        if attributes.operation == "CONNECT":
+            await self._webhooks.mutate(attributes, _unchanged)
+            return
         before = copy_json(attributes.obj) if attributes.obj is not None else None
         changed, policies = self._policies.mutate(attributes, self._restore)
         altered, webhooks = await self._webhooks.mutate(attributes, self._restore)
@@ -82,3 +85,7 @@ class AdmissionChain:
     async def aclose(self) -> None:
         """End all connections."""
         await self._caller.close()
+
+
+def _unchanged(attributes: Attributes, changed: Object, version: str) -> None:
+    """What a session is opened with stays as the client asked."""

@@ -109,7 +109,7 @@ def is_exempt(attributes: Attributes) -> bool:
 
 def labels_of(obj: Object) -> Mapping[str, str]:
     """The labels of an object."""
-    return obj["metadata"].get("labels") or {}
+    return (obj.get("metadata") or {}).get("labels") or {}
 
 
 def _selects_namespace(store: Store, selector: Requirements, attributes: Attributes) -> bool:

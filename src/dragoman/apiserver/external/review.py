@@ -23,12 +23,19 @@ _KINDS_BELOW: Final = {
     "binding": ("", "v1", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
+    "exec": ("", "v1", "PodExecOptions"),
+    "attach": ("", "v1", "PodAttachOptions"),
+    "portforward": ("", "v1", "PodPortForwardOptions"),
 }
 _OPTIONS: Final = {
     "CREATE": "CreateOptions",
     "UPDATE": "UpdateOptions",
     "DELETE": "DeleteOptions",
 }
+
+
+class WebhookCallFailed(Exception):
+    """A webhook could not be asked; the text says why."""
 
 
 class BadReview(Exception):
@@ -49,6 +56,8 @@ def versioned(attributes: Attributes, obj: Object | None, version: str) -> Objec
     if obj is None:
         return None
     kind = attributes.kind
+    if attributes.operation == "CONNECT":
+        return obj
     below = _KINDS_BELOW.get(attributes.subresource)
     if below == _KINDS_BELOW["scale"]:
         spec, status = {"replicas": (obj.get("spec") or {}).get("replicas", 0)}, obj.get("status") or {}

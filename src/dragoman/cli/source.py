@@ -24,6 +24,9 @@ if TYPE_CHECKING:  # what flags do not need is imported where it is used, so tha
 NOT_ASKED_FOR = frozenset({"CronJob", "ReplicationController", "PriorityClass"})
 """Kinds that a snapshot holds and a live cluster is not asked for."""
 
+MAY_BE_DENIED = frozenset({"ResourceQuota", "LimitRange"})
+"""Kinds without which everything but their own refusals is answered."""
+
 FROZEN_MIN = 5_000
 """Objects that are so many that looking for garbage among them is felt."""
 
@@ -199,6 +202,10 @@ async def _live(args: argparse.Namespace) -> ToolInput:
                 listed = await client.list(kind_of(name))
             except NotFound:
                 return  # a server without that kind has no such objects
+            except Denied:
+                if name not in MAY_BE_DENIED:
+                    raise
+                return
             type_ = codec.TYPES[name]
             for item in listed.items:
                 try:

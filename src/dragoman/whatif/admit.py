@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.api import defaults, validate
+from dragoman.api import codec, defaults, validate
 from dragoman.api.admission import (
     admin_access_refused,
     forbidden_text,
@@ -22,17 +22,21 @@ from dragoman.api.admission import (
     select_own_pods,
     terminating_text,
 )
-from dragoman.api.core import Namespace
+from dragoman.api.core import Namespace, Pod, ResourceQuota
 from dragoman.api.files import Document
 from dragoman.api.gated import gates_drop
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import Kind
 from dragoman.api.validate.field import REQUIRED, FieldError
-from dragoman.snapshot.change import HELD, WORKLOADS
+from dragoman.quota.limits import fill
+from dragoman.snapshot.change import HELD, WORKLOADS, Put, Snapshot, apply, apply_all
 from dragoman.whatif.cluster import Rejection, uid_for
 from dragoman.whatif.names import letters
+from dragoman.whatif.quotas import charged, counted, limit_ranges_of
+from dragoman.whatif.writes import limits_refused
 
 _BARE = frozenset({"Pod", *WORKLOADS})
+_LIMITING = ("ResourceQuota", "LimitRange")
 _ADMIN = ("ResourceClaim", "ResourceClaimTemplate")
 
 
@@ -58,7 +62,42 @@ def admitted(
             refused.append((document, rejection))
         else:
             taken.append((document, _named(value, number)))
+    if any(document.kind_name in _LIMITING for document, _ in taken):
+        taken, more = _limited(taken)
+        refused += more
     return taken, refused
+
+
+def _limited(
+    taken: Iterable[tuple[Document, Any]],
+) -> tuple[list[tuple[Document, Any]], list[tuple[Document, Rejection]]]:
+    """What LimitRanges and quotas of the files leave of the objects that are created, in their order."""
+    entries = list(taken)
+    there = [d.kind_name in _LIMITING or v.metadata.uid or d.item is not None for d, v in entries]
+    first = [(d.kind_name, v) for (d, v), is_there in zip(entries, there, strict=True) if is_there]
+    snapshot = Snapshot.from_objects([*first, *((d.kind_name, v) for d, v in entries if d.kind_name == "DeviceClass")])
+    snapshot = apply_all(snapshot, counted(snapshot))
+    kept: list[tuple[Document, Any]] = []
+    refused: list[tuple[Document, Rejection]] = []
+    for (document, value), is_there in zip(entries, there, strict=True):
+        made = value
+        if not is_there:
+            if isinstance(value, Pod) and (ranges := limit_ranges_of(snapshot, value.metadata.namespace)):
+                body = codec.to_json(value)
+                fill(ranges, body)
+                made = codec.decode(Pod, body)
+            rejection = limits_refused(snapshot, document.kind_name, made)
+            if rejection is not None:
+                refused.append((document, rejection))
+                continue
+            change = Put(document.kind_name, made)
+            after = apply(snapshot, change)
+            snapshot = apply_all(after, charged(snapshot, after, [change]))
+        kept.append((document, made))
+    return [
+        (d, snapshot.quotas[v.metadata.namespace, v.metadata.name] if isinstance(v, ResourceQuota) else v)
+        for d, v in kept
+    ], refused
 
 
 def judged(

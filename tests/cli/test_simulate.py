@@ -60,7 +60,7 @@ def test_places_and_status(write: Any, capsys: pytest.CaptureFixture[str]) -> No
     assert status == 1
     (entry,) = reported["pods"]
     assert entry["node"] is None
-    assert entry["refusal"]["conflict"]["requests"][0]["wanted"] == 3
+    assert entry["refusal"]["conflict"]["requests"][0]["requested"] == 3
     assert [hint["kind"] for hint in entry["refusal"]["hints"]] == ["ChangeCount"]
     assert entry["refusal"]["hints"][0]["verifiedWith"] == {
         "node": "a",

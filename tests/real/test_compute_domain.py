@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import make_compute_domain
 import pytest
 
 from tests.real.conftest import StartCluster
-
-import make_compute_domain
 
 pytestmark = pytest.mark.slow
 

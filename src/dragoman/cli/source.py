@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # what flags do not need is imported where it is used, so tha
 NOT_ASKED_FOR = frozenset({"CronJob", "ReplicationController", "PriorityClass"})
 """Kinds that a snapshot holds and a live cluster is not asked for."""
 
-MAY_BE_DENIED = frozenset({"ResourceQuota", "LimitRange"})
+MAY_BE_DENIED = frozenset({"ResourceQuota", "LimitRange", "PodDisruptionBudget"})
 """Kinds without which everything but their own refusals is answered."""
 
 FROZEN_MIN = 5_000

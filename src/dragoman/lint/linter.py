@@ -68,9 +68,8 @@ def lint(
 
 
 def _of_broken(error: Broken) -> Finding:
-    file = error.where.partition(", document ")[0]
     what = error.what.removeprefix("broken YAML: ").removeprefix("broken JSON: ")
-    return _unread("BrokenSyntax", file, error.document, error.line, "", "", what)
+    return _unread("BrokenSyntax", error.file, error.document, error.line, "", "", what)
 
 
 def _of_invalid(error: DocumentInvalid, documents: list[Document]) -> Finding:

@@ -21,6 +21,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
     parser.add_argument(
+        "--filter-timeout",
+        default="10s",
+        metavar="DURATION",
+        help="how long the devices of a pod may be looked for, as DynamicResourcesArgs.filterTimeout; 0s: no limit",
+    )
+    parser.add_argument(
         "--share-devices",
         action="store_true",
         help="start although another scheduler may allocate the same devices; each decision is then checked twice",
@@ -35,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.api.gates import lenient_gates
     from dragoman.daemon import coexistence
     from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
+    from dragoman.runtime.config import duration_s
 
     gates, unknown = lenient_gates(args.feature_gates)
     for name in unknown:
@@ -44,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         names=tuple(names.split(",") if isinstance(names, str) else names),
         options=AllocatorOptions(gates=gates, policy=args.policy),
         own_lease=args.lease_name or "dragoman-scheduler",
+        filter_timeout_s=duration_s(args.filter_timeout, "--filter-timeout"),
     )
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.apiserver.external.calling import WebhookCallFailed
 from dragoman.apiserver.external.converting import Conversion
+from dragoman.apiserver.external.review import WebhookCallFailed
 from dragoman.apiserver.registry import Registry
 from tests.apiserver.test_http import Api
 

@@ -43,7 +43,7 @@ def devices(cluster: Cluster, driver: str) -> list[dict[str, Any]]:
 def test_a_link_down_and_up(cluster: Cluster) -> None:
     said = dragoman(cluster, "fault", "nic-down", "--node", "n1", "--nic", "mlx5_3")
     assert "the link of mlx5_3 on node n1 is down" in said
-    assert "hint: dragoman fault recover nic-down-n1-mlx5-3" in said
+    assert "help: dragoman fault recover nic-down-n1-mlx5-3" in said
     cluster.until(lambda: [d for d in devices(cluster, "dra.net") if d.get("taints")], "a taint")
     assert "nic-down-n1-mlx5-3   active   the link of mlx5_3" in dragoman(cluster, "fault", "list")
     assert dragoman(cluster, "fault", "recover", "--all") == "nic-down-n1-mlx5-3 recovered\n"

@@ -49,6 +49,7 @@ def options_of(args: argparse.Namespace) -> AllocatorOptions:
 def run(args: argparse.Namespace) -> int:
     """Decide the unscheduled pods in file order; 1 if one cannot be scheduled, would lose its node, or is refused."""
     from dragoman.cli import changes
+    from dragoman.explain import quotas
     from dragoman.explain import report as say
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy
@@ -64,14 +65,18 @@ def run(args: argparse.Namespace) -> int:
     cluster = settled(bring(world.snapshot, clock.utc()))
     changed = changes.changed(cluster, args)
     answers = _answers(changed, world.order, context, clock)
+    blocked = quotas.blocks(changed.cluster)
     if args.output == "json":
         errors = [refused.as_json() for refused in world.refused]
         pods = [say.as_json(answer) for answer in answers]
-        output.write_json(output.versioned("Simulation", {"pods": pods, **changed.as_json(), "errors": errors}))
+        limited = {"quota": [quotas.as_json(block) for block in blocked]} if blocked else {}
+        body = {"pods": pods, **changed.as_json(), **limited, "errors": errors}
+        output.write_json(output.versioned("Simulation", body))
     else:
         _print(answers, changed, world.refused)
+        output.prose([line for block in blocked for line in quotas.block_lines(block)])
     placed = all(answer.verdict.node for answer in answers)
-    return 0 if placed and not changed.displaced and not world.refused else 1
+    return 0 if placed and not changed.displaced and not world.refused and not blocked else 1
 
 
 def _read(args: argparse.Namespace, context: Any) -> source.ToolInput:

@@ -126,7 +126,7 @@ def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
         repeats = isinstance(conflict.nearest and conflict.nearest.reason, SelectorError) and _names_selector(answer)
         if miss and not repeats and not any(miss in line for line in lines):
             lines.append(f"nearest miss on {conflict.node}: {miss}")
-    lines += [f"hint: {line}" for line in conflict_messages.hints_lines(answer.hints)]
+    lines += [f"help: {line}" for line in conflict_messages.hints_lines(answer.hints)]
     return [in_user_words(line, answer.names) for line in lines]
 
 
@@ -184,7 +184,7 @@ def summary_lines(reported: Sequence[Summary]) -> list[str]:
         lines += [f"{names}:", *(f"  {line}" for line in why)]
         if helped is not None:
             whose = f"for {helped.name}: " if len(entries) > 1 else ""
-            lines.append(f"  hint: {whose}{helped.hint}")
+            lines.append(f"  help: {whose}{helped.hint}")
     return lines
 
 
@@ -271,9 +271,9 @@ def device_lines(answer: Explanation, reader: str | None = None) -> list[str]:
 def _matters(reason: AnyReason, counts: dict[tuple[str, str], InsufficientDevices]) -> bool:
     """Devices of requests that are short; devices that do not match only where too few do."""
     few = counts.get((getattr(reason, "claim", ""), getattr(reason, "request", "")))
-    if few is None or few.dropped.usable >= max(few.wanted, 1):
+    if few is None or few.dropped.available >= max(few.requested, 1):
         return False
-    return not isinstance(reason, SelectorFalse) or few.dropped.matched < max(few.wanted, 1)
+    return not isinstance(reason, SelectorFalse) or few.dropped.matched < max(few.requested, 1)
 
 
 def _equivalent(reason: AnyReason) -> tuple[Any, ...]:

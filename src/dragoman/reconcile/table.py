@@ -13,7 +13,18 @@ import msgspec
 
 from dragoman.api.kinds import KINDS
 from dragoman.effects import Effect
-from dragoman.reconcile import claims, disruption, endpoints, garbage, namespaces, nodes, podgc, pool_status, taints
+from dragoman.reconcile import (
+    claims,
+    disruption,
+    endpoints,
+    garbage,
+    namespaces,
+    nodes,
+    podgc,
+    pool_status,
+    quota,
+    taints,
+)
 from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.workloads import (
     cronjob,
@@ -91,6 +102,7 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
         Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),
         Controller("endpoints", endpoints.KINDS, endpoints.keys, endpoints.sync),
         Controller("podgc", frozenset({"Node", "Pod"}), podgc.keys, podgc.sync),
+        Controller("resourcequota", EVERYTHING, quota.keys, quota.sync, workers=2),
         Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),
         Controller("namespaces", EVERYTHING, namespaces.keys, namespace, workers=2),
     )

@@ -21,9 +21,11 @@ from dragoman.api.core import Pod, Toleration
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref, format_time
 from dragoman.api.resource import FINALIZER, ResourceClaim
+from dragoman.quota.judge import QuotaRefusal
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import HELD, WORKLOADS, Change, Gone, Put, Snapshot, apply_all
+from dragoman.whatif.quotas import charged, counted
 
 _KINDS = {
     "nodes": "Node",
@@ -36,13 +38,16 @@ _KINDS = {
     "namespaces": "Namespace",
     "pod_groups": "PodGroup",
     "priority_classes": "PriorityClass",
+    "quotas": "ResourceQuota",
+    "limit_ranges": "LimitRange",
 }
 
 
 class Rejection(msgspec.Struct, frozen=True):
     """A write that the API server refuses, in its words. field: path of the first cause, "" for none.
 
-    owner: for whom a controller wanted to create the object; None for an object of the user's.
+    owner: for whom a controller wanted to create the object; None for an object of the user's. quota: what was short,
+    if a quota refused it.
     """
 
     kind: str
@@ -51,6 +56,7 @@ class Rejection(msgspec.Struct, frozen=True):
     field: str
     message: str
     owner: Ref | None = None
+    quota: QuotaRefusal | None = None
 
 
 class ClusterState(msgspec.Struct, frozen=True):
@@ -87,7 +93,10 @@ def bring(snapshot: Snapshot, now: datetime, *, complete: frozenset[str] = froze
     after = identified(before, now)
     changes = [Put(*new) for old, new in zip(before, after, strict=True) if old[1] is not new[1]]
     ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in after))
-    return ClusterState(apply_all(snapshot, changes), ownership, now, complete=complete)
+    snapshot = apply_all(snapshot, changes)
+    if snapshot.quotas:
+        snapshot = apply_all(snapshot, counted(snapshot))
+    return ClusterState(snapshot, ownership, now, complete=complete)
 
 
 def objects(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
@@ -121,9 +130,12 @@ def shown(cluster: ClusterState, changes: Iterable[Change]) -> ClusterState:
         else:
             meta = change.object.metadata
             removed.pop((change.kind, meta.namespace, meta.name), None)
+    snapshot = apply_all(cluster.snapshot, (change for change in listed if change.kind in HELD))
+    if snapshot.quotas:
+        snapshot = apply_all(snapshot, charged(cluster.snapshot, snapshot, listed))
     return msgspec.structs.replace(
         cluster,
-        snapshot=apply_all(cluster.snapshot, (change for change in listed if change.kind in HELD)),
+        snapshot=snapshot,
         ownership=ownerships.apply_all(cluster.ownership, listed),
         gone=gone.finish(),
         removed=removed.finish(),

@@ -28,8 +28,9 @@ from dragoman.whatif.writes import write
 _Key: TypeAlias = tuple[int, Any]
 """Which controller is to look at which of its keys."""
 
-CONTROLLERS: tuple[Controller, ...] = tuple(controller for controller in table() if controller.name != "cronjob")
-"""All but that of CronJobs: no time passes here in which a run could come due."""
+CONTROLLERS: tuple[Controller, ...] = tuple(c for c in table() if c.name not in ("cronjob", "resourcequota"))
+"""All but that of CronJobs, no time passes here in which a run could come due; and that of quotas, which would recount
+from what a file shows: what is used grows and shrinks with every change (`cluster.shown`)."""
 ASKS_MAX = 5
 _COVERED = frozenset({("claims", "ResourceClaimTemplate"), ("taints", "ResourceSlice"), ("taints", "ResourceClaim")})
 """What need not be looked at in a first look over everything: the pods that these concern are looked at themselves."""

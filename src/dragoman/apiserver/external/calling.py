@@ -6,52 +6,26 @@ it, the annotation `dragoman.dev/endpoint: HOST:PORT` on the Service names a pro
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-import json
 import ssl
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
-
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
+from dragoman.apiserver.external.review import WebhookCallFailed
 from dragoman.apiserver.selectors import Requirement
 from dragoman.apiserver.status import not_found
 from dragoman.apiserver.store import Selection, Store
 
+if TYPE_CHECKING:
+    from dragoman.apiserver.external.connections import Connections
+
 SERVICE, SLICE, ENDPOINTS = (BY_NAME[name] for name in ("Service", "EndpointSlice", "Endpoints"))
 ENDPOINT: Final = "dragoman.dev/endpoint"
 TIMEOUT_S: Final = 10
-ANSWER_BYTES: Final = 16 * 1024 * 1024
 CONTEXTS_MAX: Final = 256
-
-
-class WebhookCallFailed(Exception):
-    """A webhook could not be asked; the text says why."""
-
-
-class _Fixed(AbstractResolver):
-    """Resolves every name to one address: the certificate is checked for the name, the connection goes there."""
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-
-    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host, port, type=1)
-        return [
-            ResolveResult(
-                hostname=host, host=str(address[4][0]), port=port, family=address[0], proto=address[2], flags=0
-            )
-            for address in found
-        ]
-
-    async def close(self) -> None:
-        """Holds nothing."""
 
 
 class Caller:
@@ -59,53 +33,20 @@ class Caller:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._connections: Connections | None = None
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def call(self, config: Object, body: Object, timeout_s: float) -> Any:
         """The decoded answer of a webhook's clientConfig to a body. Raises CallFailed."""
         url, host, port = self._place(config)
         shown = f"{url}{'&' if '?' in url else '?'}timeout={timeout_s:g}s"
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._post(config, shown, host, port, body)
-        except TimeoutError:
-            raise WebhookCallFailed(f'Post "{shown}": context deadline exceeded') from None
-        except aiohttp.ClientError as error:
-            raise WebhookCallFailed(f'Post "{shown}": {_plain(error, host, port)}') from error
-        except OSError as error:
-            raise WebhookCallFailed(f'Post "{shown}": {error.strerror or error}') from error
-
-    async def _post(self, config: Object, url: str, host: str, port: int, body: Object) -> Any:
-        session = self._session(host)
-        split = urlsplit(url)
-        reached = url if split.port == port else url.replace(split.netloc, f"{split.hostname}:{port}", 1)
         context = self._context(config.get("caBundle") or "")
-        async with session.post(
-            reached,
-            data=json.dumps(body, separators=(",", ":")).encode(),
-            headers={"Content-Type": "application/json", "Accept": "application/json", "Host": split.netloc},
-            ssl=context,
-            server_hostname=split.hostname,
-            allow_redirects=False,
-        ) as response:
-            raw = await response.content.read(ANSWER_BYTES)
-            if response.status != 200:
-                text = raw.decode(errors="replace").strip()[:200]
-                raise WebhookCallFailed(
-                    text or f"an error on the server has prevented the request from succeeding ({response.status})"
-                )
-        try:
-            return json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise WebhookCallFailed(f"couldn't get version/kind; json parse error: {error}") from None
+        if self._connections is None:
+            # A server without webhooks, as most are, does not pay for the HTTP client.
+            from dragoman.apiserver.external.connections import Connections
 
-    def _session(self, host: str) -> aiohttp.ClientSession:
-        session = self._sessions.get(host)
-        if session is None or session.closed:
-            connector = aiohttp.TCPConnector(resolver=_Fixed(host), limit=100, keepalive_timeout=30)
-            session = self._sessions[host] = aiohttp.ClientSession(connector=connector, trust_env=False)
-        return session
+            self._connections = Connections()
+        return await self._connections.post(shown, (host, port), body, context, timeout_s)
 
     def _context(self, bundle: str) -> ssl.SSLContext:
         context = self._contexts.get(bundle)
@@ -185,25 +126,11 @@ class Caller:
 
     async def close(self) -> None:
         """End all connections."""
-        for session in self._sessions.values():
-            await session.close()
+        if self._connections is not None:
+            await self._connections.close()
 
 
 def _port(ports: Any, name: str) -> int:
     return next(
         (int(entry["port"]) for entry in ports or () if (entry.get("name") or "") == name and entry.get("port")), 0
     )
-
-
-def _plain(error: aiohttp.ClientError, host: str, port: int) -> str:
-    """An error of the connection as Go words it."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: x509: {error.certificate_error}"
-    if isinstance(error, aiohttp.ClientConnectorSSLError):
-        return f"tls: {error.os_error}"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        what = {111: "connect: connection refused", 113: "connect: no route to host"}
-        return f"dial tcp {host}:{port}: {what.get(error.errno or 0, error.strerror or str(error))}"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "EOF"
-    return str(error) or type(error).__name__

@@ -13,7 +13,8 @@ import msgspec
 
 from dragoman.api.shape import Object
 from dragoman.apiserver.custom.kind import CustomKind
-from dragoman.apiserver.external.calling import Caller, WebhookCallFailed
+from dragoman.apiserver.external.calling import Caller
+from dragoman.apiserver.external.review import WebhookCallFailed
 from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.store import StoredObject
 

@@ -34,6 +34,10 @@ _OPTIONS: Final = {
 }
 
 
+class WebhookCallFailed(Exception):
+    """A webhook could not be asked; the text says why."""
+
+
 class BadReview(Exception):
     """An answer that is not a valid AdmissionReview; the text says why."""
 

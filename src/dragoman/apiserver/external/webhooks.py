@@ -15,11 +15,20 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.admission import Attributes
-from dragoman.apiserver.external.calling import TIMEOUT_S, Caller, WebhookCallFailed
+from dragoman.apiserver.external.calling import TIMEOUT_S, Caller
 from dragoman.apiserver.external.conditions import ConditionFailed, MatchCondition, hold, values_of
 from dragoman.apiserver.external.expressions import BUDGET_CONDITIONS, CostBudget, Evaluation, Has, compiled
 from dragoman.apiserver.external.matching import Matching, is_exempt, of_webhook
-from dragoman.apiserver.external.review import KNOWN, Answer, BadReview, answer_of, denial, review_of, versioned
+from dragoman.apiserver.external.review import (
+    KNOWN,
+    Answer,
+    BadReview,
+    WebhookCallFailed,
+    answer_of,
+    denial,
+    review_of,
+    versioned,
+)
 from dragoman.apiserver.patch import json_patch
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.status import StatusError, bad_request, forbidden

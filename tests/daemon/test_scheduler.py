@@ -418,7 +418,8 @@ def test_a_costly_selector_is_evaluated_off_the_loop_and_the_claim_is_allocated(
             await stage.bound("p")
         picked = (await stage.claim("c"))["status"]["allocation"]["devices"]["results"]
         assert [result["device"] for result in picked] == ["d0", "d1"]
-        assert where and main not in where
+        assert where
+        assert main not in where
 
     on_real_time(scenario, SchedulerSettings())
 

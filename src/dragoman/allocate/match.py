@@ -74,6 +74,12 @@ class Matcher:
         self._unchecked = 0
         self._views: dict[int, tuple[Device, DeviceView, dict[Compiled, MatchResult]]] = {}
 
+    def beside(self) -> Matcher:
+        """One for another thread: what either finds out both know, but each has its own check."""
+        other = Matcher()
+        other._views = self._views
+        return other
+
     def passes(self, asked: tuple[RequestSelector, ...], seen: SeenDevice) -> SelectorVerdict:
         """True, or the first selector that is false, or how the first one fails."""
         view, known = self._view(seen)

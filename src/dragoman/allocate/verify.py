@@ -34,7 +34,6 @@ from dragoman.snapshot.pools import device_targets, slice_targets
 from dragoman.snapshot.selection import selects
 from dragoman.snapshot.usage import DeviceId
 
-
 COSTLY = 1_000
 """Worst-case cost of a selector (CEL units) from which its verdict on a device is kept."""
 

@@ -154,7 +154,7 @@ class Scheduler:
         self._context.in_flight = self._in_flight
         self._reported: dict[str, str] = {}
         self._long_searches = asyncio.Semaphore(THREADS)
-        self._long_memories = [PlacementCache() for _ in range(THREADS)]
+        self._long_memories = [PlacementCache(self._context.memory.matcher.beside()) for _ in range(THREADS)]
         self._work = asyncio.Event()
         self._slots = asyncio.Semaphore(self.settings.commits)
         self.cache = Cache(self.informers)

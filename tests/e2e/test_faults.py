@@ -62,9 +62,9 @@ def test_the_printed_object_is_what_kubectl_applies(cluster: Cluster) -> None:
 def test_a_reboot(cluster: Cluster) -> None:
     boot = ["get", "node", "n2", "-o", "jsonpath={.status.nodeInfo.bootID}"]
     before = cluster.kubectl(*boot).stdout
-    assert "n2 booted anew" in dragoman(cluster, "fault", "node-rebooted", "--node", "n2", "--downtime", "0s")
+    assert "n2 rebooted" in dragoman(cluster, "fault", "node-rebooted", "--node", "n2", "--downtime", "0s")
     cluster.until(lambda: cluster.kubectl(*boot).stdout not in ("", before), "another boot id")
-    assert "n2 booted anew" in dragoman(cluster, "fault", "node-rebooted", "--node", "n2", "--downtime", "0s")
+    assert "n2 rebooted" in dragoman(cluster, "fault", "node-rebooted", "--node", "n2", "--downtime", "0s")
 
 
 def test_the_clock(cluster: Cluster) -> None:

@@ -15,6 +15,7 @@ from dragoman.cli import connect, explain_watch, output, simulate, source
 if TYPE_CHECKING:
     from dragoman.allocate.allocator import AllocatorOptions
     from dragoman.explain.answers import ExplainInput
+    from dragoman.schedule.units import PreemptionMode
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     kind, name = answers.object_of(args.object)
     options = simulate.options_of(args)
     world = source.tool_input(args, options.gates)
-    scene = _scene(world, options)
+    scene = _scene(world, options, args.preemption)
     namespace = args.namespace or ""
     if kind in ("pod", "claim") and not namespace and not args.filename:
         namespace = connect.namespace(args)
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.well and not world.refused else 1
 
 
-def _scene(world: source.ToolInput, options: AllocatorOptions) -> ExplainInput:
+def _scene(world: source.ToolInput, options: AllocatorOptions, preemption: PreemptionMode) -> ExplainInput:
     from dragoman.explain.answers import ExplainInput
     from dragoman.explain.state import events_of
     from dragoman.runtime.clock import Clock
@@ -60,6 +61,6 @@ def _scene(world: source.ToolInput, options: AllocatorOptions) -> ExplainInput:
     from dragoman.whatif.settle import settled
 
     clock = Clock()
-    context = SchedulingContext(new_id=Entropy().uuid4, options=options)
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options, preemption=preemption)
     cluster = settled(bring(world.snapshot, clock.utc()))
     return ExplainInput(world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dragoman.cli import output, serve
+from dragoman.cli import output, serve, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,6 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scheduler-name", action="append", metavar="NAME", help="spec.schedulerName to serve; default: dragoman"
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
+    simulate.preemption(parser, "off")
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
     parser.add_argument(
         "--filter-timeout",
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
         options=AllocatorOptions(gates=gates, policy=args.policy),
+        preemption=args.preemption,
         own_lease=args.lease_name or "dragoman-scheduler",
         filter_timeout_s=duration_s(args.filter_timeout, "--filter-timeout"),
     )

@@ -34,7 +34,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def deciding(parser: argparse.ArgumentParser) -> None:
     """The flags of commands that decide."""
     parser.add_argument("--policy", choices=POLICIES, default="first-fit", help="which of the devices that fit")
+    preemption(parser, "nodes")
     parser.add_argument("--steps", type=int, default=MOST_STEPS, help="limit of one search; beyond it: not decided")
+
+
+def preemption(parser: argparse.ArgumentParser, default: str) -> None:
+    """The flags that say who makes room for whom. default: the mode without any of them."""
+    parser.add_argument(
+        "--preemption",
+        choices=["off", "nodes", "devices"],
+        default=default,
+        help=f"pods of lower priority make room: nodes as kube-scheduler does, devices for DRA too; default: {default}",
+    )
+    parser.add_argument(
+        "--dra-preemption", action="store_const", const="devices", dest="preemption", help="--preemption devices"
+    )
 
 
 def options_of(args: argparse.Namespace) -> AllocatorOptions:
@@ -59,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.filename:
         raise Invalid("-f", "name the files to simulate; - reads standard input")
-    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args))
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args), preemption=args.preemption)
     world = _read(args, context)
     clock = Clock()
     cluster = settled(bring(world.snapshot, clock.utc()))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # what flags do not need is imported where it is used, so tha
 NOT_ASKED_FOR = frozenset({"CronJob", "ReplicationController", "PriorityClass"})
 """Kinds that a snapshot holds and a live cluster is not asked for."""
 
-MAY_BE_DENIED = frozenset({"ResourceQuota", "LimitRange"})
+MAY_BE_DENIED = frozenset({"ResourceQuota", "LimitRange", "PodDisruptionBudget"})
 """Kinds without which everything but their own refusals is answered."""
 
 FROZEN_MIN = 5_000
@@ -51,6 +51,7 @@ class RejectedDocument(NamedTuple):
         return {
             "file": self.document.file,
             "document": self.document.number,
+            "line": self.document.line(self.rejection.field),
             "object": self.document.subject,
             "field": self.rejection.field,
             "message": self.rejection.message,
@@ -145,6 +146,7 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
         {
             "file": e.where.partition(", document ")[0],
             "document": e.document,
+            "line": e.line,
             "object": "",
             "field": "",
             "message": e.what,
@@ -152,7 +154,14 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
         for e in scan.broken
     ]
     invalid = [
-        {"file": e.file, "document": e.document, "object": e.subject, "field": e.field, "message": e.message}
+        {
+            "file": e.file,
+            "document": e.document,
+            "line": e.line,
+            "object": e.subject,
+            "field": e.field,
+            "message": e.message,
+        }
         for e in scan.invalid
     ]
     return broken + invalid

@@ -53,6 +53,7 @@ from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
+from dragoman.schedule.units import PreemptionMode
 
 DEVICE_CLASS = kind_of("DeviceClass")
 FILES_A_NODE = 40
@@ -72,9 +73,10 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     data: keep state there; root_dir: sockets and node files of a memory-only cluster.
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
-    scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
-    they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
-    allowed to every user. images: whose containers run as processes of this machine.
+    scheduler; its gates are the API's, too. preemption: which room pods of higher priority get.
+    profiles: files of machine profiles beside the packaged ones; drivers: how they behave on simulated machines, by
+    name (`DriverEntry.up_settings`). authorization: by roles, or everything allowed to every user. images: whose
+    containers run as processes of this machine.
 
     users: (name, groups) that get a kubeconfig beside `kubeconfig`. repair_data: give up what stands behind damage in
     the log of `data`.
@@ -91,6 +93,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     without: frozenset[str] = frozenset()
     speed: float = 1.0
     options: AllocatorOptions = OPTIONS
+    preemption: PreemptionMode = "nodes"
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
     authorization: AuthorizationMode = "rbac"
@@ -167,7 +170,7 @@ class Cluster:
             tasks.supervise("controllers", controllers.run)
             self._control(self.machines, tasks)
         if "scheduler" not in settings.without:
-            scheduling = SchedulerSettings(options=settings.options)
+            scheduling = SchedulerSettings(options=settings.options, preemption=settings.preemption)
             client = self._client(parts.SCHEDULER)
             scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
             tasks.supervise("scheduler", scheduler.run)

@@ -21,7 +21,7 @@ from dragoman.allocate.pace import Check, OutOfTime
 from dragoman.api.core import Pod
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import NamespacedName
-from dragoman.cluster.cache import Assumption, Cache
+from dragoman.cluster.cache import DECIDED_ON, Assumption, Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
@@ -45,6 +45,7 @@ from dragoman.schedule.fences import allocated_by, pod_awaits_others
 from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
 from dragoman.schedule.revalidate import devices_are_free, still_holds
+from dragoman.schedule.units import PreemptionMode
 from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 
@@ -72,6 +73,7 @@ FILTER_TIMEOUT_GATE = "DRASchedulerFilterTimeout"
 class SchedulerSettings(msgspec.Struct, frozen=True):
     """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time.
 
+    preemption: whether pods of lower priority are deleted for those of higher (`schedule.preempt`).
     own_lease: the Lease of its replicas. settle_s: beside another scheduler, how long a claim that was allocated is
     watched before its pod is bound: what the other one had decided before it could see that is written by then.
     filter_timeout_s: how long the devices of one unit may be looked for; 0: as long as it takes.
@@ -83,6 +85,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     binding_timeout_s: float = TIMEOUT_S
     commits: int = 64
     most_steps: int = 2_000_000
+    preemption: PreemptionMode = "off"
     own_lease: str = ""
     settle_s: float = 0.3
     filter_timeout_s: float = FILTER_TIMEOUT_S
@@ -148,6 +151,7 @@ class Scheduler:
             options=self.settings.options,
             in_flight=set(),
             binding_timeout_s=self.settings.binding_timeout_s,
+            preemption=self.settings.preemption,
         )
         self._recent = TaskHistory()
         self._in_flight: set[NamespacedName] = set()
@@ -157,7 +161,8 @@ class Scheduler:
         self._long_memories = [PlacementCache(self._context.memory.matcher.beside()) for _ in range(THREADS)]
         self._work = asyncio.Event()
         self._slots = asyncio.Semaphore(self.settings.commits)
-        self.cache = Cache(self.informers)
+        more = ("PodDisruptionBudget",) if self.settings.preemption != "off" else ()
+        self.cache = Cache(self.informers, (*DECIDED_ON, *more))
         self._units = Units(self.queue, self.cache)
         self.cache.listen(self._changed)
 
@@ -505,7 +510,7 @@ class Scheduler:
                 outcome = await self.committer.carry_out(decision.effects)
             else:
                 outcome = await self._write_beside(decision)
-            if outcome.ok:
+            if outcome.ok or decision.preemption is not None:  # who is displaced already is not taken back
                 self.cache.confirm(assumption)
             else:
                 await self._take_back(decision, outcome)
@@ -550,6 +555,8 @@ class Scheduler:
         error = outcome.error
         entry = self.queue.get(key)
         self._log.info("write failed", unit="/".join(key), error=str(error))
+        if entry is not None and decision.preemption is not None and entry.state is UnitState.UNSCHEDULABLE:
+            self.queue.failed(key, now, after_s=error.after_s if isinstance(error, Retry) else None)
         if entry is None or entry.state is not UnitState.ASSUMED:
             return
         self._units.let_go(key)

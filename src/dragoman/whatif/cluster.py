@@ -40,6 +40,7 @@ _KINDS = {
     "priority_classes": "PriorityClass",
     "quotas": "ResourceQuota",
     "limit_ranges": "LimitRange",
+    "budgets": "PodDisruptionBudget",
 }
 
 

@@ -8,6 +8,7 @@ What to say is decided in `explain.answers`. Imports stand in functions, so that
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, explain_watch, output, simulate, source
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     """Print why; 1 if the object waits or is stuck."""
     if args.watch:
         return explain_watch.run(args)
+    from dragoman.cli import diagnostic
     from dragoman.explain import answers
 
     kind, name = answers.object_of(args.object)
@@ -47,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
         errors = [refused.as_json() for refused in world.refused]
         output.write_json(output.versioned("Explanation", {**found.body, "errors": errors}))
     else:
-        output.prose([*(refused.line for refused in world.refused), *found.lines])
+        diagnostic.show((refused.diagnostic for refused in world.refused), sys.stdout)
+        output.prose(found.lines)
     return 0 if found.well and not world.refused else 1
 
 

@@ -7,6 +7,7 @@ of `whatif`. Imports stand in functions, so that --help is fast.
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import output, source
@@ -119,9 +120,11 @@ def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clo
 
 
 def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:
+    from dragoman.cli import diagnostic
     from dragoman.explain import report as say
 
-    output.prose([*changed.lines(), *(entry.line for entry in refused)])
+    output.prose(changed.lines())
+    diagnostic.show((entry.diagnostic for entry in refused), sys.stdout)
     if not answers:
         output.say("no unscheduled pods in these files")
         return

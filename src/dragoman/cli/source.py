@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what flags do not need is imported where it is used, so tha
     from dragoman.api.files import Document
     from dragoman.api.gates import Gates
     from dragoman.api.shape import Object
+    from dragoman.cli.diagnostic import Diagnostic
     from dragoman.snapshot.change import Snapshot
     from dragoman.whatif.cluster import Rejection
     from dragoman.whatif.units import Named
@@ -39,18 +40,21 @@ class RejectedDocument(NamedTuple):
     rejection: Rejection
 
     @property
-    def line(self) -> str:
+    def diagnostic(self) -> Diagnostic:
         """The refusal for people, with its place."""
+        from dragoman.cli.diagnostic import Diagnostic
+
         line = self.document.line(self.rejection.field)
-        place = f"{self.document.file}:{line}" if line else self.document.file
         where = ": ".join(filter(None, (self.document.subject, self.rejection.field)))
-        return f"{place}: error: the API server would refuse this: {self.rejection.message} ({where})"
+        message = f"the API server would refuse this: {self.rejection.message}"
+        return Diagnostic("error", message, self.document.file, line, where=where)
 
     def as_json(self) -> dict[str, Any]:
         """The same as an entry of `errors`."""
         return {
             "file": self.document.file,
             "document": self.document.number,
+            "line": self.document.line(self.rejection.field),
             "object": self.document.subject,
             "field": self.rejection.field,
             "message": self.rejection.message,
@@ -143,8 +147,9 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
     scan = files.scan(_texts(names), changes=True)
     broken = [
         {
-            "file": e.where.partition(", document ")[0],
+            "file": e.file,
             "document": e.document,
+            "line": e.line,
             "object": "",
             "field": "",
             "message": e.what,
@@ -152,7 +157,14 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
         for e in scan.broken
     ]
     invalid = [
-        {"file": e.file, "document": e.document, "object": e.subject, "field": e.field, "message": e.message}
+        {
+            "file": e.file,
+            "document": e.document,
+            "line": e.line,
+            "object": e.subject,
+            "field": e.field,
+            "message": e.message,
+        }
         for e in scan.invalid
     ]
     return broken + invalid

@@ -176,7 +176,7 @@ class DriverEntry(msgspec.Struct, frozen=True):
     such machines in an embedded cluster, None where it has no devices; settings None are the defaults.
     gates, faults: its own. known: facts for manifests, without slices at hand. installed: objects that a cluster must
     have before it works, such as kinds of its own and rights. control(site, up_settings): what it runs once for a
-    cluster, until cancelled.
+    cluster, until cancelled. control_settings(args): of its own command, from the flags of the driver's.
     """
 
     command: str
@@ -195,3 +195,4 @@ class DriverEntry(msgspec.Struct, frozen=True):
     known: Callable[[], tuple[KnownDriver, ...]] = _none_known
     installed: Callable[[], tuple[Object, ...]] = _nothing
     control: Callable[[ClusterSite, Any], Awaitable[None]] | None = None
+    control_settings: Callable[[Namespace], Any] = _no_settings

@@ -60,6 +60,12 @@ def _installed() -> tuple[Object, ...]:
     return objects.installed()
 
 
+def _control_settings(args: Namespace) -> Any:
+    from dragoman.drivers.nvidia.compute_domain import factory
+
+    return factory.standalone_settings(args)
+
+
 async def _control(site: ClusterSite, settings: Any) -> None:
     from dragoman.drivers.nvidia.compute_domain import factory
 
@@ -80,4 +86,5 @@ ENTRY = DriverEntry(
     up_settings=_up_settings,
     installed=_installed,
     control=_control,
+    control_settings=_control_settings,
 )

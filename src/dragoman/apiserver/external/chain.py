@@ -13,7 +13,9 @@ from dragoman.apiserver import admission
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external.calling import Caller
 from dragoman.apiserver.external.converting import Conversion
-from dragoman.apiserver.external.policies import Policies
+from dragoman.apiserver.external.policies import MUTATING, VALIDATING, Policies
+from dragoman.apiserver.external.webhooks import MUTATING as MUTATING_WEBHOOKS
+from dragoman.apiserver.external.webhooks import VALIDATING as VALIDATING_WEBHOOKS
 from dragoman.apiserver.external.webhooks import Webhooks
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.patch import copy_json
@@ -32,10 +34,15 @@ class AdmissionChain:
         self.conversion = Conversion(self._caller, uid)
         self._webhooks = Webhooks(store, lookup.authorizer, self._caller, uid)
         self._policies = Policies(store, lookup.authorizer)
+        kinds = (VALIDATING, MUTATING, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
+        self._shelves = tuple(store.shelf(kind) for kind in kinds)
 
     def wants(self, attributes: Attributes) -> bool:
         """Whether any policy or webhook may have something to say."""
-        return self._policies.wants(attributes) or self._webhooks.wants(attributes)
+        for shelf in self._shelves:
+            if shelf.records:
+                return self._policies.wants(attributes) or self._webhooks.wants(attributes)
+        return False
 
     async def mutate(self, attributes: Attributes) -> None:
         """Let mutating policies, then webhooks change the object. Raises Refused."""

@@ -43,6 +43,9 @@ TYPES: dict[str, type[Value]] = {
     "Service": core.ClusterService,
     "EndpointSlice": core.EndpointSlice,
     "Endpoints": core.Endpoints,
+    "ResourceQuota": core.ResourceQuota,
+    "LimitRange": core.LimitRange,
+    "PersistentVolumeClaim": core.PersistentVolumeClaim,
     "ControllerRevision": core.ControllerRevision,
 }
 """The struct of every kind that decisions read, by kind name."""

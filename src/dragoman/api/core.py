@@ -189,6 +189,7 @@ class PodSpec(Value, frozen=True):
     termination_grace_period_seconds: int | None = None
     hostname: str = ""
     subdomain: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class PodResourceClaimStatus(Value, frozen=True):
@@ -245,6 +246,7 @@ class PodStatus(Value, frozen=True):
     message: str = ""
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
+    start_time: str = ""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
@@ -435,6 +437,7 @@ class ServiceSpec(Value, frozen=True):
     type: str = ""
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     publish_not_ready_addresses: bool = False
+    allocate_load_balancer_node_ports: bool | None = None
 
 
 class ClusterService(Value, frozen=True):
@@ -458,6 +461,89 @@ class Endpoints(Value, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     subsets: tuple[Any, ...] | None = ()
+
+
+class ScopeSelectorRequirement(Value, frozen=True):
+    """scopeSelector.matchExpressions: operator is In, NotIn, Exists or DoesNotExist."""
+
+    scope_name: str = ""
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Value, frozen=True):
+    """All of them must match."""
+
+    match_expressions: tuple[ScopeSelectorRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(Value, frozen=True):
+    """hard: quota resource -> limit."""
+
+    hard: dict[str, Quantity] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(Value, frozen=True):
+    """What the quota controller last saw."""
+
+    hard: dict[str, Quantity] = {}
+    used: dict[str, Quantity] = {}
+
+
+class ResourceQuota(Value, frozen=True):
+    """How much a namespace may hold together."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
+class LimitRangeItem(Value, frozen=True):
+    """type is Pod, Container or PersistentVolumeClaim."""
+
+    type: str = ""
+    max: dict[str, Quantity] = {}
+    min: dict[str, Quantity] = {}
+    default: dict[str, Quantity] = {}
+    default_request: dict[str, Quantity] = {}
+    max_limit_request_ratio: dict[str, Quantity] = {}
+
+
+class LimitRangeSpec(Value, frozen=True):
+    """Its limits, all of which hold."""
+
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(Value, frozen=True):
+    """What one pod, container or volume claim of a namespace may ask, and what it gets if it asks nothing."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class VolumeClaimSpec(Value, frozen=True):
+    """What quotas and limits read of a PersistentVolumeClaim."""
+
+    resources: ResourceRequirements = ResourceRequirements()
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class VolumeClaimStatus(Value, frozen=True):
+    """allocatedResources may exceed what is asked while an expansion is undone."""
+
+    allocated_resources: dict[str, Quantity] = {}
+
+
+class PersistentVolumeClaim(Value, frozen=True):
+    """A volume asked for; only what quotas and limits read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: VolumeClaimStatus = VolumeClaimStatus()
 
 
 class ControllerRevision(Value, frozen=True):

@@ -31,6 +31,7 @@ from dragoman.apiserver.logs import Logs
 from dragoman.apiserver.paging import Pages
 from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strategic_patch
 from dragoman.apiserver.patch_failed import PatchFailed
+from dragoman.apiserver.quota import QuotaLedger
 from dragoman.apiserver.request import INTERNAL, DeleteOptions, Page, RequestOutcome, Write
 from dragoman.apiserver.selectors import parse_fields, parse_labels
 from dragoman.apiserver.served import Served
@@ -90,6 +91,7 @@ class Registry:
         self.sessions = Sessions()
         self.external: External | None = None
         self.followers: dict[Kind, Follower] = {}
+        self.quota = QuotaLedger(self)
         self.when_removed: Callable[[StoredObject], None] = _nothing
         self.authorizer = Authorizer(store, mode)
         self.tokens = Tokens(store, clock, entropy, key or new_key())
@@ -128,6 +130,7 @@ class Registry:
             seen = event_time(record.decode())
             if seen is not None and seen < oldest:
                 self.store.remove(record)
+                self.quota.changed(record, None)
 
     # ---- reading
 
@@ -186,6 +189,7 @@ class Registry:
         admission.validate(self, attributes)
         if outside is not None:
             await outside.validate(attributes)
+        self.quota.admit(attributes)
 
     async def connecting(self, attributes: Attributes) -> None:
         """Ask webhooks and policies whether a session with a pod may be opened. Raises Refused."""
@@ -555,12 +559,14 @@ class Registry:
 
     def _put(self, kind: Kind, obj: Object, old: StoredObject | None) -> StoredObject:
         record = self.store.put(kind, obj, old)
+        self.quota.changed(old, record)
         if (follower := self.followers.get(kind)) is not None:
             follower(old, record)
         return record
 
     def _removed(self, record: StoredObject, last: Object | None = None) -> StoredObject:
         gone = self.store.remove(record, last)
+        self.quota.changed(record, None)
         self.logs.forget(record.uid)
         if (follower := self.followers.get(record.kind)) is not None:
             follower(record, None)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dragoman.cli.shell import Shell
     from dragoman.drivers.entry import DriverEntry, DriverFactory
 
+CONTROLLER = "-controller"
+"""Ends the command of what a driver runs once for a cluster."""
 SIMULATED = "simulated"
 """In the plugin's folder: what simulated hardware keeps."""
 
@@ -34,6 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             )
         entry.flags(one)
         _node_arguments(one)
+        if entry.control is not None:
+            once = drivers.add_parser(f"{entry.command}{CONTROLLER}", help=f"the controller of {entry.name}")
+            entry.flags(once)
+            serve.arguments(once, lease=f"dragoman-{entry.command}{CONTROLLER}")
+            serve.from_environment(once)
     driver_bench.arguments(drivers.add_parser("bench", help="examine a driver of any language"))
 
 
@@ -56,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     """Serve until told to end; devices stay prepared."""
     if args.driver == "bench":
         return driver_bench.run(args)
+    if args.driver.endswith(CONTROLLER):
+        return _run_controller(args)
     entry = next(entry for entry in DRIVERS if entry.command == args.driver)
     places.check_node(args.node_name)
     places.check_root(args.root_dir, f"plugins_registry/{entry.name}-reg.sock")
@@ -64,6 +73,21 @@ def run(args: argparse.Namespace) -> int:
     if not args.pod_uid:  # with one, two instances share the folder and have sockets of their own
         places.hold_root(args.root_dir, f"driver {entry.command}")
     return serve.serve(args, lambda shell: _serving(shell, entry, factory, args))
+
+
+def _run_controller(args: argparse.Namespace) -> int:
+    from dragoman.drivers.entry import ClusterSite
+
+    entry = next(entry for entry in DRIVERS if f"{entry.command}{CONTROLLER}" == args.driver)
+    control = entry.control
+    assert control is not None
+    settings = entry.control_settings(args)
+
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
+        site = ClusterSite(shell.client, shell.clock, shell.entropy, shell.metrics)
+        return lambda: control(site, settings)
+
+    return serve.serve(args, work)
 
 
 def _machine(entry: DriverEntry, args: argparse.Namespace) -> MachineProfile | None:

@@ -101,7 +101,8 @@ def _guarded(prog: str) -> int:
         output.error(f"a defect of dragoman: {error}", "please report it with the input")
         return 2
     except DragomanError as error:
-        output.error(str(error))
+        if not _shown(error):
+            output.error(str(error))
         return 2
     except OSError as error:
         if error.errno != errno.ENOSPC:
@@ -110,6 +111,24 @@ def _guarded(prog: str) -> int:
         return 2
     except Exception as error:
         return _defect(error)
+
+
+def _shown(error: DragomanError) -> bool:
+    """A document that cannot be read, with its line of the file; False for other errors."""
+    from dragoman.api.files import DocumentInvalid  # only on the way to an error
+    from dragoman.api.yamltext import Broken
+    from dragoman.cli.diagnostic import Diagnostic, show
+
+    match error:
+        case Broken():
+            found = Diagnostic("error", error.what, error.file, error.line, where=f"document {error.document}")
+        case DocumentInvalid():
+            where = ": ".join(filter(None, (error.subject or f"document {error.document}", error.field)))
+            found = Diagnostic("error", error.message, error.file, error.line, where=where)
+        case _:
+            return False
+    show([found], sys.stderr)
+    return True
 
 
 def _defect(error: Exception) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dragoman.cli import output, serve
+from dragoman.cli import output, serve, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +19,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scheduler-name", action="append", metavar="NAME", help="spec.schedulerName to serve; default: dragoman"
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
+    simulate.preemption(parser, "off")
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    parser.add_argument(
+        "--filter-timeout",
+        default="10s",
+        metavar="DURATION",
+        help="how long the devices of a pod may be looked for, as DynamicResourcesArgs.filterTimeout; 0s: no limit",
+    )
     parser.add_argument(
         "--share-devices",
         action="store_true",
@@ -35,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.api.gates import lenient_gates
     from dragoman.daemon import coexistence
     from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
+    from dragoman.runtime.config import duration_s
 
     gates, unknown = lenient_gates(args.feature_gates)
     for name in unknown:
@@ -43,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
     settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
         options=AllocatorOptions(gates=gates, policy=args.policy),
+        preemption=args.preemption,
         own_lease=args.lease_name or "dragoman-scheduler",
+        filter_timeout_s=duration_s(args.filter_timeout, "--filter-timeout"),
     )
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:

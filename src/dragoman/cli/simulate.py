@@ -7,6 +7,7 @@ of `whatif`. Imports stand in functions, so that --help is fast.
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import output, source
@@ -34,7 +35,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def deciding(parser: argparse.ArgumentParser) -> None:
     """The flags of commands that decide."""
     parser.add_argument("--policy", choices=POLICIES, default="first-fit", help="which of the devices that fit")
+    preemption(parser, "nodes")
     parser.add_argument("--steps", type=int, default=MOST_STEPS, help="limit of one search; beyond it: not decided")
+
+
+def preemption(parser: argparse.ArgumentParser, default: str) -> None:
+    """The flags that say who makes room for whom. default: the mode without any of them."""
+    parser.add_argument(
+        "--preemption",
+        choices=["off", "nodes", "devices"],
+        default=default,
+        help=f"pods of lower priority make room: nodes as kube-scheduler does, devices for DRA too; default: {default}",
+    )
+    parser.add_argument(
+        "--dra-preemption", action="store_const", const="devices", dest="preemption", help="--preemption devices"
+    )
 
 
 def options_of(args: argparse.Namespace) -> AllocatorOptions:
@@ -49,6 +64,7 @@ def options_of(args: argparse.Namespace) -> AllocatorOptions:
 def run(args: argparse.Namespace) -> int:
     """Decide the unscheduled pods in file order; 1 if one cannot be scheduled, would lose its node, or is refused."""
     from dragoman.cli import changes
+    from dragoman.explain import quotas
     from dragoman.explain import report as say
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy
@@ -58,20 +74,24 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.filename:
         raise Invalid("-f", "name the files to simulate; - reads standard input")
-    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args))
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args), preemption=args.preemption)
     world = _read(args, context)
     clock = Clock()
-    cluster = settled(bring(world.snapshot, clock.utc()))
+    cluster = settled(bring(world.snapshot, clock.utc(), known=True))
     changed = changes.changed(cluster, args)
     answers = _answers(changed, world.order, context, clock)
+    blocked = quotas.blocks(changed.cluster)
     if args.output == "json":
         errors = [refused.as_json() for refused in world.refused]
         pods = [say.as_json(answer) for answer in answers]
-        output.write_json(output.versioned("Simulation", {"pods": pods, **changed.as_json(), "errors": errors}))
+        limited = {"quota": [quotas.as_json(block) for block in blocked]} if blocked else {}
+        body = {"pods": pods, **changed.as_json(), **limited, "errors": errors}
+        output.write_json(output.versioned("Simulation", body))
     else:
         _print(answers, changed, world.refused)
+        output.prose([line for block in blocked for line in quotas.block_lines(block)])
     placed = all(answer.verdict.node for answer in answers)
-    return 0 if placed and not changed.displaced and not world.refused else 1
+    return 0 if placed and not changed.displaced and not world.refused and not blocked else 1
 
 
 def _read(args: argparse.Namespace, context: Any) -> source.ToolInput:
@@ -100,9 +120,11 @@ def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clo
 
 
 def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:
+    from dragoman.cli import diagnostic
     from dragoman.explain import report as say
 
-    output.prose([*changed.lines(), *(entry.line for entry in refused)])
+    output.prose(changed.lines())
+    diagnostic.show((entry.diagnostic for entry in refused), sys.stdout)
     if not answers:
         output.say("no unscheduled pods in these files")
         return

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli import connect, named, output
+from dragoman.cli import connect, named, output, simulate
 from dragoman.cli.nodes import node_argument
 from dragoman.cli.versions import minor_of
 from dragoman.drivers.registry import DRIVERS
@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="machine profiles of your own; `dragoman profiles` lists the packaged ones",
     )
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    simulate.preemption(parser, "nodes")
     parser.add_argument(
         "--runtime-config",
         default="",
@@ -144,6 +145,7 @@ def run(args: argparse.Namespace) -> int:
         authorization=args.authorization,
         users=tuple(args.user or ()),
         options=AllocatorOptions(gates=strict_gates(args.feature_gates)),
+        preemption=args.preemption,
         profiles=tuple(args.profile or ()),
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
     )

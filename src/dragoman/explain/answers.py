@@ -17,7 +17,7 @@ import msgspec
 from dragoman.api.files import DEFAULT_NAMESPACE
 from dragoman.api.meta import NamespacedName
 from dragoman.errors import Invalid, NotFound
-from dragoman.explain import describe, messages
+from dragoman.explain import describe, messages, quotas
 from dragoman.explain import report as say
 from dragoman.explain.conflict_messages import plain
 from dragoman.explain.explanation import Explanation, explain_pod, explain_unit
@@ -254,8 +254,13 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
             claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], now, scene.context)))
             why = (messages.sentence(kept),)
             waits.append(say.Summary(f"claim {'/'.join(key)}", why, why))
-    lines = [*say.summary_lines(waits), *say.fit_lines(fits)] or ["no pending pods"]
-    return About({"pods": pods, "claims": claims}, lines, not waits)
+    refused = quotas.blocks(scene.cluster, namespace)
+    lines = [*say.summary_lines(waits), *(line for block in refused for line in quotas.block_lines(block))]
+    lines = [*lines, *say.fit_lines(fits)] or ["no pending pods"]
+    body: dict[str, Any] = {"pods": pods, "claims": claims}
+    if refused:
+        body["quota"] = [quotas.as_json(block) for block in refused]
+    return About(body, lines, not waits and not refused)
 
 
 def _is_asked(key: NamespacedName, namespace: str) -> bool:

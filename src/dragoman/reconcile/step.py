@@ -18,7 +18,15 @@ from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import Snapshot
 
 OTHERS = frozenset(
-    {"PodDisruptionBudget", "Service", "EndpointSlice", "Endpoints", "ResourcePoolStatusRequest", "ControllerRevision"}
+    {
+        "PodDisruptionBudget",
+        "Service",
+        "EndpointSlice",
+        "Endpoints",
+        "ResourcePoolStatusRequest",
+        "PersistentVolumeClaim",
+        "ControllerRevision",
+    }
 )
 
 

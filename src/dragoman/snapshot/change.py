@@ -22,7 +22,17 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from immutables import Map
 
-from dragoman.api.core import Namespace, Node, Pod, PodGroup, PriorityClass, Workload
+from dragoman.api.core import (
+    LimitRange,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    PriorityClass,
+    ResourceQuota,
+    Workload,
+)
 from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import (
     DeviceClass,
@@ -54,6 +64,9 @@ _STORES = {
     "Namespace": ("namespaces", False),
     "PodGroup": ("pod_groups", True),
     "PriorityClass": ("priority_classes", False),
+    "ResourceQuota": ("quotas", True),
+    "LimitRange": ("limit_ranges", True),
+    "PodDisruptionBudget": ("budgets", True),
 }
 HELD = frozenset(_STORES) | WORKLOADS
 """Kinds that a snapshot holds; `apply` refuses others, so filter before."""
@@ -127,6 +140,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     namespaces: Map[str, Namespace]
     pod_groups: Map[NamespacedName, PodGroup]
     priority_classes: Map[str, PriorityClass]
+    quotas: Map[NamespacedName, ResourceQuota]
+    limit_ranges: Map[NamespacedName, LimitRange]
+    budgets: Map[NamespacedName, PodDisruptionBudget]
     workloads: Map[WorkloadKey, Workload]
     pods_by_node: Map[str, Map[NamespacedName, None]]
     pods_by_claim: Map[NamespacedName, Map[NamespacedName, None]]

@@ -21,9 +21,11 @@ from dragoman.api.core import Pod, Toleration
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref, format_time
 from dragoman.api.resource import FINALIZER, ResourceClaim
+from dragoman.quota.judge import QuotaRefusal
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import HELD, WORKLOADS, Change, Gone, Put, Snapshot, apply_all
+from dragoman.whatif.quotas import charged, counted
 
 _KINDS = {
     "nodes": "Node",
@@ -36,13 +38,17 @@ _KINDS = {
     "namespaces": "Namespace",
     "pod_groups": "PodGroup",
     "priority_classes": "PriorityClass",
+    "quotas": "ResourceQuota",
+    "limit_ranges": "LimitRange",
+    "budgets": "PodDisruptionBudget",
 }
 
 
 class Rejection(msgspec.Struct, frozen=True):
     """A write that the API server refuses, in its words. field: path of the first cause, "" for none.
 
-    owner: for whom a controller wanted to create the object; None for an object of the user's.
+    owner: for whom a controller wanted to create the object; None for an object of the user's. quota: what was short,
+    if a quota refused it.
     """
 
     kind: str
@@ -51,6 +57,7 @@ class Rejection(msgspec.Struct, frozen=True):
     field: str
     message: str
     owner: Ref | None = None
+    quota: QuotaRefusal | None = None
 
 
 class ClusterState(msgspec.Struct, frozen=True):
@@ -78,16 +85,22 @@ class ClusterState(msgspec.Struct, frozen=True):
         return format_time(self.now)
 
 
-def bring(snapshot: Snapshot, now: datetime, *, complete: frozenset[str] = frozenset()) -> ClusterState:
+def bring(
+    snapshot: Snapshot, now: datetime, *, complete: frozenset[str] = frozenset(), known: bool = False
+) -> ClusterState:
     """The cluster that a snapshot shows. Objects and references without uid get one by their names.
 
-    complete: kinds of which the snapshot shows every object, so that others do not exist.
+    complete: kinds of which the snapshot shows every object, so that others do not exist. known: all have their uids,
+    as objects of a server or after `identified`.
     """
-    before = list(objects(snapshot))
-    after = identified(before, now)
-    changes = [Put(*new) for old, new in zip(before, after, strict=True) if old[1] is not new[1]]
-    ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in after))
-    return ClusterState(apply_all(snapshot, changes), ownership, now, complete=complete)
+    if not known:
+        before = list(objects(snapshot))
+        after = identified(before, now)
+        snapshot = apply_all(snapshot, [Put(*n) for o, n in zip(before, after, strict=True) if o[1] is not n[1]])
+    ownership = ownerships.of_all(objects(snapshot))
+    if snapshot.quotas:
+        snapshot = apply_all(snapshot, counted(snapshot))
+    return ClusterState(snapshot, ownership, now, complete=complete)
 
 
 def objects(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
@@ -121,9 +134,12 @@ def shown(cluster: ClusterState, changes: Iterable[Change]) -> ClusterState:
         else:
             meta = change.object.metadata
             removed.pop((change.kind, meta.namespace, meta.name), None)
+    snapshot = apply_all(cluster.snapshot, (change for change in listed if change.kind in HELD))
+    if snapshot.quotas:
+        snapshot = apply_all(snapshot, charged(cluster.snapshot, snapshot, listed))
     return msgspec.structs.replace(
         cluster,
-        snapshot=apply_all(cluster.snapshot, (change for change in listed if change.kind in HELD)),
+        snapshot=snapshot,
         ownership=ownerships.apply_all(cluster.ownership, listed),
         gone=gone.finish(),
         removed=removed.finish(),

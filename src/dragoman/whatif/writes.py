@@ -26,10 +26,12 @@ from dragoman.api.merge import merge_patch
 from dragoman.api.meta import Bare, Ref
 from dragoman.effects import Bind, Create, Delete, Effect, Emit, Evict, Patch
 from dragoman.errors import Bug
-from dragoman.snapshot.change import Change, Gone, Put
+from dragoman.quota.limits import broken, fill
+from dragoman.snapshot.change import Change, Gone, Put, Snapshot
 from dragoman.snapshot.usage import is_finished
 from dragoman.whatif.cluster import ClusterState, Rejection, find, uid_for
 from dragoman.whatif.names import name_for
+from dragoman.whatif.quotas import limit_ranges_of, refusal
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -42,7 +44,10 @@ def write(cluster: ClusterState, effect: Effect) -> tuple[tuple[Change, ...], Re
     """The changes that a write makes, and its refusal if the server says no."""
     match effect:
         case Create(body):
-            return _create(cluster, body)
+            changes, refused = _create(cluster, body)
+            if refused is not None:
+                refused = msgspec.structs.replace(refused, owner=_owner(body))
+            return changes, refused
         case Patch():
             return tuple(_patch(cluster, effect)), None
         case Delete(ref, _, grace_s, propagation):
@@ -75,8 +80,21 @@ def _create(cluster: ClusterState, body: dict[str, Any]) -> tuple[tuple[Change, 
     refused = admission(cluster, kind.kind, obj)
     if refused is not None:
         return (), refused
+    if kind.kind == "Pod":
+        fill(limit_ranges_of(cluster.snapshot, namespace), obj)
     complete(kind.kind, obj)
-    return (Put(kind.kind, codec.decode(codec.TYPES.get(kind.kind, Bare), obj)),), None
+    value = codec.decode(codec.TYPES.get(kind.kind, Bare), obj)
+    limited = limits_refused(cluster.snapshot, kind.kind, value)
+    return ((), limited) if limited is not None else ((Put(kind.kind, value),), None)
+
+
+def _owner(body: dict[str, Any]) -> Ref | None:
+    """The controller for which an object is created."""
+    meta = body.get("metadata") or {}
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return Ref(owner["kind"], meta.get("namespace", ""), owner["name"], owner.get("uid", ""))
+    return None
 
 
 def _exists(cluster: ClusterState, kind: str, namespace: str, name: str) -> bool:
@@ -105,6 +123,18 @@ def admission(cluster: ClusterState, kind: str, obj: dict[str, Any]) -> Rejectio
             text = forbidden_text(kind_of(kind), name, f"{path}: Forbidden: {why}")
             return Rejection(kind, namespace, name, path, text)
     return None
+
+
+def limits_refused(snapshot: Snapshot, kind: str, value: Any) -> Rejection | None:
+    """The refusal of a new object by a LimitRange or a ResourceQuota of its namespace."""
+    meta = value.metadata
+    ranges = limit_ranges_of(snapshot, meta.namespace) if isinstance(value, Pod) else []
+    why = broken(ranges, value) if ranges else ""
+    quota = None if why else refusal(snapshot, kind, value)
+    why = why or (quota.text if quota is not None else "")
+    if not why:
+        return None
+    return Rejection(kind, meta.namespace, meta.name, "", forbidden_text(kind_of(kind), meta.name, why), quota=quota)
 
 
 def complete(kind: str, obj: dict[str, Any]) -> None:

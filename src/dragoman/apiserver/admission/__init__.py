@@ -2,8 +2,8 @@
 
 One table, `PLUGINS`: what looks at other objects to admit one. A plugin mutates, validates, or both; all mutate in
 the table's order, then all validate. What stands outside the process (webhooks) or is stored as policy joins as
-`External` of the registry and is asked after the plugins of each phase; ResourceQuota counts last, when nothing else
-can refuse any more, so it belongs at the end of the table.
+`External` of the registry and is asked after the plugins of each phase; ResourceQuota (`apiserver.quota`, which also
+follows every write) counts last, when nothing else can refuse any more.
 
     defaults -> mutating plugins -> mutating policies, webhooks -> strategy -> validation
              -> validating plugins -> validating policies, webhooks -> quota -> store
@@ -20,6 +20,7 @@ from dragoman.apiserver.admission.accounts import ServiceAccounts
 from dragoman.apiserver.admission.admin_access import AdminAccess
 from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes, External, Operation
 from dragoman.apiserver.admission.lifecycle import NamespaceLifecycle
+from dragoman.apiserver.admission.limit_ranges import LimitRanges
 from dragoman.apiserver.admission.priorities import Priorities
 from dragoman.apiserver.admission.restriction import NodeRestriction
 from dragoman.apiserver.admission.rights import ClaimStatus, Escalation, Signers
@@ -36,6 +37,7 @@ PLUGINS: tuple[AdmissionPlugin, ...] = (
     RootCertificate(),
     ServiceAccounts(),
     Priorities(),
+    LimitRanges(),
     RuntimeClasses(),
     AdminAccess(),
     Escalation(),

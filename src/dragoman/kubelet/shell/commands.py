@@ -311,7 +311,7 @@ def _sh(call: ProgramCall) -> int | ThreadWork:
                 return call.fail("-c requires an argument", 2)
             text = words.pop(0)
             break
-    name = posixpath.basename(call.args[0])
+    name = call.args[0]
     if words and words[0] in ("-", "--"):
         words.pop(0)
     if text is None and words:

@@ -77,6 +77,13 @@ def _body(kind: str, workload: Workload, name: str, labels: dict[str, str], numb
         "apiVersion": "apps/v1",
         "kind": KIND,
         "metadata": metadata,
-        "data": {"spec": {"template": template}},
+        "data": _sorted({"spec": {"template": template}}),
         "revision": number,
     }
+
+
+def _sorted(value: Any) -> Any:
+    """Keys in order, as Go writes them: clients compare revisions byte by byte."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(entry) for entry in value] if isinstance(value, list | tuple) else value

@@ -26,9 +26,11 @@ EMBEDDED = "dragoman.kubeconfig"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """--kubeconfig, --context and --namespace."""
-    parser.add_argument("--kubeconfig", metavar="FILE", help=f"default: $KUBECONFIG, ./{EMBEDDED}, ~/.kube/config")
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
-    parser.add_argument("-n", "--namespace", metavar="NS", default="", help="default: the context's")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help=f"kubeconfig to use; default: $KUBECONFIG, ./{EMBEDDED}, ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: its current context")
+    parser.add_argument("-n", "--namespace", metavar="NS", default="", help="namespace; default: that of the context")
 
 
 def access(args: argparse.Namespace) -> Access:

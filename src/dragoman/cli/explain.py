@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of explain."""
     parser.add_argument(
-        "object", nargs="?", default="", help="pod/NAME, claim/NAME, node/NAME, device/DRIVER/POOL/DEVICE"
+        "object",
+        nargs="?",
+        default="",
+        help="pod/NAME, claim/NAME, node/NAME or device/DRIVER/POOL/DEVICE; default: everything pending",
     )
     source.arguments(parser)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")

@@ -41,15 +41,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of lint."""
     source.arguments(parser)
     parser.add_argument(
-        "--against", action="append", default=[], metavar="FILE", help="a dump of the cluster that the files are for"
+        "--against",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="check against this dump of a cluster, too; may be repeated",
     )
-    parser.add_argument("--live", action="store_true", help="the same of a live cluster: the usual kubeconfig's")
+    parser.add_argument("--live", action="store_true", help="check against the cluster of the kubeconfig, too")
     parser.add_argument("-o", "--output", choices=["text", "json", "sarif"], default="text")
     parser.add_argument(
-        "--kubernetes", metavar="1.NN", help=f"the version to judge for; default: the live cluster's, else 1.{NEWEST}"
+        "--kubernetes",
+        metavar="1.NN",
+        help=f"Kubernetes version to check for; default: that of the live cluster, else 1.{NEWEST}",
     )
     parser.add_argument(
-        "--fix", action="store_true", help="write what can be fixed, comments kept; stdin goes to stdout"
+        "--fix",
+        action="store_true",
+        help="fix what can be fixed in the files, keeping comments; standard input is written to stdout",
     )
 
 

@@ -84,9 +84,14 @@ def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="manifests or dumps, a folder, - for stdin",
+        help="manifests or dumps, a folder, or - for standard input; may be repeated",
     )
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates, with Kubernetes' names and defaults",
+    )
     if live:
         connect.arguments(parser)
 

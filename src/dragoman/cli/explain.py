@@ -65,5 +65,5 @@ def _scene(world: source.ToolInput, options: AllocatorOptions, preemption: Preem
 
     clock = Clock()
     context = SchedulingContext(new_id=Entropy().uuid4, options=options, preemption=preemption)
-    cluster = settled(bring(world.snapshot, clock.utc()))
+    cluster = settled(bring(world.snapshot, clock.utc(), known=True))
     return ExplainInput(world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic)

@@ -22,6 +22,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     simulate.preemption(parser, "off")
     parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
     parser.add_argument(
+        "--filter-timeout",
+        default="10s",
+        metavar="DURATION",
+        help="how long the devices of a pod may be looked for, as DynamicResourcesArgs.filterTimeout; 0s: no limit",
+    )
+    parser.add_argument(
         "--share-devices",
         action="store_true",
         help="start although another scheduler may allocate the same devices; each decision is then checked twice",
@@ -36,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.api.gates import lenient_gates
     from dragoman.daemon import coexistence
     from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
+    from dragoman.runtime.config import duration_s
 
     gates, unknown = lenient_gates(args.feature_gates)
     for name in unknown:
@@ -46,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         options=AllocatorOptions(gates=gates, policy=args.policy),
         preemption=args.preemption,
         own_lease=args.lease_name or "dragoman-scheduler",
+        filter_timeout_s=duration_s(args.filter_timeout, "--filter-timeout"),
     )
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args), preemption=args.preemption)
     world = _read(args, context)
     clock = Clock()
-    cluster = settled(bring(world.snapshot, clock.utc()))
+    cluster = settled(bring(world.snapshot, clock.utc(), known=True))
     changed = changes.changed(cluster, args)
     answers = _answers(changed, world.order, context, clock)
     blocked = quotas.blocks(changed.cluster)

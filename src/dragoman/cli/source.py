@@ -123,8 +123,8 @@ def from_files(names: Sequence[str], gates: Gates | None = None) -> ToolInput:
     texts = _texts(names)
     with progress.reading(texts, passes=2) as reported, _without_collections():
         found = _of(files.read_all(texts, reported, changes=True), reported, gates)
-    if len(found.documents) > FROZEN_MIN:
-        gc.freeze()  # it lives as long as the process: no collection need look at it again
+        if len(found.documents) > FROZEN_MIN:
+            gc.freeze()  # it lives as long as the process: no collection need look at it, the first one included
     return found
 
 

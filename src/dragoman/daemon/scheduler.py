@@ -10,12 +10,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions, TaskHistory
+from dragoman.allocate.pace import Check, OutOfTime
 from dragoman.api.core import Pod
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import NamespacedName
@@ -57,6 +59,15 @@ OTHERS_S = 5.0
 OTHERS_LOOKS = 50
 TURN_S = 0.01
 """How long decisions go on before others get their turn on the loop."""
+LOOP_S = 0.02
+"""How long one decision may take on the loop; then it is made in a thread."""
+LOOP_COST = 300_000
+"""Worst-case cost (CEL units) of a selector that is not evaluated on the loop at all: some 15 ms for one device."""
+THREADS = 2
+"""Long decisions at the same time. They take turns with the loop, so more make each one slower."""
+FILTER_TIMEOUT_S = 10.0
+"""Upstream's default of DynamicResourcesArgs.filterTimeout."""
+FILTER_TIMEOUT_GATE = "DRASchedulerFilterTimeout"
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True):
@@ -65,6 +76,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     preemption: whether pods of lower priority are deleted for those of higher (`schedule.preempt`).
     own_lease: the Lease of its replicas. settle_s: beside another scheduler, how long a claim that was allocated is
     watched before its pod is bound: what the other one had decided before it could see that is written by then.
+    filter_timeout_s: how long the devices of one unit may be looked for; 0: as long as it takes.
     """
 
     names: tuple[str, ...] = ("default-scheduler",)
@@ -76,6 +88,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     preemption: PreemptionMode = "off"
     own_lease: str = ""
     settle_s: float = 0.3
+    filter_timeout_s: float = FILTER_TIMEOUT_S
 
 
 class Scheduler:
@@ -144,7 +157,8 @@ class Scheduler:
         self._in_flight: set[NamespacedName] = set()
         self._context.in_flight = self._in_flight
         self._reported: dict[str, str] = {}
-        self._long_search = asyncio.Lock()
+        self._long_searches = asyncio.Semaphore(THREADS)
+        self._long_memories = [PlacementCache(self._context.memory.matcher.beside()) for _ in range(THREADS)]
         self._work = asyncio.Event()
         self._slots = asyncio.Semaphore(self.settings.commits)
         more = ("PodDisruptionBudget",) if self.settings.preemption != "off" else ()
@@ -335,32 +349,80 @@ class Scheduler:
             self._units.forget(entry.key)
             return None
         steps = self._units.of(entry.key).steps
-        if steps:
-            return self._search_longer(unit, steps)
-        return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
+        if not steps:
+            self._context.memory.matcher.check = self._within(LOOP_S, LOOP_COST)
+            try:
+                return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
+            except OutOfTime:
+                steps = self._units.of(entry.key).steps = self.settings.options.limits.search_steps
+        self._tasks.start(f"search {'/'.join(entry.key)}", self._search_longer(unit, steps))
+        return None
+
+    def _within(self, seconds: float, most_cost: int | None = None, over: Sequence[object] = ()) -> Check:
+        """A check that ends the work after some seconds of the world, before selectors that cost more, or once
+        something is put into over."""
+        monotonic, end = self._clock.monotonic, self._clock.monotonic() + seconds * self._clock.speed
+
+        def check(cost: int) -> None:
+            if monotonic() > end or over or (most_cost is not None and cost > most_cost):
+                raise OutOfTime
+
+        return check
 
     async def _search_longer(self, unit: SchedulingUnit, steps: int) -> None:
-        """A search that gave up before, with more steps and in a thread, so that the others go on meanwhile."""
+        """A decision that takes long, with more steps and in a thread, so that the others go on meanwhile."""
+        over: list[bool] = []
+        async with self._long_searches:
+            memory = self._long_memories.pop()
+            timeout_s = self.settings.filter_timeout_s or math.inf
+            if not self.settings.options.gates.on(FILTER_TIMEOUT_GATE):
+                timeout_s = math.inf
+            memory.matcher.check = self._within(timeout_s, over=over)
+            try:
+                found = await self._in_thread(unit, steps, memory)
+            finally:
+                over.append(True)  # the thread of a scheduler that ends is not waited for
+                self._long_memories.append(memory)
+        entry = self.queue.get(unit.key)
+        work = None
+        if entry is not None and entry.state is UnitState.DECIDING:  # nobody changed or forgot it meanwhile
+            if isinstance(found, OutOfTime):
+                self._timed_out(unit, found)
+            elif still_holds(self.snapshot, found, self._context):
+                work = self._conclude(found, steps)
+            else:
+                self.queue.again(unit.key, self._clock.monotonic())
+        self._work.set()
+        if work is not None:
+            async with self._slots:
+                await work
+
+    async def _in_thread(self, unit: SchedulingUnit, steps: int, memory: PlacementCache) -> Decision | OutOfTime:
         options = self._context.options
         limits = msgspec.structs.replace(options.limits, search_steps=steps)
         context = msgspec.structs.replace(
             self._context,
             options=msgspec.structs.replace(options, limits=limits),
             in_flight=frozenset(self._in_flight),
-            memory=PlacementCache(),
+            memory=memory,
         )
-        async with self._long_search:
-            decision = await asyncio.to_thread(decide, self.snapshot, unit, self._clock.utc(), context)
-        entry = self.queue.get(unit.key)
-        work = None
-        if entry is not None and entry.state is UnitState.DECIDING:  # nobody changed or forgot it meanwhile
-            if still_holds(self.snapshot, decision, self._context):
-                work = self._conclude(decision, steps)
-            else:
-                self.queue.again(unit.key, self._clock.monotonic())
-        self._work.set()
-        if work is not None:
-            await work
+        try:
+            return await asyncio.to_thread(decide, self.snapshot, unit, self._clock.utc(), context)
+        except OutOfTime as error:
+            return error
+
+    def _timed_out(self, unit: SchedulingUnit, error: OutOfTime) -> None:
+        """As upstream: an error, not a no, so the unit is tried again after a back-off whatever happens."""
+        self._decisions.labels("timed_out").inc()
+        self.queue.failed(unit.key, self._clock.monotonic())
+        text = f"node {error.node}: timed out trying to allocate devices"
+        text = f'running "DynamicResources" filter plugin: {text} (filterTimeout {self.settings.filter_timeout_s:g}s)'
+        self._log.warning("timed out", unit="/".join(unit.key), error=text)
+        for key in unit.pods:
+            pod = self.snapshot.pods.get(key)
+            if pod is not None and self._reported.get(pod.metadata.uid) != text:
+                self._reported[pod.metadata.uid] = text
+                self._send(events.error_effects(pod, text, self._clock.utc(), self._component))
 
     def _conclude(self, decision: Decision, steps: int = 0) -> Awaitable[None] | None:
         """What follows from a decision; what is to be written for it, in the slot."""

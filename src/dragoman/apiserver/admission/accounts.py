@@ -83,7 +83,11 @@ def _mount(lookup: Lookup, spec: Object) -> None:
     volumes = spec.get("volumes") or []
     known = next((v["name"] for v in volumes if str(v.get("name", "")).startswith(VOLUME)), "")
     containers = [c for field in ("initContainers", "containers") for c in spec.get(field) or ()]
-    bare = [c for c in containers if all(m.get("mountPath") != MOUNT_PATH for m in c.get("volumeMounts") or ())]
+    bare = [
+        c
+        for c in containers
+        if isinstance(c, dict) and all(m.get("mountPath") != MOUNT_PATH for m in c.get("volumeMounts") or ())
+    ]
     if not bare:
         return
     name = known or VOLUME + lookup.suffix()

@@ -11,6 +11,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, explain_watch, output, simulate, source
+from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
     from dragoman.allocate.allocator import AllocatorOptions
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of explain."""
     parser.add_argument(
-        "object", nargs="?", default="", help="pod/NAME, claim/NAME, node/NAME, device/DRIVER/POOL/DEVICE"
+        "object", nargs="*", default=[], help="pod/NAME, claim/NAME, node/NAME, device/DRIVER/POOL/DEVICE"
     )
     source.arguments(parser)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
@@ -34,7 +35,9 @@ def run(args: argparse.Namespace) -> int:
         return explain_watch.run(args)
     from dragoman.explain import answers
 
-    kind, name = answers.object_of(args.object)
+    if len(args.object) > 2:
+        raise Invalid(" ".join(args.object), "names more than one object; explain takes one, such as pod/NAME")
+    kind, name = answers.object_of("/".join(args.object))
     options = simulate.options_of(args)
     world = source.tool_input(args, options.gates)
     scene = _scene(world, options)
@@ -62,4 +65,6 @@ def _scene(world: source.ToolInput, options: AllocatorOptions) -> ExplainInput:
     clock = Clock()
     context = SchedulingContext(new_id=Entropy().uuid4, options=options)
     cluster = settled(bring(world.snapshot, clock.utc()))
-    return ExplainInput(world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic)
+    return ExplainInput(
+        world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic, world.hidden
+    )

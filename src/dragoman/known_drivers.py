@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -100,6 +100,33 @@ class Cards(msgspec.Struct, frozen=True):
     title: str
 
 
+# ---- kinds of drivers
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """A value at a path that is allowed and rarely meant: why, and what to write."""
+
+    path: tuple[str, ...]
+    value: Any
+    message: str
+    fix: str
+
+
+class TemplateMaker(msgspec.Struct, frozen=True):
+    """A custom kind of a driver whose objects make a claim template for a workload.
+
+    template: path of the template's name. together: the node label whose value the workload's pods must share, "" for
+    none. nodes: path of the number of nodes that are waited for, () for none.
+    """
+
+    group: str
+    kind: str
+    template: tuple[str, ...]
+    together: str = ""
+    nodes: tuple[str, ...] = ()
+    warned: tuple[Warned, ...] = ()
+
+
 # ---- drivers
 
 
@@ -108,7 +135,8 @@ class KnownDriver(msgspec.Struct, frozen=True):
 
     absent: patterns of names that people expect there, with what to do instead. pools_are_nodes: it names its pools
     after nodes. plugin_resource: pattern of extended resources under which a device plugin advertises the same
-    hardware. classes: selectors of the DeviceClasses that it brings, by name.
+    hardware. classes: selectors of the DeviceClasses that it brings, by name. own_classes: those of them that only the
+    driver's own pods ask for. makers: kinds of its own that make claim templates.
     """
 
     domain: str
@@ -122,6 +150,8 @@ class KnownDriver(msgspec.Struct, frozen=True):
     classes: Mapping[str, str] = {}
     configs: Configs | None = None
     cards: Cards | None = None
+    own_classes: frozenset[str] = frozenset()
+    makers: tuple[TemplateMaker, ...] = ()
 
     def instead(self, name: str) -> str:
         """What to do in place of a name that people expect, "" if nothing is known."""

@@ -54,8 +54,8 @@ def test_too_few_counts_each_step() -> None:
         claim="default/c",
         request="r",
         class_name="gpu",
-        wanted=2,
-        dropped=Dropped(seen=4, selector=1, held=1, taint=1, usable=1),
+        requested=2,
+        dropped=Dropped(seen=4, selector=1, held=1, taint=1, available=1),
         node="n1",
     )
     assert isinstance(fact, refusal.InsufficientDevices)
@@ -81,7 +81,7 @@ def test_a_constraint_that_cannot_be_met_lists_the_values() -> None:
             kind="match",
             attribute=f"{DRIVER}/numa",
             requests=("r",),
-            wanted=3,
+            requested=3,
             values=(("0", 2), ("1", 1)),
             missing=1,
             node="n1",
@@ -93,7 +93,7 @@ def test_requests_that_fit_alone_are_told_together() -> None:
     wanted = [claim(wants(count=2)), claim(wants("q", count=2), name="d")]
     (fact,) = reasons([resource_slice([device(n) for n in "abc"])], *wanted)
     assert fact == refusal.RequestsContended(
-        requests=(("default/c", "r"), ("default/d", "q")), wanted=4, have=3, node="n1"
+        requests=(("default/c", "r"), ("default/d", "q")), requested=4, available=3, node="n1"
     )
 
 
@@ -111,7 +111,7 @@ def test_a_selector_that_does_not_compile_is_the_pods_fault() -> None:
     assert answer.pod_wide
     (fact,) = answer.reasons
     assert isinstance(fact, refusal.SelectorInvalid)
-    assert (fact.request, fact.index, fact.text) == ("r/s1", 0, "noSuchVar")
+    assert (fact.request, fact.index, fact.expression) == ("r/s1", 0, "noSuchVar")
     assert "undeclared reference to 'noSuchVar'" in fact.error
 
 
@@ -149,9 +149,14 @@ def test_the_story_tells_why_each_device_is_not_given() -> None:
     assert (taint.key, taint.effect, taint.rule) == ("drain", "NoExecute", "drain")
     capacity, counter = facts["InsufficientCapacity"], facts["InsufficientCounter"]
     assert isinstance(capacity, refusal.InsufficientCapacity)
-    assert (str(capacity.have), str(capacity.want), str(capacity.total)) == ("512Mi", "2Gi", "2Gi")
+    assert (str(capacity.available), str(capacity.consumed), str(capacity.total)) == ("512Mi", "2Gi", "2Gi")
     assert isinstance(counter, refusal.InsufficientCounter)
-    assert (counter.counter_set, counter.counter, str(counter.have), str(counter.want)) == ("set", "mem", "4", "5")
+    assert (counter.counter_set, counter.counter, str(counter.available), str(counter.requested)) == (
+        "set",
+        "mem",
+        "4",
+        "5",
+    )
     holders = [fact.holders for fact in reported(objects, wanted) if isinstance(fact, refusal.DeviceInUse)]
     assert (Holder("others", "theirs", "", "r"),) in holders
 
@@ -166,7 +171,7 @@ def test_bad_pools_are_told_beside_the_reason() -> None:
     assert isinstance(few, refusal.InsufficientDevices)
     assert few.dropped.bad_pool == 3
     assert isinstance(incomplete, refusal.PoolIncomplete)
-    assert (incomplete.have, incomplete.want) == (1, 2)
+    assert (incomplete.slices, incomplete.resource_slice_count) == (1, 2)
     assert isinstance(invalid, refusal.PoolInvalid)
     assert (invalid.what, invalid.names) == ("duplicate device", ("b",))
 

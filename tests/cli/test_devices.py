@@ -62,7 +62,7 @@ def test_json_has_every_row_and_count(shown: Any) -> None:
         ("default/c", 1, 0),
     ]
     assert reported["total"]["total"] == 2
-    assert reported["troubles"] == []
+    assert reported["problems"] == []
 
 
 def test_csv(shown: Any) -> None:

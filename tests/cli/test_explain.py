@@ -37,7 +37,7 @@ def test_a_pod_that_has_no_place(ask: Any) -> None:
     status, lines, reported = ask([*BASE, template("t", count=3), pod("p", templates=["t"])], "pod/p")
     assert status == 1
     assert lines[0] == "pod default/p cannot be scheduled:"
-    assert "  hint: request gpu of template t: ask for 2 instead of 3 devices: fits on a with gpu-0, gpu-1" in lines
+    assert "  help: request gpu of template t: ask for 2 instead of 3 devices: fits on a with gpu-0, gpu-1" in lines
     (entry,) = reported["pods"]
     assert set(entry) == {"namespace", "name", "node", "claims", "nodes", "refusal"}
     assert reported["errors"] == []
@@ -63,7 +63,7 @@ def test_everything_that_waits_alike_ones_together(ask: Any) -> None:
     assert status == 1
     assert lines[0] == "pod default/p1, pod default/p2, pod default/p3:"
     assert lines[1].startswith("  a: claim of template t, request gpu: 2 devices")
-    assert lines[2].startswith("  hint: for pod default/p1: would fit if default/p0")
+    assert lines[2].startswith("  help: for pod default/p1: would fit if default/p0")
     assert lines[3] == "pod default/p0 is pending; would fit on a"
     assert len(reported["pods"]) == 4
     assert ask([*BASE])[1] == ["no pending pods"]
@@ -112,8 +112,8 @@ def test_many_pods_that_fit_are_counted(ask: Any) -> None:
 
 def test_on_a_terminal_long_lines_are_folded_deeper_than_they_began() -> None:
     assert (
-        output.folded("  hint: ask for 2 instead of 3 devices", 20)
-        == "  hint: ask for 2\n      instead of 3\n      devices"
+        output.folded("  help: ask for 2 instead of 3 devices", 20)
+        == "  help: ask for 2\n      instead of 3\n      devices"
     )
     assert output.folded("  node-with-a-name-longer-than-the-terminal", 20).split() == [
         "node-with-a-name-longer-than-the-terminal"

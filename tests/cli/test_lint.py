@@ -109,3 +109,21 @@ def test_a_dump_is_what_the_files_are_judged_against(tmp_path: Path, capsys: pyt
         "  help: write gpu",
     ], "nothing is said of the dump's own objects"
     assert err == "1 document checked: 1 warning\n"
+
+
+def test_an_edit_is_shown_where_linting_again_proves_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "claim.yaml"
+    file.write_text(FLAT)
+    main(["lint", "-f", str(file)])
+    assert "      +      exactly:" in capsys.readouterr().out.splitlines()
+    monkeypatch.setattr("dragoman.lint.fix.fixed", lambda text, findings: (text + "# nothing\n", findings))
+    main(["lint", "-f", str(file)])
+    shown = capsys.readouterr().out
+    assert "help: move them under `exactly`" in shown
+    assert "+# nothing" not in shown
+    breaking = FLAT.replace("requests:", "requests: 3 #")
+    monkeypatch.setattr("dragoman.lint.fix.fixed", lambda _text, findings: (breaking, findings))
+    main(["lint", "-f", str(file)])
+    assert "requests: 3" not in capsys.readouterr().out, "an edit that makes another error is no help"

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import make_output_schemas
 import pytest
 import yaml
 
 from dragoman.cli import output
 from dragoman.cli.main import main
+from dragoman.explain import messages
 from dragoman.node.bench.report import CaseResult, Report, as_json
 from dragoman.testing.build import claim, device_class, gpus, node, pod, template
 from dragoman.values.visible import columns_of, json_safe, visible, wrapped
+from tests.explain import codes
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "docs/reference/schemas"
@@ -89,6 +92,85 @@ def test_a_document_that_cannot_be_understood_is_an_error_of_the_output(
 def test_a_report_of_the_bench_is_as_its_schema_says() -> None:
     report = Report("d.example.com", (CaseResult("c", "t", "demand", "source", "fail", ("did",), "why", 0.5),))
     checked("DriverBenchReport", json.dumps(output.versioned("DriverBenchReport", as_json(report))))
+
+
+def test_the_schemas_follow_from_the_types() -> None:
+    assert {
+        name: (SCHEMAS / name).read_text() for name in make_output_schemas.written()
+    } == make_output_schemas.written()
+
+
+@pytest.mark.parametrize("code", codes.CODES)
+def test_every_reason_is_as_its_schema_says(code: str) -> None:
+    schema = json.loads((SCHEMAS / "Explanation.json").read_text())
+    reasons = jsonschema_rs.validator_for({"$ref": "#/$defs/reason", "$defs": schema["$defs"]})
+    body = messages.as_json(codes.situation(code))
+    reasons.validate(body)
+    assert not reasons.is_valid({**body, "more": 1}), "closed"
+
+
+def sarif(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "required": required, "additionalProperties": False, "properties": properties}
+
+
+TEXT = {"type": "string", "minLength": 1}
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+MESSAGE = sarif({"text": TEXT}, "text")
+RULE = sarif(
+    {"id": TEXT, "name": TEXT, "shortDescription": MESSAGE, "defaultConfiguration": sarif({"level": LEVEL}, "level")},
+    "id",
+)
+LOCATION = sarif(
+    {
+        "physicalLocation": sarif(
+            {
+                "artifactLocation": sarif({"uri": {**TEXT, "format": "uri-reference"}}, "uri"),
+                "region": sarif({"startLine": {"type": "integer", "minimum": 1}}, "startLine"),
+            },
+            "artifactLocation",
+        ),
+        "logicalLocations": {"type": "array", "items": sarif({"fullyQualifiedName": TEXT}, "fullyQualifiedName")},
+    },
+    "physicalLocation",
+)
+RESULT = sarif(
+    {
+        "ruleId": TEXT,
+        "ruleIndex": {"type": "integer", "minimum": 0},
+        "level": LEVEL,
+        "message": MESSAGE,
+        "locations": {"type": "array", "minItems": 1, "items": LOCATION},
+    },
+    "ruleId",
+    "ruleIndex",
+    "level",
+    "message",
+    "locations",
+)
+DRIVER = sarif({"name": TEXT, "version": TEXT, "rules": {"type": "array", "items": RULE}}, "name", "rules")
+RUN = sarif({"tool": sarif({"driver": DRIVER}, "driver"), "results": {"type": "array", "items": RESULT}}, "tool")
+SARIF = sarif(
+    {"$schema": TEXT, "version": {"const": "2.1.0"}, "runs": {"type": "array", "minItems": 1, "items": RUN}},
+    "version",
+    "runs",
+)
+"""The part of SARIF 2.1.0 (OASIS, sections 3.13 to 3.52) that lint writes."""
+
+
+def test_sarif_is_as_its_standard_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "with blank ü.yaml"
+    flat = {"name": "r", "deviceClassName": "c"}
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}}
+    broken = "kind: [\n"
+    file.write_text(yaml.safe_dump({**body, "spec": {"devices": {"requests": [flat]}}}) + "---\n" + broken)
+    main(["lint", "-f", str(file), "-o", "sarif"])
+    log = json.loads(capsys.readouterr().out)
+    jsonschema_rs.validator_for(SARIF).validate(log)
+    (run,) = log["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert len(run["results"]) >= 2
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [result["ruleId"] for result in run["results"]]
+    assert len(rules) == len(set(rules))
 
 
 def test_every_kind_has_a_schema_and_a_line_in_the_docs() -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from dragoman.cli.main import main
 from dragoman.errors import Invalid, NotFound
-from dragoman.testing.build import DRIVER, claim, device_class, gpus, manifest, node, pod
+from dragoman.testing.build import DRIVER, claim, device_class, gpus, manifest, node, pod, template
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_places_and_status(write: Any, capsys: pytest.CaptureFixture[str]) -> No
     assert status == 1
     (entry,) = reported["pods"]
     assert entry["node"] is None
-    assert entry["refusal"]["conflict"]["requests"][0]["wanted"] == 3
+    assert entry["refusal"]["conflict"]["requests"][0]["requested"] == 3
     assert [hint["kind"] for hint in entry["refusal"]["hints"]] == ["ChangeCount"]
     assert entry["refusal"]["hints"][0]["verifiedWith"] == {
         "node": "a",
@@ -151,6 +151,72 @@ def test_pods_with_a_claim_for_extended_resources_are_displaced_too(
 def test_a_taint_that_means_nothing(text: str, write: Any) -> None:
     with pytest.raises(Invalid, match=r"--taint"):
         main(["simulate", "-f", write(*BASE), "--taint", text])
+
+
+def deployment(replicas: int, **spec: Any) -> dict[str, Any]:
+    body = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, **spec}
+    inner = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x", templates=["t"])["spec"]}
+    return manifest("Deployment", "web", namespace="default", spec={**body, "template": inner})
+
+
+def dump(*objects: dict[str, Any]) -> dict[str, Any]:
+    """As `kubectl get -o yaml` prints a cluster."""
+    items = [{**one, "metadata": {"uid": f"u-{i}", **one["metadata"]}} for i, one in enumerate(objects)]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def test_a_later_file_changes_an_object_as_kubectl_apply_would(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = write(dump(*BASE, template("t"), deployment(1)), name="dump.yaml")
+    status, reported = ran(capsys, "-f", recorded, "-f", write(deployment(3), name="more.yaml"))
+    assert status == 1
+    assert [bool(entry["node"]) for entry in reported["pods"]] == [True, True, False]
+    status, reported = ran(capsys, "-f", recorded, "-f", write(deployment(2), name="more.yaml"))
+    assert (status, len(reported["pods"]), reported["errors"]) == (0, 2, [])
+
+
+def test_a_change_that_a_server_refuses_is_an_error_and_the_object_stays_as_it_was(
+    write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = write(dump(*BASE, claim("c"), pod("p", "c"), template("t"), deployment(1)), name="dump.yaml")
+    moved = deployment(1, selector={"matchLabels": {"app": "other"}})
+    status, reported = ran(capsys, "-f", recorded, "-f", write(claim("c", count=2), moved, name="more.yaml"))
+    assert status == 1
+    first, second = reported["errors"]
+    assert first["file"].endswith("more.yaml")
+    assert (first["document"], first["object"], first["field"]) == (1, "ResourceClaim default/c", "spec")
+    assert first["message"].startswith('ResourceClaim.resource.k8s.io "c" is invalid: spec: Invalid value: ')
+    assert first["message"].endswith(": field is immutable")
+    assert "spec.selector: Invalid value: " in second["message"]
+    assert len(reported["pods"]) == 2
+    assert all(entry["node"] == "a" for entry in reported["pods"])
+
+
+def test_an_object_of_another_version_than_the_clusters_is_refused(
+    write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = claim("c", metadata={"resourceVersion": "1"}), claim("c", metadata={"resourceVersion": "2"})
+    files = (write(dump(*BASE, old), name="dump.yaml"), write(new, name="more.yaml"))
+    status, reported = ran(capsys, "-f", files[0], "-f", files[1])
+    (error,) = reported["errors"]
+    assert status == 1
+    assert "the object has been modified" in error["message"]
+
+
+def test_what_was_applied_before_and_is_not_in_the_manifest_any_more_goes(
+    write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {"unschedulable": True}}
+    there = node("a", unschedulable=True)
+    there["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(first)}
+    recorded = write(dump(there, *BASE[1:], claim("c"), pod("p", "c")), name="dump.yaml")
+    assert ran(capsys, "-f", recorded)[0] == 1
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+    assert ran(capsys, "-f", recorded, "-f", write(bare, name="more.yaml"))[0] == 0
+
+
+def test_the_same_object_twice_in_one_file_is_an_error(write: Any) -> None:
+    with pytest.raises(Invalid, match="is already defined in"):
+        main(["simulate", "-f", write(*BASE, claim("c"), claim("c"))])
 
 
 def test_the_same_question_twice_gives_the_same_answer(write: Any, capsys: pytest.CaptureFixture[str]) -> None:

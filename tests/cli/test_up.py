@@ -49,7 +49,7 @@ def test_a_mistyped_flag_is_a_usage_error(flags: list[str], says: str, capsys: p
     assert caught.value.code == 2
     reported = capsys.readouterr().err
     assert says in reported
-    assert "hint: dragoman up --help" in reported
+    assert "help: dragoman up --help" in reported
 
 
 def test_a_folder_too_deep_for_sockets_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
+from dragoman.api.gates import lenient_gates
 from dragoman.api.kinds import kind_of
+from dragoman.api.selectors import DeviceView, Selector
 from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import bootstrap
 from dragoman.apiserver.fields import fields_of
@@ -21,6 +26,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
+from dragoman.schedule.queue import QueueLimits
 from dragoman.testing.build import claim, device, device_class, gpus, manifest, node, pod, pool, request, template
 from dragoman.testing.loop import run
 from dragoman.testing.wait import until
@@ -369,6 +375,92 @@ def test_a_search_that_gives_up_is_gone_on_with_elsewhere_and_ends() -> None:
     staged(scenario, SchedulerSettings(options=options), metrics=counted)
     assert b'dragoman_scheduler_decisions_total{outcome="gave_up"}' in counted.text()
     assert b'dragoman_scheduler_units{state="unschedulable"} 0.0' in counted.text()
+
+
+NUMBERS = f"[{', '.join(map(str, range(14)))}]"
+COSTLY = f"""{NUMBERS}.all(a, {NUMBERS}.all(b, {NUMBERS}.all(c, {NUMBERS}.all(d,
+    device.attributes["gpu.example.com"].uuid != "x"))))"""
+
+
+def costly_claim(name: str, count: int = 1) -> dict[str, Any]:
+    """A claim with a selector that the API accepts and that takes some 20 ms a device."""
+    return claim(name, request("r", count=count, select=COSTLY))
+
+
+def on_real_time(scenario: Callable[[Stage], Awaitable[None]], settings: SchedulerSettings) -> None:
+    """As staged, on a clock that goes on while Python computes."""
+
+    async def main() -> None:
+        stage = Stage(Clock())
+        async with Tasks("test", stage.clock, stage.entropy) as tasks:
+            tasks.supervise("scheduler", Scheduler(stage.client, stage.clock, stage.entropy, settings).run)
+            await scenario(stage)
+            tasks.stop()
+
+    asyncio.run(main())
+
+
+def test_a_costly_selector_is_evaluated_off_the_loop_and_the_claim_is_allocated() -> None:
+    async def scenario(stage: Stage) -> None:
+        main, where = threading.current_thread(), []
+        match = Selector.match
+
+        def seen(selector: Selector, view: DeviceView) -> Any:
+            if selector.expression == COSTLY:
+                where.append(threading.current_thread())
+            return match(selector, view)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Selector, "match", seen)
+            devices = [device(f"d{i}", uuid=f"u{i}") for i in range(3)]
+            await stage.apply(node("a"), pool("a", devices, node="a"), device_class(), costly_claim("c", 2))
+            await stage.apply(pod("p", "c"))
+            await stage.bound("p")
+        picked = (await stage.claim("c"))["status"]["allocation"]["devices"]["results"]
+        assert [result["device"] for result in picked] == ["d0", "d1"]
+        assert where
+        assert main not in where
+
+    on_real_time(scenario, SchedulerSettings())
+
+
+def test_a_decision_that_takes_too_long_is_an_error_of_the_scheduler_and_others_go_on() -> None:
+    async def scenario(stage: Stage) -> None:
+        devices = [device(f"d{i}", uuid=f"u{i}") for i in range(29)]
+        await stage.apply(node("a"), pool("a", devices, node="a"), device_class(), costly_claim("c", 30))
+        await stage.apply(pod("p", "c"))
+        texts = [await stage.event("FailedScheduling", "p")]
+        assert "filter plugin: node a: timed out trying to allocate devices (filterTimeout 0.1s)" in texts[0]
+        condition = (await stage.pod("p"))["status"]["conditions"][0]
+        assert (condition["reason"], condition["message"]) == ("SchedulerError", texts[0])
+        await stage.apply(claim("d"), pod("q", "d"))
+        await stage.bound("q")
+
+    on_real_time(scenario, SchedulerSettings(filter_timeout_s=0.1))
+
+
+def test_without_the_gate_there_is_no_time_limit() -> None:
+    async def scenario(stage: Stage) -> None:
+        devices = [device(f"d{i}", uuid=f"u{i}") for i in range(10)]
+        await stage.apply(node("a"), pool("a", devices, node="a"), device_class(), costly_claim("c", 10))
+        await stage.apply(pod("p", "c"))
+        await stage.bound("p")
+
+    gates = lenient_gates("DRASchedulerFilterTimeout=false")[0]
+    on_real_time(scenario, SchedulerSettings(filter_timeout_s=0.02, options=AllocatorOptions(gates=gates)))
+
+
+def test_what_a_decision_found_out_before_its_time_was_over_is_not_asked_again() -> None:
+    async def scenario(stage: Stage) -> None:
+        devices = [device(f"d{i}", uuid=f"u{i}") for i in range(12)]
+        await stage.apply(node("a"), pool("a", devices, node="a"), device_class(), costly_claim("c", 12))
+        await stage.apply(pod("p", "c"))
+        assert "timed out" in await stage.event("FailedScheduling", "p")
+        await stage.bound("p")
+
+    on_real_time(
+        scenario, SchedulerSettings(filter_timeout_s=0.05, limits=QueueLimits(backoff_first_s=0.01, backoff_max_s=0.05))
+    )
 
 
 def test_reasons_that_pass_by_themselves_are_told_only_if_they_last() -> None:

@@ -55,7 +55,7 @@ def test_one_question_one_answer(cluster: Cluster, tmp_path: Path) -> None:
     assert pod["node"] is None
     (nodes,) = pod["nodes"]
     (few,) = [reason for reason in nodes["reasons"] if reason["code"] == "InsufficientDevices"]
-    assert (few["wanted"], few["dropped"]["held"], few["dropped"]["usable"]) == (6, 6, 2)
+    assert (few["requested"], few["dropped"]["held"], few["dropped"]["available"]) == (6, 6, 2)
     assert [hint["kind"] for hint in pod["refusal"]["hints"]] == ["ChangeCount", "RemovePods", "AddNode"]
     assert dragoman(cluster, "explain", "pod/second", "-f", str(dump))["pods"] == live["pods"]
     assert dragoman(cluster, "simulate", "-f", str(dump))["pods"] == live["pods"]

@@ -43,7 +43,7 @@ def devices(cluster: Cluster, driver: str) -> list[dict[str, Any]]:
 def test_a_link_down_and_up(cluster: Cluster) -> None:
     said = dragoman(cluster, "fault", "nic-down", "--node", "n1", "--nic", "mlx5_3")
     assert "the link of mlx5_3 on node n1 is down" in said
-    assert "hint: dragoman fault recover nic-down-n1-mlx5-3" in said
+    assert "help: dragoman fault recover nic-down-n1-mlx5-3" in said
     cluster.until(lambda: [d for d in devices(cluster, "dra.net") if d.get("taints")], "a taint")
     assert "nic-down-n1-mlx5-3   active   the link of mlx5_3" in dragoman(cluster, "fault", "list")
     assert dragoman(cluster, "fault", "recover", "--all") == "nic-down-n1-mlx5-3 recovered\n"
@@ -62,9 +62,9 @@ def test_the_printed_object_is_what_kubectl_applies(cluster: Cluster) -> None:
 def test_a_reboot(cluster: Cluster) -> None:
     boot = ["get", "node", "n2", "-o", "jsonpath={.status.nodeInfo.bootID}"]
     before = cluster.kubectl(*boot).stdout
-    assert "n2 booted anew" in dragoman(cluster, "fault", "node-rebooted", "--node", "n2", "--downtime", "0s")
+    assert "n2 rebooted" in dragoman(cluster, "fault", "node-rebooted", "--node", "n2", "--downtime", "0s")
     cluster.until(lambda: cluster.kubectl(*boot).stdout not in ("", before), "another boot id")
-    assert "n2 booted anew" in dragoman(cluster, "fault", "node-rebooted", "--node", "n2", "--downtime", "0s")
+    assert "n2 rebooted" in dragoman(cluster, "fault", "node-rebooted", "--node", "n2", "--downtime", "0s")
 
 
 def test_the_clock(cluster: Cluster) -> None:

@@ -144,7 +144,7 @@ def test_maps_name_images_and_programs() -> None:
     {
         "web": "must be IMAGE=COMMAND",
         "=x": "must be IMAGE=COMMAND",
-        "a=no-such-program-here": "is no program",
+        "a=no-such-program-here": "is not a program of this machine",
         "a='": "cannot read",
     }.items(),
 )

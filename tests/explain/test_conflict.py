@@ -45,7 +45,7 @@ def test_requests_that_have_nothing_to_do_with_it_are_left_out() -> None:
     reported = found(gpus("a", 2), gpus("a", 4, driver="other.example.com"), other, wanted)
     assert elements(reported) == (["many"], [])
     assert reported.minimal
-    assert [(part.wanted, part.matching, part.usable) for part in reported.parts] == [(3, 2, 2)]
+    assert [(part.requested, part.matching, part.available) for part in reported.parts] == [(3, 2, 2)]
 
 
 def test_a_constraint_stays_where_it_is_needed() -> None:
@@ -98,7 +98,7 @@ def test_pairs_are_counted_by_value() -> None:
         claim("c", *requests, constraints=constraints),
     )
     (sets,) = reported.sets
-    assert (sets.attribute, sets.wanted, sets.most) == (root, 3, 2)
+    assert (sets.attribute, sets.requested, sets.available) == (root, 3, 2)
     assert [(v.value, v.devices, v.sets) for v in sets.values] == [
         ("pci0", ((DRIVER, 2), ("nic", 1)), 1),
         ("pci1", ((DRIVER, 2), ("nic", 1)), 1),
@@ -131,7 +131,7 @@ def test_slots_that_are_free_but_not_together_are_fragmented() -> None:
     reported = found(*pool_, held("x"), held("y"), claim("c"))
     (fragment,) = reported.fragments
     assert fragment.needs == (("slot-0", "slot-1"), ("slot-2", "slot-3"))
-    assert (fragment.free, fragment.slots, fragment.fragmented) == (("slot-0", "slot-3"), 4, True)
+    assert (fragment.free_slots, fragment.slots, fragment.fragmented) == (("slot-0", "slot-3"), 4, True)
     assert [str(user.device) for user in fragment.users] == [f"{DRIVER}/a/x", f"{DRIVER}/a/y"]
     assert "needs slot 0-1 or 2-3 of card together; free are 0, 3 (2 of 4): fragmented, not full" in conflict_text(
         reported

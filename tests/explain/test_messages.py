@@ -21,7 +21,7 @@ SAMPLES: dict[type, Any] = {
     bool: True,
     Quantity: Quantity.parse("2Gi"),
     DeviceId: GPU0,
-    device.Dropped: device.Dropped(seen=8, selector=5, held=2, usable=1),
+    device.Dropped: device.Dropped(seen=8, selector=5, held=2, available=1),
 }
 
 
@@ -78,7 +78,7 @@ def too_few(**dropped: int) -> device.InsufficientDevices:
         claim="default/train",
         request="gpu",
         class_name="gpu.example.com",
-        wanted=2,
+        requested=2,
         dropped=device.Dropped(**dropped),
         node="node-a",
     )
@@ -86,7 +86,7 @@ def too_few(**dropped: int) -> device.InsufficientDevices:
 
 NUMBERS: dict[str, tuple[Any, str]] = {
     "how many match, are free and were requested": (
-        too_few(seen=8, held=7, usable=1),
+        too_few(seen=8, held=7, available=1),
         "claim train, request gpu: 2 devices of class gpu.example.com requested on node node-a, 8 devices match, 1 of them free",
     ),
     "none matches": (
@@ -98,7 +98,7 @@ NUMBERS: dict[str, tuple[Any, str]] = {
         "claim train, request gpu: 2 devices of class gpu.example.com requested on node node-a, no devices there",
     ),
     "what else was lost on the way": (
-        too_few(seen=4, selector=1, held=1, taint=2, usable=0),
+        too_few(seen=4, selector=1, held=1, taint=2, available=0),
         "claim train, request gpu: 2 devices of class gpu.example.com requested on node node-a, "
         "3 devices match, 2 of them free (2 tainted)",
     ),
@@ -112,7 +112,7 @@ NUMBERS: dict[str, tuple[Any, str]] = {
             request="r",
             class_name="gpu",
             index=0,
-            text="x",
+            expression="x",
             device=GPU0,
             error="no such key: type",
             attribute="gpu.example.com/type",
@@ -139,7 +139,7 @@ def test_a_pending_pod_is_told_in_upstreams_words_then_in_numbers() -> None:
     text = message(
         refused(
             NodesRefused(("a",), (too_few(seen=8, held=8),)),
-            NodesRefused(("b",), (too_few(seen=8, held=7, usable=1),)),
+            NodesRefused(("b",), (too_few(seen=8, held=7, available=1),)),
             NodesRefused(("c",), (pod.NodeUnschedulable(),)),
         )
     )

@@ -20,7 +20,23 @@ def claim(request: str, version: str = "v1", more: str = "") -> str:
 
 EXACT = "{name: r, exactly: {deviceClassName: c}}"
 
+
 # sentence: code, text, line, field, part of the message
+def compute_domain(mode: str = "Single", more: str = "") -> str:
+    return (
+        "apiVersion: resource.nvidia.com/v1beta1\nkind: ComputeDomain\nmetadata: {name: d}\nspec:\n  channel:\n"
+        f"    resourceClaimTemplate: {{name: t}}\n    allocationMode: {mode}\n{more}---\n"
+    )
+
+
+def domain_job(pods: int) -> str:
+    return (
+        f"apiVersion: batch/v1\nkind: Job\nmetadata: {{name: j}}\nspec: {{parallelism: {pods}, template: {{spec: {{"
+        "restartPolicy: Never, containers: [{name: c, image: a, resources: {claims: [{name: x}]}}], "
+        "resourceClaims: [{name: x, resourceClaimTemplateName: t}]}}}\n"
+    )
+
+
 CASES: dict[str, tuple[str, str, int, str, str]] = {
     "a text that is not YAML": ("BrokenSyntax", "a: b: c\n", 1, "", "mapping values are not allowed"),
     "a word for a number": (
@@ -434,6 +450,34 @@ CASES |= {
         "spec.devices.constraints[0].matchAttribute",
         "no node has devices (1 for gpu and 1 for nic) with one value of resource.kubernetes.io/pcieRoot: on tray gpu "
         "has pci0000:00, pci0001:00; nic has pci0010:00",
+    ),
+    "pods of a domain that nothing keeps together": (
+        "NotTogether",
+        compute_domain() + domain_job(3),
+        12,
+        "spec.template.spec",
+        "nothing keeps these 3 pods in one nvidia.com/gpu.clique: ComputeDomain d does not",
+    ),
+    "a domain that waits for more nodes than pods": (
+        "NodesNeverThere",
+        compute_domain(more="  numNodes: 5\n") + domain_job(1),
+        8,
+        "spec.numNodes",
+        "ComputeDomain waits for 5 nodes and its workload here has 1 pods",
+    ),
+    "all channels": (
+        "RarelyMeant",
+        compute_domain(mode="All"),
+        7,
+        "spec.channel.allocationMode",
+        "every container gets all 2048 channels",
+    ),
+    "a class for daemons": (
+        "DriversOwnClass",
+        claim("{name: r, exactly: {deviceClassName: compute-domain-daemon.nvidia.com}}"),
+        7,
+        "spec.devices.requests[0].exactly.deviceClassName",
+        "is for pods that compute-domain.nvidia.com makes itself",
     ),
 }
 

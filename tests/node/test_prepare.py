@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dragoman.errors import Invalid, Retry, Stale
 from dragoman.node import cdi
 from dragoman.node.checkpoint import PrepareState
-from dragoman.node.driver import ClaimToPrepare, DeviceSetup, Setup
+from dragoman.node.driver import ClaimToPrepare, DeviceSetup, NotYet, PreparedClaim, Setup
 from dragoman.node.prepare import STEPS, PrepareStep
 from tests.node.bench_of_lamps import Bench, Crash, Lamps, lamps_claim, ref
 
@@ -341,3 +341,61 @@ def test_every_state_has_a_way_out() -> None:
         assert any(source is state for source, _ in STEPS)
         assert any(target is state for target in STEPS.values())
     assert {target for (_, step), target in STEPS.items() if step is PrepareStep.UNDONE} == {None}
+
+
+def test_a_driver_that_waits_is_asked_again_and_what_it_did_stays(bench: Bench) -> None:
+    calls: list[str] = []
+
+    async def prepare(work: ClaimToPrepare) -> Setup:
+        calls.append("prepare")
+        work.remember({"asked": calls.count("prepare")})
+        if calls.count("prepare") < 3:
+            raise NotYet("the other one is not ready", lasting=True)
+        return Setup([DeviceSetup(r.pool, r.device) for r in work.results])
+
+    async def unprepare(work: PreparedClaim) -> None:
+        calls.append("unprepare")
+
+    async def main() -> None:
+        bench.lamps.prepare = prepare  # type: ignore[method-assign]
+        bench.lamps.unprepare = unprepare  # type: ignore[method-assign]
+        claim, preparer = lamps_claim("a", "lamp-0"), bench.preparer
+        for _ in range(2):
+            with pytest.raises(NotYet):
+                await preparer.prepare(ref("a"), claim)
+        record = preparer.checkpoint.claims["uid-a"]
+        assert (record.state, record.waiting) == (PrepareState.STARTED, True)
+        assert preparer.unfinished() == []
+        with pytest.raises(Retry, match="still prepared for claim"):
+            await preparer.prepare(ref("b"), lamps_claim("b", "lamp-0"))
+        await preparer.prepare(ref("a"), claim)
+        assert preparer.checkpoint.claims["uid-a"].state is PrepareState.READY
+        assert calls == ["prepare"] * 3
+
+    asyncio.run(main())
+
+
+def test_who_is_unprepared_while_its_driver_waits_is_aborted_for_a_while(bench: Bench) -> None:
+    async def prepare(work: ClaimToPrepare) -> Setup:
+        raise NotYet("not yet", lasting=True)
+
+    now = [1000.0]
+
+    async def main() -> None:
+        bench.lamps.prepare = prepare  # type: ignore[method-assign]
+        claim, preparer = lamps_claim("a", "lamp-0"), bench.preparer
+        preparer.now = lambda: now[0]
+        with pytest.raises(NotYet):
+            await preparer.prepare(ref("a"), claim)
+        await preparer.unprepare(ref("a"))
+        assert preparer.checkpoint.claims["uid-a"].state is PrepareState.ABORTED
+        assert await preparer.unprepare(ref("a")) is None
+        with pytest.raises(Stale, match="already aborted"):
+            await preparer.prepare(ref("a"), claim)
+        now[0] += 91
+        preparer.forget_aborted()
+        assert "uid-a" not in preparer.checkpoint.claims
+        with pytest.raises(Stale, match="was unprepared"):
+            await preparer.prepare(ref("a"), claim)
+
+    asyncio.run(main())

@@ -167,7 +167,7 @@ def test_too_few_devices_are_told_with_numbers_and_waited_for() -> None:
     (some,) = decision.refused[0].nodes
     (reason,) = some.reasons
     assert isinstance(reason, InsufficientDevices)
-    assert (reason.wanted, reason.dropped.matched, reason.dropped.held) == (4, 3, 0)
+    assert (reason.requested, reason.dropped.matched, reason.dropped.held) == (4, 3, 0)
     assert {("devices",), ("freed",), ("nodes",)} <= decision.topics
 
 

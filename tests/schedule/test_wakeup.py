@@ -86,7 +86,7 @@ def test_topics_of_a_change(name: str) -> None:
 
 
 SHORT = InsufficientDevices(
-    claim="default/c", request="gpu", class_name="k", wanted=1, dropped=Dropped(seen=1, held=1), node="n"
+    claim="default/c", request="gpu", class_name="k", requested=1, dropped=Dropped(seen=1, held=1), node="n"
 )
 ONE = Quantity.parse("1")
 # Reason, a change that may remove it, a change that cannot.

@@ -113,6 +113,21 @@ class Embedded:
                 refused[kind.kind, meta["name"]] = str(error).partition(" is invalid")[2] or str(error)
         return refused
 
+    async def apply(self, manifests: Iterable[Object]) -> dict[tuple[str, str], str]:
+        """Changes objects in order, creates those that are not there; what is refused, as `create`."""
+        refused: dict[tuple[str, str], str] = {}
+        for made in manifests:
+            kind, meta = kind_of(made["kind"]), made["metadata"]
+            body = {key: value for key, value in made.items() if key != "status"}
+            body["metadata"] = {key: value for key, value in meta.items() if key != "uid"}
+            try:
+                await self.client.patch(kind, meta["name"], body, meta.get("namespace", ""), type="strategic")
+            except NotFound:
+                refused |= await self.create([made])
+            except DragomanError as error:
+                refused[kind.kind, meta["name"]] = str(error).partition(" is invalid")[2] or str(error)
+        return refused
+
     async def delete(self, kind: str, name: str, namespace: str = "", **options: Any) -> None:
         try:
             await self.client.delete(kind_of(kind), name, namespace, **options)

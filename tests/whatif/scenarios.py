@@ -6,6 +6,7 @@ order in which others are decided. Kinds, damage and changes are dealt out by tu
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any, NamedTuple
 
@@ -27,7 +28,13 @@ DAMAGE = (
     "delete workload", "orphan pods", "scale", "delete node", "finish pods", "delete namespace", "taint node",
     "cordon", "delete pods", "taint devices", "new image", "lose job",
 )  # fmt: skip
-CHANGES = ("remove node", "taint", "delete pod", "add node")
+CHANGES = ("remove node", "taint", "delete pod", "add node", "put", "put")
+REPLACED = (
+    "replicas", "cordon", "claim", "device taint", "template", "toleration", "class", "selector", "node label", "pod",
+    "new rule", "priority class",
+)  # fmt: skip
+"""What manifests change of objects that are there; some of it the API server refuses."""
+PUT = ("replicas", "cordon", "device taint", "class", "new rule", "new slice", "new workload", "toleration")
 BAD = ("admin access", "version", "both", "no selector")
 
 
@@ -43,6 +50,7 @@ class Scenario(NamedTuple):
     base: list[Object]
     damage: list[Operation]
     manifests: list[Object]
+    applied: list[Object]
     changes: list[Operation]
 
 
@@ -68,7 +76,13 @@ def scenario(seed: int) -> Scenario:
     manifests = [*later, *(m for made in bad for m in made)]
     damage = [damaged(DAMAGE[(seed * 2 + i) % len(DAMAGE)], roots[:3], nodes, rng) for i in range(2)]
     change = CHANGES[seed % len(CHANGES)]
-    return Scenario(base, [op for ops in damage for op in ops], manifests, [changed(change, roots[:3], nodes, rng)])
+    applied = [m for i in range(3) for m in replaced(REPLACED[(seed * 3 + i) % len(REPLACED)], base, rng)]
+    if change == "put":
+        made = replaced(PUT[(seed * 2 // len(CHANGES)) % len(PUT)], base, rng)
+        changes = [Operation("put", patch=one) for one in made]
+    else:
+        changes = [changed(change, roots[:3], nodes, rng)]
+    return Scenario(base, [op for ops in damage for op in ops], manifests, applied, changes)
 
 
 def ready_node(name: str) -> Object:
@@ -191,6 +205,65 @@ def damaged(what: str, roots: list[tuple[str, str, str]], nodes: list[str], rng:
 def rule_of(name: str, **devices: str) -> Object:
     spec = {"deviceSelector": devices, "taint": {"key": "broken", "effect": "NoExecute"}}
     return manifest("DeviceTaintRule", f"rule-{name}", spec=spec)
+
+
+def replaced(what: str, base: list[Object], rng: random.Random) -> list[Object]:
+    """Manifests that change one object of these, or add one; [] where there is none of its kind."""
+    kinds = {
+        "replicas": ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"),
+        "toleration": ("Deployment", "StatefulSet", "DaemonSet"),
+        "selector": ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"),
+        "claim": ("ResourceClaim",),
+        "template": ("ResourceClaimTemplate",),
+        "device taint": ("ResourceSlice",),
+        "class": ("DeviceClass",),
+        "cordon": ("Node",),
+        "node label": ("Node",),
+        "pod": ("Pod",),
+        "new slice": ("ResourceSlice",),
+        "new workload": ("Deployment", "ReplicaSet", "Pod"),
+    }.get(what, ())
+    found = [one for one in base if one["kind"] in kinds]
+    if kinds and not found:
+        return []
+    one: Object = copy.deepcopy(rng.choice(found)) if found else {}
+    spec = one.get("spec", {})
+    match what:
+        case "replicas":
+            spec["replicas"] = rng.randint(0, 4)
+        case "toleration":
+            spec["template"]["spec"]["tolerations"] = [{"key": "maintenance", "operator": "Exists"}]
+        case "selector":
+            spec["selector"] = {"matchLabels": {"app": "another"}}
+        case "claim":
+            spec["devices"]["requests"][0]["exactly"]["count"] = 2
+        case "template":
+            spec["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
+        case "device taint":
+            effect = rng.choice(["NoSchedule", "NoExecute"])
+            spec["devices"][0]["taints"] = [{"key": "broken", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"}]
+        case "class":
+            spec["selectors"] = [{"cel": {"expression": "device.driver == 'another.example.org'"}}]
+        case "cordon":
+            spec["unschedulable"] = True
+        case "node label":
+            one["metadata"].setdefault("labels", {})["zone"] = "b"
+        case "pod":
+            if rng.random() < 0.5:
+                spec["tolerations"] = [{"key": "maintenance", "operator": "Exists"}]
+            else:
+                spec["resourceClaims"] = []
+        case "new rule":
+            return [rule_of("added", device="gpu-1")]
+        case "priority class":
+            return [manifest("PriorityClass", "high", value=1000)]
+        case "new slice":
+            name = f"{one['metadata']['name']}-more"
+            one["metadata"]["name"] = name
+            spec["pool"]["name"] = name
+        case _:
+            one["metadata"]["name"] += "-more"
+    return [one]
 
 
 def changed(what: str, roots: list[tuple[str, str, str]], nodes: list[str], rng: random.Random) -> Operation:

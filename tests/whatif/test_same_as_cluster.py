@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.api import files
+from dragoman.api import codec, files
 from dragoman.api.core import Pod
+from dragoman.api.kinds import kind_of
+from dragoman.apiserver.client_apply import applied
 from dragoman.reconcile.table import Controller
 from dragoman.runtime.clock import Clock
 from dragoman.schedule.units import SchedulingContext, is_waiting
@@ -27,7 +29,7 @@ from dragoman.testing.build import snapshot_of
 from dragoman.testing.loop import run as in_virtual_time
 from dragoman.whatif import changes as whatif
 from dragoman.whatif.admit import admitted
-from dragoman.whatif.cluster import ClusterState, bring, identified
+from dragoman.whatif.cluster import ClusterState, bring, find, identified
 from dragoman.whatif.decide import run, steps
 from dragoman.whatif.settle import CONTROLLERS, settled
 from dragoman.whatif.units import units_of
@@ -77,7 +79,7 @@ async def _embedded(clock: Clock, seed: int, given: Scenario) -> Outcome:
         dump, now = await cluster.objects(), clock.utc()
         await cluster.start("leases")
         await asyncio.sleep(0.1)
-        refused = await cluster.create(given.manifests)
+        refused = await cluster.create(given.manifests) | await cluster.apply(_applied(given, dump))
         await cluster.start("kubelets", "controllers")
         await cluster.calm()
         before = await cluster.objects()
@@ -91,6 +93,16 @@ async def _embedded(clock: Clock, seed: int, given: Scenario) -> Outcome:
         return Outcome(dump, refused, await cluster.snapshot(), now)
     finally:
         await cluster.stop()
+
+
+def _applied(given: Scenario, dump: list[Object]) -> list[Object]:
+    """Without what was deleted before: files do not show whether such an object comes anew or was left out of a dump."""
+    there, once = {_name_of(one) for one in dump}, {_name_of(one) for one in given.base}
+    return [one for one in given.applied if _name_of(one) in there or _name_of(one) not in once]
+
+
+def _name_of(one: Object) -> tuple[str, str, str]:
+    return one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]
 
 
 async def _carry_out(cluster: Embedded, operation: Operation) -> None:
@@ -133,6 +145,9 @@ async def _carry_out(cluster: Embedded, operation: Operation) -> None:
             shown = await cluster.snapshot()
             if name in shown.nodes:
                 await cluster.create(_like(await cluster.objects(), name, f"{name}-new"))
+        case "put":
+            assert patch is not None
+            await cluster.apply([patch])
         case _:
             assert patch is not None
             await cluster.patch(kind, name, namespace, patch)
@@ -181,12 +196,15 @@ def _anew(before: list[Object], after: list[Object]) -> list[Object]:
 def predicted(seed: int, controllers: Sequence[Controller] = CONTROLLERS) -> tuple[ClusterState, dict[Any, str]]:
     """What-if's way, from the dump and the manifests as `simulate -f dump -f manifests` reads them."""
     given, found = scenario(seed), embedded(seed)
-    manifests = [{**m, "metadata": {k: v for k, v in m["metadata"].items() if k != "uid"}} for m in given.manifests]
+    manifests = [
+        {**m, "metadata": {k: v for k, v in m["metadata"].items() if k != "uid"}}
+        for m in (*given.manifests, *_applied(given, found.dump))
+    ]
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": found.dump})
     documents = files.read(dump, "dump")
     for number, made in enumerate(manifests):
         documents += files.read(json.dumps(made), f"manifest-{number}")
-    taken, rejected = admitted(documents, found.now, GATES)
+    taken, rejected = admitted(documents, found.now, GATES, applied=applied)
     refused = {(r.kind, r.name): r.message.partition(" is invalid")[2] or r.message for _, r in rejected}
     snapshot = Snapshot.from_objects(identified([(d.kind_name, value) for d, value in taken], found.now))
     cluster = settled(bring(snapshot, found.now, complete=COMPLETE), controllers=controllers)
@@ -215,8 +233,22 @@ def _changes(cluster: ClusterState, operation: Operation) -> list[whatif.WhatIfC
         case "delete pods":
             root = [key for key in sorted(snapshot.pods) if _is_of(_raw(snapshot.pods[key]), kind, name, namespace)]
             return [whatif.RemoveObject("Pod", *key) for key in root]
+        case "put":
+            assert patch is not None
+            return [_put(snapshot, patch)]
         case _:
             return list(whatif.node_like(snapshot, name, f"{name}-new")) if name in snapshot.nodes else []
+
+
+def _put(snapshot: Snapshot, patch: Object) -> whatif.WhatIfChange:
+    """The object as it is once the patch is made, or the new one."""
+    kind, meta = kind_of(patch["kind"]), patch["metadata"]
+    old = find(snapshot, kind.kind, meta.get("namespace", ""), meta["name"])
+    body = {key: value for key, value in patch.items() if key != "status"}
+    body["metadata"] = {key: value for key, value in meta.items() if key != "uid"}
+    if old is not None:
+        body = applied(codec.to_json(old), {}, body, (kind.group, kind.versions[0], kind.kind))
+    return whatif.PutObject(kind.kind, codec.decode(codec.TYPES[kind.kind], body))
 
 
 def _raw(pod: Pod) -> Object:

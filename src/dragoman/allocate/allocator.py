@@ -154,15 +154,20 @@ class Survey(msgspec.Struct, frozen=True, eq=False):
 
 
 def allocate(
-    snapshot: Snapshot, asks: Sequence[Ask], options: AllocatorOptions = OPTIONS, *, share_id: Callable[[], str]
+    snapshot: Snapshot,
+    asks: Sequence[Ask],
+    options: AllocatorOptions = OPTIONS,
+    *,
+    share_id: Callable[[], str],
+    matcher: Matcher | None = None,
 ) -> Allocation | Refusals | Undecided:
     """Devices for all asks together, or why not, or neither within the limit of steps.
 
     One ledger spans all of them (a gang is several asks). All or nothing. A claim of several asks (shared by
     pods of a gang) is allocated for the first; the others must be on nodes that its allocation reaches. The hot path
-    keeps one cause; `diagnose` gives all.
+    keeps one cause; `diagnose` gives all. matcher: keeps what it finds out, and may end the work with OutOfTime.
     """
-    judge = _judge(options, Matcher())
+    judge = _judge(options, matcher or Matcher())
     unit = unit_of(snapshot, asks, judge.rules)
     if isinstance(unit, Refusals):
         return unit

@@ -62,6 +62,10 @@ def attribute_reads_of(plans: Iterable[ClaimPlan], read: Iterable[tuple[str, str
     return AttributeReads(frozenset(attributes), ordered, frozenset(every))
 
 
+COSTLY = 1_000
+"""Worst-case cost of a selector (CEL units) from which nodes are told apart by what it reads, not by its verdicts."""
+
+
 class Identities:
     """What the identifying attributes of nodes with one `base` come to. shapes: for each slice the columns that count
     by value, and a judge for each selector."""
@@ -104,8 +108,11 @@ class _Judge:
         devices = shape.structure.value[3]
         # A faulty device fails as a whole, and a name published twice is rare enough to be told apart by value.
         columns = [shape.columns[name].value for name in names]
-        self.able = not any(device[5] for device in devices) and not any(
-            value.__class__ is tuple for column in columns for value in column
+        # Nor is a costly selector evaluated here, where nothing bounds the time (dragoman.allocate.pace).
+        self.able = (
+            selector.max_cost <= COSTLY
+            and not any(device[5] for device in devices)
+            and not any(value.__class__ is tuple for column in columns for value in column)
         )
         self.templates: list[tuple[list[tuple[Attribute, Any]], Domains, bool]] = []
         if self.able:

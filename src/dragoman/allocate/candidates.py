@@ -209,7 +209,7 @@ class DeviceFilter:
         count["seen"] = len(device_states)
         count["bad_pool"] = bad
         for device_state in device_states:
-            count[self.reported(want, device_state) or "usable"] += 1
+            count[self.reported(want, device_state) or "available"] += 1
         return Dropped(**count)
 
     def reported(self, want: RequestPlan, device_state: DeviceState) -> FilterStep | None:

@@ -16,6 +16,7 @@ from dragoman.allocate.device_state import device_states_of
 from dragoman.allocate.diagnosis import Diagnoser, NodeDevices, bad_pool_for_all
 from dragoman.allocate.guided_search import find
 from dragoman.allocate.ledger import Ledger
+from dragoman.allocate.pace import OutOfTime
 from dragoman.allocate.refusal import MultipleSelectorTerms, NodeNotFound, Refusal, Refusals, TooManyDevices, Undecided
 from dragoman.allocate.search import Exhausted, Found, Halted, OutOfSteps, SearchRequest
 from dragoman.allocate.slots import MAX_RESULTS, ClaimPlan, RequestPlan, Rules, plan_claim
@@ -101,7 +102,17 @@ class Decider:
         return found
 
     def decide(self, unit: AllocationUnit) -> Solution | Refusals | Undecided:
-        """Picks for all claims, the decisive reasons against them, or neither within the limit of steps."""
+        """Picks for all claims, the decisive reasons against them, or neither within the limit of steps.
+
+        Raises OutOfTime, with the node, where the matcher's check does.
+        """
+        try:
+            return self._decide(unit)
+        except OutOfTime as error:
+            error.node = error.node or unit.asks[-1].node
+            raise
+
+    def _decide(self, unit: AllocationUnit) -> Solution | Refusals | Undecided:
         for planned in unit.claims:
             refusal = bad_pool_for_all(planned.plan, self.node_devices(planned.node))
             if refusal is not None:
@@ -113,7 +124,9 @@ class Decider:
         early = self._cannot(unit, requests, diagnoser)
         if early is not None:
             return early
-        outcome = find(requests, Ledger(lists=self.rules.lists), steps_max=self.steps_max)
+        ledger, check = Ledger(lists=self.rules.lists), self.judge.matcher.check
+        check(0)
+        outcome = find(requests, ledger, steps_max=self.steps_max, check=check)
         match outcome:
             case Found():
                 return self._answer(unit, requests, outcome, diagnoser)

@@ -103,7 +103,7 @@ class Diagnoser:
                 reasons.append(self.failure(request, view, failure))
         for view in request.views:
             fact = self._count(plan, node_devices, view.want)
-            if fact.dropped.usable >= max(view.want.count, 1) and view.want.constraints:
+            if fact.dropped.available >= max(view.want.count, 1) and view.want.constraints:
                 reasons += self._lacking_attribute(plan, node_devices, view.want)
             reasons.append(fact)
         return Refusals((*reasons, *self._bad_pools()), steps=steps)
@@ -120,7 +120,7 @@ class Diagnoser:
             request=view.want.request,
             class_name=selector.class_name if selector is not None else "",
             index=selector.index if selector is not None else 0,
-            text=selector.text if selector is not None else derived.text if derived is not None else "",
+            expression=selector.text if selector is not None else derived.text if derived is not None else "",
             device=failure.seen.id,
             error=failure.error,
             attribute=failure.missing,
@@ -180,13 +180,13 @@ class Diagnoser:
         if isinstance(cause, Scarce) and len(cause.requests) == 1 and len(first.views) == 1:
             want = first.views[0].want
             fact = self._count(plan, node_devices, want)
-            if fact.dropped.usable < max(want.count, 1):
+            if fact.dropped.available < max(want.count, 1):
                 return fact
         names = tuple(
             (self.claims[self.requests[number].claim][0].key, self.requests[number].views[0].want.parent)
             for number in cause.requests
         )
-        return RequestsContended(requests=names, wanted=cause.wanted, have=cause.have, node=_name(node_devices))
+        return RequestsContended(requests=names, requested=cause.wanted, available=cause.have, node=_name(node_devices))
 
     def _unmet(self, cause: UnsatisfiedConstraint) -> ConstraintUnsatisfied:
         plan, node_devices, _ = self.claims[cause.claim]
@@ -206,7 +206,7 @@ class Diagnoser:
             kind=constraint.kind,
             attribute=constraint.attribute,
             requests=tuple(dict.fromkeys(want.parent for want in wants)),
-            wanted=cause.wanted,
+            requested=cause.wanted,
             values=cause.values,
             missing=missing,
             node=_name(node_devices),
@@ -236,7 +236,7 @@ class Diagnoser:
                     kind=constraint.kind,
                     attribute=constraint.attribute,
                     requests=(want.parent,),
-                    wanted=want.count,
+                    requested=want.count,
                     values=tuple(sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))),
                     missing=missing,
                     node=_name(node_devices),
@@ -248,7 +248,7 @@ class Diagnoser:
             claim=plan.key,
             request=want.request,
             class_name=want.device_class.metadata.name,
-            wanted=want.count,
+            requested=want.count,
             dropped=self.judge.tally(want, node_devices.device_states, bad),
             node=_name(node_devices),
         )
@@ -333,7 +333,7 @@ class Diagnoser:
             request=view.want.request,
             class_name=verdict.class_name,
             index=verdict.index,
-            text=verdict.text,
+            expression=verdict.text,
             device=device_state.id,
             attributes=_read_by(verdict, device_state),
             node=_name(node_devices),
@@ -352,8 +352,8 @@ class Diagnoser:
                     request=want.request,
                     device=device_state.id,
                     capacity=name,
-                    asked=want.capacity.get(name, amount),
-                    want=amount,
+                    requested=want.capacity.get(name, amount),
+                    consumed=amount,
                     total=total,
                     rule=rule,
                     node=node,
@@ -364,9 +364,9 @@ class Diagnoser:
                     request=want.request,
                     device=device_state.id,
                     capacity=name,
-                    have=Quantity(left, total.format),
-                    asked=want.capacity.get(name, amount),
-                    want=amount,
+                    available=Quantity(left, total.format),
+                    requested=want.capacity.get(name, amount),
+                    consumed=amount,
                     total=total,
                     node=node,
                 )
@@ -387,8 +387,8 @@ def _counters(
                     device=device_state.id,
                     counter_set=use.key[2],
                     counter=counter,
-                    have=Quantity(left),
-                    want=Quantity(amount),
+                    available=Quantity(left),
+                    requested=Quantity(amount),
                     frozen=left < 0,
                     node=node,
                 )
@@ -402,8 +402,8 @@ def _counters(
             device=device_state.id,
             counter_set=group,
             counter=counter,
-            have=Quantity(book.left[key, counter]),
-            want=ZERO,
+            available=Quantity(book.left[key, counter]),
+            requested=ZERO,
             frozen=True,
             node=node,
         )
@@ -481,8 +481,8 @@ def bad_pool(pool: VisiblePool, node: str, claim: str, request: str) -> Refusal:
         driver=pool.driver,
         pool=pool.name,
         generation=pool.generation,
-        have=pool.have,
-        want=pool.want,
+        slices=pool.have,
+        resource_slice_count=pool.want,
         node=node,
     )
 

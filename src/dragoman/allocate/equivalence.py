@@ -212,8 +212,8 @@ class AllocationCache:
     Give the same Memory to `survey` for each snapshot of a line; not to be shared between threads.
     """
 
-    def __init__(self) -> None:
-        self.matcher = Matcher()
+    def __init__(self, matcher: Matcher | None = None) -> None:
+        self.matcher = matcher or Matcher()
         self._mark: object = None
         self._wide: SharedPools | None = None
         self._partitions: dict[AttributeReads, NodePartition] = {}

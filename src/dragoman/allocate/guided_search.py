@@ -12,6 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dragoman.allocate.bounds import Bounds
 from dragoman.allocate.candidates import Candidate, RequestCandidates
 from dragoman.allocate.ledger import Ledger
+from dragoman.allocate.pace import Check, unlimited
 from dragoman.allocate.search import (
     BOUND_STEPS,
     Exhausted,
@@ -33,11 +34,11 @@ GUIDE_STEPS = 1_000
 """Steps of a plain search after which asking ahead is worth its time."""
 
 
-def find(requests: list[SearchRequest], ledger: Ledger, *, steps_max: int) -> SearchResult:
+def find(requests: list[SearchRequest], ledger: Ledger, *, steps_max: int, check: Check = unlimited) -> SearchResult:
     """The first solution in the given order. The ledger is left with its takes, or as found."""
-    outcome = Search(requests, ledger, steps_max=min(steps_max, GUIDE_STEPS)).run()
+    outcome = Search(requests, ledger, steps_max=min(steps_max, GUIDE_STEPS), check=check).run()
     if isinstance(outcome, OutOfSteps) and outcome.steps < steps_max:
-        return GuidedSearch(requests, ledger, steps=outcome.steps, steps_max=steps_max).run()
+        return GuidedSearch(requests, ledger, steps=outcome.steps, steps_max=steps_max, check=check).run()
     return outcome
 
 
@@ -52,11 +53,20 @@ class _Undecided(Exception):
 class GuidedSearch:
     """One guided search. The ledger is left with the solution's takes, or as found."""
 
-    def __init__(self, requests: list[SearchRequest], ledger: Ledger, *, steps: int, steps_max: int) -> None:
+    def __init__(
+        self,
+        requests: list[SearchRequest],
+        ledger: Ledger,
+        *,
+        steps: int,
+        steps_max: int,
+        check: Check = unlimited,
+    ) -> None:
         self.requests = requests
         self.ledger = ledger
         self.steps = steps
         self.steps_max = steps_max
+        self.check = check
         number(requests)
         self.sorts = {c.device_state.id: c.equivalent for r in requests for view in r.views for c in view.candidates}
         self.counts: dict[int, int] = {}
@@ -200,7 +210,9 @@ class GuidedSearch:
         """Whether a search for these requests finds something. Raises _Undecided."""
         mark = self.ledger.mark()
         most = min(steps_max, self.steps_max) - self.steps
-        outcome = Search(requests, self.ledger, steps_max=most, counts=counts, whole=False, soft=True).run()
+        outcome = Search(
+            requests, self.ledger, steps_max=most, counts=counts, whole=False, soft=True, check=self.check
+        ).run()
         self.steps += outcome.steps
         self.ledger.rewind(mark)
         if isinstance(outcome, OutOfSteps) or self.steps > self.steps_max:

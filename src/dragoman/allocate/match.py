@@ -1,6 +1,6 @@
 """Does a device pass a request's selectors? The adapter to the selector language, with a memo.
 
-A selector is evaluated once for each distinct tuple of what it reads; the memo keeps the failure, not a bool. Never
+A costly selector is evaluated once for each device; the memo keeps the failure, not a bool. Never
 asks who holds a device. Source: KEP-4381 (selectors), KEP-6080 (derived attributes).
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dragoman.allocate.constraint import ValueSet
+from dragoman.allocate.pace import Check, unlimited
 from dragoman.api import selectors
 from dragoman.api.resource import Device
 from dragoman.api.selectors import (
     STORED,
     DeviceView,
+    MatchResult,
     SelectorCompileError,
     SelectorFailed,
     compile_selector,
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
 
 MEMO_MAX = 200_000
 """Devices whose views a Matcher keeps before it starts anew."""
+
+COSTLY = 1_000
+"""Worst-case cost of a selector (CEL units) from which its outcome on a device is kept: some 50 microseconds."""
+
+CHECK_EVERY = 10_000
+"""Worst-case cost that may add up before somebody is asked whether there is time for more: below half a millisecond."""
 
 
 class Failure(NamedTuple):
@@ -59,16 +67,29 @@ def compile_derived(text: str) -> Expression | str:
 
 
 class Matcher:
-    """Evaluates selectors on devices; keep one as long as its memo is worth it."""
+    """Evaluates selectors on devices; keep one as long as its memo is worth it. check: see dragoman.allocate.pace."""
 
-    def __init__(self) -> None:
-        self._views: dict[int, tuple[Device, DeviceView]] = {}
+    def __init__(self, check: Check = unlimited) -> None:
+        self.check = check
+        self._unchecked = 0
+        self._views: dict[int, tuple[Device, DeviceView, dict[Compiled, MatchResult]]] = {}
+
+    def beside(self) -> Matcher:
+        """One for another thread: what either finds out both know, but each has its own check."""
+        other = Matcher()
+        other._views = self._views
+        return other
 
     def passes(self, asked: tuple[RequestSelector, ...], seen: SeenDevice) -> SelectorVerdict:
         """True, or the first selector that is false, or how the first one fails."""
-        view = self._view(seen)
+        view, known = self._view(seen)
         for selector in asked:
-            found = selector.compiled.match(view)
+            compiled = selector.compiled
+            found = known.get(compiled)
+            if found is None:
+                found = self._match(compiled, view)
+                if compiled.max_cost > COSTLY:
+                    known[compiled] = found
             if found is True:
                 continue
             if isinstance(found, SelectorFailed):
@@ -76,9 +97,17 @@ class Matcher:
             return selector
         return True
 
+    def _match(self, compiled: Compiled, view: DeviceView) -> MatchResult:
+        self._unchecked += compiled.max_cost + 100
+        if self._unchecked > CHECK_EVERY:
+            self._unchecked = 0
+            self.check(compiled.max_cost)
+        return compiled.match(view)
+
     def derive(self, derived: Derived, seen: SeenDevice, *, lists: bool) -> ValueSet | Failure:
         """A derived attribute's value as constraints see it."""
-        view = self._view(seen)
+        view, _ = self._view(seen)
+        self.check(0)
         if view.fault is not None:
             return Failure(None, derived, seen, view.fault, "")
         try:
@@ -97,14 +126,14 @@ class Matcher:
             return Failure(None, derived, seen, error_text, "")
         return frozenset(pair for pair in pairs if pair is not None)
 
-    def _view(self, seen: SeenDevice) -> DeviceView:
+    def _view(self, seen: SeenDevice) -> tuple[DeviceView, dict[Compiled, MatchResult]]:
         key = id(seen.device)
         found = self._views.get(key)
         if found is None:
             if len(self._views) >= MEMO_MAX:
                 self._views.clear()
-            found = self._views[key] = (seen.device, device_view(seen.device, seen.id.driver))
-        return found[1]
+            found = self._views[key] = (seen.device, device_view(seen.device, seen.id.driver), {})
+        return found[1], found[2]
 
 
 def _pair(value: object) -> tuple[str, int | bool | str] | None:

@@ -88,7 +88,7 @@ class SelectorInvalid(Fact, frozen=True, kw_only=True):
     request: str
     class_name: str
     index: int
-    text: str
+    expression: str
     error: str
     derived: str = ""
 
@@ -115,7 +115,7 @@ class TooManyDevices(Fact, frozen=True, kw_only=True):
 
 
 class SelectorError(Fact, frozen=True, kw_only=True):
-    """A selector that fails on a device at run time, e.g. reads an attribute that is not there.
+    """A selector that fails on a device at run time, e.g. reads an attribute that is missing.
 
     `attribute` (or capacity) is "domain/name" where one is missing; then `lacking` of `seen` devices lack it.
     """
@@ -125,7 +125,7 @@ class SelectorError(Fact, frozen=True, kw_only=True):
     request: str
     class_name: str
     index: int
-    text: str
+    expression: str
     device: DeviceId
     error: str
     attribute: str = ""
@@ -136,7 +136,7 @@ class SelectorError(Fact, frozen=True, kw_only=True):
 
 
 class PoolIncomplete(Fact, frozen=True, kw_only=True):
-    """All mode meets a pool of which `have` of `want` slices exist at its newest generation."""
+    """All mode meets a pool of which `slices` of `resource_slice_count` exist at its newest generation."""
 
     code = "PoolIncomplete"
     claim: str
@@ -144,8 +144,8 @@ class PoolIncomplete(Fact, frozen=True, kw_only=True):
     driver: str
     pool: str
     generation: int
-    have: int
-    want: int
+    slices: int
+    resource_slice_count: int
     node: str = ""
 
 
@@ -164,7 +164,7 @@ class PoolInvalid(Fact, frozen=True, kw_only=True):
 
 
 class AllModeConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
-    """All mode: this device breaks a constraint of the claim, so that not all available."""
+    """All mode: this device breaks a constraint of the claim, so that not all can be allocated."""
 
     code = "AllModeConstraintUnsatisfied"
     claim: str
@@ -191,9 +191,9 @@ class FilterStep(StrEnum):
 class Dropped(msgspec.Struct, frozen=True):
     """How many devices of the node each step took away from a request, in the order of the steps.
 
-    seen: devices of usable pools. Then: bad_pool (not counted in seen), selector, lacking (a capacity name that
-    was asked for is not there), gated (a gate that is off forbids the device), held (of those that match), capacity,
-    counters, groups (compatibility groups), taint. usable is what remains; constraints come on top.
+    seen: devices of usable pools. Then: bad_pool (not counted in seen), selector, lacking (without a
+    requested capacity), gated (a gate that is off forbids the device), held (of those that match), capacity,
+    counters, groups (compatibility groups), taint. available is what remains; constraints come on top.
     """
 
     seen: int = 0
@@ -206,7 +206,7 @@ class Dropped(msgspec.Struct, frozen=True):
     counters: int = 0
     groups: int = 0
     taint: int = 0
-    usable: int = 0
+    available: int = 0
 
     @property
     def matched(self) -> int:
@@ -215,13 +215,13 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class InsufficientDevices(Fact, frozen=True, kw_only=True):
-    """Fewer usable devices for one request than it wants; wanted 0 means all (and there is none)."""
+    """Fewer devices available for a request than it asks for; requested 0 means all (and there is none)."""
 
     code = "InsufficientDevices"
     claim: str
     request: str
     class_name: str
-    wanted: int
+    requested: int
     dropped: Dropped
     node: str = ""
 
@@ -234,7 +234,7 @@ class SelectorFalse(Fact, frozen=True, kw_only=True):
     request: str
     class_name: str
     index: int
-    text: str
+    expression: str
     device: DeviceId
     attributes: tuple[tuple[str, str], ...] = ()
     node: str = ""
@@ -274,8 +274,8 @@ class InsufficientCounter(Fact, frozen=True, kw_only=True):
     device: DeviceId
     counter_set: str
     counter: str
-    have: Quantity
-    want: Quantity
+    available: Quantity
+    requested: Quantity
     frozen: bool = False
     node: str = ""
 
@@ -294,16 +294,16 @@ class CompatibilityGroupConflict(Fact, frozen=True, kw_only=True):
 
 
 class InsufficientCapacity(Fact, frozen=True, kw_only=True):
-    """A device has too little of a capacity left. want: what `asked` comes to by the capacity's request policy."""
+    """A device has too little of a capacity left. consumed: `requested`, rounded by the capacity's request policy."""
 
     code = "InsufficientCapacity"
     claim: str
     request: str
     device: DeviceId
     capacity: str
-    have: Quantity
-    asked: Quantity
-    want: Quantity
+    available: Quantity
+    requested: Quantity
+    consumed: Quantity
     total: Quantity
     node: str = ""
 
@@ -316,15 +316,15 @@ class CapacityPolicyViolated(Fact, frozen=True, kw_only=True):
     request: str
     device: DeviceId
     capacity: str
-    asked: Quantity
-    want: Quantity
+    requested: Quantity
+    consumed: Quantity
     total: Quantity
     rule: str
     node: str = ""
 
 
 class CapacityNotFound(Fact, frozen=True, kw_only=True):
-    """A device does not have a capacity of the name that was asked for."""
+    """A device does not have the requested capacity."""
 
     code = "CapacityNotFound"
     claim: str
@@ -347,7 +347,7 @@ class DeviceFeatureGateDisabled(Fact, frozen=True, kw_only=True):
 
 class ConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
     """No choice meets a constraint. kind: match or distinct. values: (value, how many usable devices have it);
-    missing: usable devices without the attribute. wanted: devices that the constraint spans."""
+    missing: usable devices without the attribute. requested: devices that the constraint spans."""
 
     code = "ConstraintUnsatisfied"
     claim: str
@@ -355,19 +355,19 @@ class ConstraintUnsatisfied(Fact, frozen=True, kw_only=True):
     kind: str
     attribute: str
     requests: tuple[str, ...]
-    wanted: int
+    requested: int
     values: tuple[tuple[str, int], ...]
     missing: int
     node: str = ""
 
 
 class RequestsContended(Fact, frozen=True, kw_only=True):
-    """Requests that fit alone but not together: they want `wanted` devices, of which only `have` available."""
+    """Requests that fit alone but not together: `requested` devices together, of which `available` are left."""
 
     code = "RequestsContended"
     requests: tuple[tuple[str, str], ...]
-    wanted: int
-    have: int
+    requested: int
+    available: int
     node: str = ""
 
 

@@ -17,6 +17,7 @@ import msgspec
 from dragoman.allocate.bounds import Bounds, Infeasibility
 from dragoman.allocate.candidates import Candidate, RequestCandidates
 from dragoman.allocate.ledger import Ledger, Mark
+from dragoman.allocate.pace import Check, unlimited
 from dragoman.allocate.slots import MAX_RESULTS
 
 NO_COUNTS: Mapping[int, int] = {}
@@ -144,6 +145,7 @@ class Search:
         whole: bool = True,
         numbered: bool = False,
         soft: bool = False,
+        check: Check = unlimited,
     ) -> None:
         """counts: results that claims have already. whole: these are all requests of the unit. numbered: so are the
         devices. soft: a constraint that a request for all devices breaks is a plain no."""
@@ -154,6 +156,7 @@ class Search:
         self.whole = whole
         self.numbered = numbered
         self.soft = soft
+        self.check = check
         self.steps = 0
         self.picks: list[PickedDevice] = []
         self.chosen: list[RequestCandidates] = []
@@ -175,6 +178,7 @@ class Search:
         self.scope = _Scope(self.requests)
         at: _Point | None = _Point(0)
         while True:
+            self.check(0)
             if at is not None and self._go_on(at):
                 return Found(self.picks, self.chosen, self.steps)
             if self.halt is not None or self.steps > self.steps_max:
@@ -199,7 +203,8 @@ class Search:
         for claim in claims:
             own = [request for request in self.requests if request.claim == claim]
             ledger = Ledger(lists=self.ledger.lists)
-            search = Search(own, ledger, steps_max=self.steps_max // 4, whole=False, numbered=True)
+            most = self.steps_max // 4
+            search = Search(own, ledger, steps_max=most, whole=False, numbered=True, check=self.check)
             outcome = search.run()
             self.steps += search.steps // 4
             if type(outcome) is Exhausted:

@@ -257,7 +257,7 @@ class _Reader:
         if isinstance(compiled, str):
             raise _Refused(
                 SelectorInvalid(
-                    claim=self.key, request=request, class_name=class_name, index=index, text=text, error=compiled
+                    claim=self.key, request=request, class_name=class_name, index=index, expression=text, error=compiled
                 )
             )
         return RequestSelector(class_name, index, text, compiled)
@@ -271,7 +271,7 @@ class _Reader:
                     request=request,
                     class_name="",
                     index=index,
-                    text=derived.expression,
+                    expression=derived.expression,
                     error=compiled,
                     derived=derived.name,
                 )

@@ -34,6 +34,13 @@ from dragoman.snapshot.pools import device_targets, slice_targets
 from dragoman.snapshot.selection import selects
 from dragoman.snapshot.usage import DeviceId
 
+COSTLY = 1_000
+"""Worst-case cost of a selector (CEL units) from which its verdict on a device is kept."""
+
+VERDICTS_MAX = 10_000
+_VERDICTS: dict[tuple[str, str, int], tuple[Device, bool]] = {}
+"""(expression, driver, identity of the device) -> the device, which keeps the identity its own, and the verdict."""
+
 
 class Wrong(msgspec.Struct, frozen=True):
     """Something that does not hold: which rule, where, and the facts as text."""
@@ -368,7 +375,7 @@ class _Check:
         if device_class is None:
             return False
         view = device_view(device, driver)
-        return all(_true(selector, view) for selector in (*device_class.spec.selectors, *asked.selectors))
+        return all(_true(selector, device, view) for selector in (*device_class.spec.selectors, *asked.selectors))
 
     def _all(self, asked: ExactDeviceRequest | DeviceSubRequest, node: Node) -> Iterable[DeviceId]:
         """Devices of the node that match a request for all; with shares, as far as they have what is asked for."""
@@ -390,11 +397,21 @@ class _Check:
                         yield DeviceId(driver, pool, device.name)
 
 
-def _true(selector: DeviceSelector, view: DeviceView) -> bool:
+def _true(selector: DeviceSelector, device: Device, view: DeviceView) -> bool:
     if selector.cel is None:
         return False
     compiled = compile_selector(selector.cel.expression)
-    return isinstance(compiled, Selector) and compiled.match(view) is True
+    if not isinstance(compiled, Selector):
+        return False
+    if compiled.max_cost <= COSTLY:
+        return compiled.match(view) is True
+    key = (compiled.expression, view.driver, id(device))
+    known = _VERDICTS.get(key)
+    if known is None:
+        if len(_VERDICTS) >= VERDICTS_MAX:
+            _VERDICTS.clear()
+        known = _VERDICTS[key] = (device, compiled.match(view) is True)
+    return known[1]
 
 
 def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:

@@ -43,6 +43,14 @@ def invalid_text(kind: Kind, name: str, causes: Iterable[_Cause]) -> str:
     return f'{full_kind} "{name}" is invalid: {joined}'
 
 
+def conflict_text(kind: Kind, name: str) -> str:
+    """The message of a 409 for a change of an object that is not what was sent."""
+    return (
+        f'Operation cannot be fulfilled on {qualified(kind)} "{name}": the object has been modified; '
+        "please apply your changes to the latest version and try again"
+    )
+
+
 # ---- refusals
 
 

@@ -246,6 +246,7 @@ class PodStatus(Value, frozen=True):
     message: str = ""
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
+    start_time: str = ""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()

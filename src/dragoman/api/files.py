@@ -8,7 +8,7 @@ cannot be understood: broken syntax, a wrong JSON type, two objects of one kind 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,9 @@ from dragoman.api.validate.field import split_path
 from dragoman.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
+
+ObjectId: TypeAlias = tuple[str, str, str, str]
+"""Group, kind, namespace, name."""
 
 
 class DocumentInvalid(Invalid):
@@ -84,6 +87,14 @@ class Document(msgspec.Struct, frozen=True):
         return f"{self.kind_name} {name}".strip()
 
     @property
+    def identity(self) -> ObjectId | None:
+        """What may be there once; None without a name: such an object is made anew each time."""
+        if not _metadata(self.raw).get("name"):
+            return None
+        group = str(self.raw.get("apiVersion")).rpartition("/")[0]
+        return group, self.kind_name, self.namespace, self.name
+
+    @property
     def place(self) -> str:
         """`pods.yaml, document 2, items[3]`."""
         text = f"{self.file}, document {self.number}"
@@ -103,17 +114,20 @@ def read(text: str, name: str) -> list[Document]:
     return read_all([(name, text)])
 
 
-def read_all(sources: Iterable[tuple[str, str]], reported: Callable[[], None] = lambda: None) -> list[Document]:
+def read_all(
+    sources: Iterable[tuple[str, str]], reported: Callable[[], None] = lambda: None, *, changes: bool = False
+) -> list[Document]:
     """The objects of several (name, text), each object once. Raises Invalid, both places named for a duplicate.
 
-    told is called once an object is read, to show how far it is.
+    changes: a later text may have an object again, as a change of it; within one text it stays a duplicate. reported is
+    called once an object is read, to show how far it is.
     """
     documents: list[Document] = []
-    seen: dict[tuple[str, str, str, str], Document] = {}
+    seen: dict[ObjectId, Document] = {}
     for name, text in sources:
         for chunk in yamltext.chunks(text, name):
             document, error = _understood(name, chunk)
-            error = error or _seen_before(document, seen)
+            error = error or _seen_before(document, seen, changes=changes)
             if error is not None:
                 raise error
             documents.append(document)
@@ -129,21 +143,24 @@ class Scan(msgspec.Struct, frozen=True):
     broken: list[yamltext.Broken]
 
 
-def scan(sources: Iterable[tuple[str, str]]) -> Scan:
+def scan(sources: Iterable[tuple[str, str]], *, changes: bool = False) -> Scan:
     """As `read_all`, for those who want every error: it goes on after one and never raises."""
     found = Scan([], [], [])
-    seen: dict[tuple[str, str, str, str], Document] = {}
+    seen: dict[ObjectId, Document] = {}
     for name, text in sources:
         for chunk in yamltext.chunks(text, name, found.broken):
             document, error = _understood(name, chunk)
             found.documents.append(document)
-            found.invalid.extend(e for e in (error, _seen_before(document, seen)) if e is not None)
+            found.invalid.extend(e for e in (error, _seen_before(document, seen, changes=changes)) if e is not None)
     return found
 
 
-def _seen_before(document: Document, seen: dict[tuple[str, str, str, str], Document]) -> DocumentInvalid | None:
-    key = _identity(document)
+def _seen_before(document: Document, seen: dict[ObjectId, Document], *, changes: bool) -> DocumentInvalid | None:
+    key = document.identity
     if key is None or (first := seen.setdefault(key, document)) is document:
+        return None
+    if changes and first.file != document.file:
+        seen[key] = document
         return None
     return document.invalid("metadata.name", f"is already defined in {first.place}, line {first.line()}")
 
@@ -183,14 +200,6 @@ _HINTS = {
     "must be a string, got true or false": " (YAML takes y, n, yes, no, on and off for these: quote the text)",
     "must be a string, got an integer": " (quote the text)",
 }
-
-
-def _identity(document: Document) -> tuple[str, str, str, str] | None:
-    """What may be there once; objects without a name are made anew each time."""
-    if not _metadata(document.raw).get("name"):
-        return None
-    group = str(document.raw.get("apiVersion")).rpartition("/")[0]
-    return group, document.kind_name, document.namespace, document.name
 
 
 def _metadata(obj: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Broken(Invalid):
     def __init__(self, name: str, document: int, line: int, what: str) -> None:
         place = f"{name}, document {document}" + (f", line {line}" if line else "")
         super().__init__(place, what)
+        self.file = name
         self.document = document
         self.line = line
 

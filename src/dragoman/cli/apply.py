@@ -12,7 +12,12 @@ from dragoman.errors import Forbidden, Invalid, NotFound, NotServed, Stale
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of apply."""
     parser.add_argument(
-        "-f", "--filename", action="append", required=True, metavar="FILE", help="manifests, a folder, or - for stdin"
+        "-f",
+        "--filename",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="manifests, a folder, or - for standard input",
     )
     connect.arguments(parser)
 

@@ -38,9 +38,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     plugin = parser.prog.startswith(PLUGIN)
     parser.set_defaults(embedded="" if plugin else EMBEDDED)
     order = "$KUBECONFIG, ~/.kube/config" if plugin else f"$KUBECONFIG, ./{EMBEDDED}, ~/.kube/config"
-    parser.add_argument("--kubeconfig", metavar="FILE", help=f"default: {order}")
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
-    parser.add_argument("-n", "--namespace", metavar="NS", default="", help="default: the context's")
+    parser.add_argument("--kubeconfig", metavar="FILE", help=f"kubeconfig to use; default: {order}")
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: its current context")
+    parser.add_argument("-n", "--namespace", metavar="NS", default="", help="namespace; default: that of the context")
     parser.add_argument("--as", dest="impersonate", metavar="USER", default="", help="act as this user")
     parser.add_argument(
         "--as-group", dest="impersonate_groups", metavar="GROUP", action="append", default=[], help="and in this group"

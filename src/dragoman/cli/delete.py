@@ -14,9 +14,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of delete."""
     parser.add_argument("kind", nargs="?", default="", help="kind or KIND/NAME")
     parser.add_argument("name", nargs="*", default=[])
-    parser.add_argument("-f", "--filename", action="append", default=[], metavar="FILE", help="manifests; - is stdin")
+    parser.add_argument(
+        "-f", "--filename", action="append", default=[], metavar="FILE", help="manifests, or - for standard input"
+    )
     parser.add_argument("--ignore-not-found", action="store_true")
-    parser.add_argument("--now", action="store_true", help="without grace period")
+    parser.add_argument("--now", action="store_true", help="delete without a grace period")
     connect.arguments(parser)
 
 

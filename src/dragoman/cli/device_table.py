@@ -83,14 +83,23 @@ def _print(found: Inventory, form: str, *, one_line: bool = False) -> None:
 
 
 def as_json(found: Inventory) -> dict[str, Any]:
-    """{"by", "nodes", "pools", "total": COUNTS, "rows": [{term: value, COUNTS}], "troubles"}."""
+    """{"by", "nodes", "pools", "total": COUNTS, "rows": [{term: value, COUNTS}], "problems"}."""
     return {
         "by": list(found.by),
         "nodes": found.nodes,
         "pools": found.pools,
         "total": _counts(found.total),
         "rows": [{**dict(zip(found.by, row.terms, strict=True)), **_counts(row)} for row in found.rows],
-        "troubles": [msgspec.to_builtins(trouble) for trouble in found.troubles],
+        "problems": [
+            {
+                "reason": trouble.what,
+                "driver": trouble.driver,
+                "pool": trouble.pool,
+                "devices": trouble.devices,
+                "message": trouble.detail,
+            }
+            for trouble in found.troubles
+        ],
     }
 
 

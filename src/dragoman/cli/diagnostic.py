@@ -13,7 +13,8 @@ The first line is what editors and grep understand. Decides nothing.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TextIO
 
 import msgspec
@@ -37,6 +38,18 @@ class Diagnostic(msgspec.Struct, frozen=True):
     where: str = ""
     help: str = ""
     after: str = ""
+
+
+def show(diagnostics: Iterable[Diagnostic], stream: TextIO) -> None:
+    """Print them with the lines of the files that they name, where those can be read once more."""
+    for found in diagnostics:
+        path = Path(found.file)
+        try:
+            text = path.read_text(errors="replace") if path.is_file() else ""
+        except OSError:
+            text = ""
+        for line in lines(found, {found.file: text}, stream):
+            print(line, file=stream)
 
 
 def lines(diagnostic: Diagnostic, texts: Mapping[str, str], stream: TextIO) -> Iterator[str]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dragoman.cli.shell import Shell
     from dragoman.drivers.entry import DriverEntry, DriverFactory
 
+CONTROLLER = "-controller"
+"""Ends the command of what a driver runs once for a cluster."""
 SIMULATED = "simulated"
 """In the plugin's folder: what simulated hardware keeps."""
 
@@ -30,24 +32,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         if entry.simulate:
             one.add_argument("--simulate", required=entry.only_simulated, metavar="PROFILE", help=entry.simulate)
             one.add_argument(
-                "--profile", action="append", type=Path, metavar="FILE", help="machine profiles of your own"
+                "--profile", action="append", type=Path, metavar="FILE", help="file with more machine profiles"
             )
         entry.flags(one)
         _node_arguments(one)
-    driver_bench.arguments(drivers.add_parser("bench", help="examine a driver of any language"))
+        if entry.control is not None:
+            once = drivers.add_parser(f"{entry.command}{CONTROLLER}", help=f"run the controller of {entry.name}")
+            entry.flags(once)
+            serve.arguments(once, lease=f"dragoman-{entry.command}{CONTROLLER}")
+            serve.from_environment(once)
+    driver_bench.arguments(drivers.add_parser("bench", help="test a driver written in any language"))
 
 
 def _node_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node-name", required=True, metavar="NAME")
-    parser.add_argument("--root-dir", type=Path, default=KUBELET, metavar="DIR", help="the kubelet's folder")
+    parser.add_argument("--root-dir", type=Path, default=KUBELET, metavar="DIR", help="folder of the kubelet")
     parser.add_argument(
-        "--cdi-dir", type=Path, metavar="DIR", help="default: /var/run/cdi; with --root-dir DIR: DIR/cdi"
+        "--cdi-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder for CDI files; default: /var/run/cdi; with --root-dir DIR: DIR/cdi",
     )
-    parser.add_argument("--pod-uid", default="", help="for rolling updates with two instances at a time")
-    parser.add_argument("--boot-id", default="", help="of the simulated machine; default: this machine's")
     parser.add_argument(
-        "--no-device-classes", action="store_true", help="create no DeviceClass; without it missing ones are made"
+        "--pod-uid", default="", help="UID of the driver's pod, for rolling updates with two instances at a time"
     )
+    parser.add_argument("--boot-id", default="", help="boot ID of the simulated machine; default: that of this machine")
+    parser.add_argument("--no-device-classes", action="store_true", help="do not create missing DeviceClasses")
     serve.arguments(parser)
     serve.from_environment(parser)
 
@@ -56,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
     """Serve until told to end; devices stay prepared."""
     if args.driver == "bench":
         return driver_bench.run(args)
+    if args.driver.endswith(CONTROLLER):
+        return _run_controller(args)
     entry = next(entry for entry in DRIVERS if entry.command == args.driver)
     places.check_node(args.node_name)
     places.check_root(args.root_dir, f"plugins_registry/{entry.name}-reg.sock")
@@ -64,6 +76,21 @@ def run(args: argparse.Namespace) -> int:
     if not args.pod_uid:  # with one, two instances share the folder and have sockets of their own
         places.hold_root(args.root_dir, f"driver {entry.command}")
     return serve.serve(args, lambda shell: _serving(shell, entry, factory, args))
+
+
+def _run_controller(args: argparse.Namespace) -> int:
+    from dragoman.drivers.entry import ClusterSite
+
+    entry = next(entry for entry in DRIVERS if f"{entry.command}{CONTROLLER}" == args.driver)
+    control = entry.control
+    assert control is not None
+    settings = entry.control_settings(args)
+
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
+        site = ClusterSite(shell.client, shell.clock, shell.entropy, shell.metrics)
+        return lambda: control(site, settings)
+
+    return serve.serve(args, work)
 
 
 def _machine(entry: DriverEntry, args: argparse.Namespace) -> MachineProfile | None:

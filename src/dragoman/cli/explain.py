@@ -8,6 +8,7 @@ What to say is decided in `explain.answers`. Imports stand in functions, so that
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, explain_watch, output, simulate, source
@@ -16,12 +17,16 @@ from dragoman.errors import Invalid
 if TYPE_CHECKING:
     from dragoman.allocate.allocator import AllocatorOptions
     from dragoman.explain.answers import ExplainInput
+    from dragoman.schedule.units import PreemptionMode
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of explain."""
     parser.add_argument(
-        "object", nargs="*", default=[], help="pod/NAME, claim/NAME, node/NAME, device/DRIVER/POOL/DEVICE"
+        "object",
+        nargs="*",
+        default=[],
+        help="pod/NAME, claim/NAME, node/NAME or device/DRIVER/POOL/DEVICE; default: everything pending",
     )
     source.arguments(parser)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
@@ -33,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Print why; 1 if the object waits or is stuck."""
     if args.watch:
         return explain_watch.run(args)
+    from dragoman.cli import diagnostic
     from dragoman.explain import answers
 
     if len(args.object) > 2:
@@ -40,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     kind, name = answers.object_of("/".join(args.object))
     options = simulate.options_of(args)
     world = source.tool_input(args, options.gates)
-    scene = _scene(world, options)
+    scene = _scene(world, options, args.preemption)
     namespace = args.namespace or ""
     if kind in ("pod", "claim") and not namespace and not args.filename:
         namespace = connect.namespace(args)
@@ -49,11 +55,12 @@ def run(args: argparse.Namespace) -> int:
         errors = [refused.as_json() for refused in world.refused]
         output.write_json(output.versioned("Explanation", {**found.body, "errors": errors}))
     else:
-        output.prose([*(refused.line for refused in world.refused), *found.lines])
+        diagnostic.show((refused.diagnostic for refused in world.refused), sys.stdout)
+        output.prose(found.lines)
     return 0 if found.well and not world.refused else 1
 
 
-def _scene(world: source.ToolInput, options: AllocatorOptions) -> ExplainInput:
+def _scene(world: source.ToolInput, options: AllocatorOptions, preemption: PreemptionMode) -> ExplainInput:
     from dragoman.explain.answers import ExplainInput
     from dragoman.explain.state import events_of
     from dragoman.runtime.clock import Clock
@@ -63,8 +70,7 @@ def _scene(world: source.ToolInput, options: AllocatorOptions) -> ExplainInput:
     from dragoman.whatif.settle import settled
 
     clock = Clock()
-    context = SchedulingContext(new_id=Entropy().uuid4, options=options)
-    cluster = settled(bring(world.snapshot, clock.utc()))
-    return ExplainInput(
-        world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic, world.hidden
-    )
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options, preemption=preemption)
+    cluster = settled(bring(world.snapshot, clock.utc(), known=True))
+    events = events_of(world.events)
+    return ExplainInput(world.snapshot, cluster, world.order, events, context, clock.monotonic, world.hidden)

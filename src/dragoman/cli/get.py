@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of get."""
     parser.add_argument("kind", help="kind or KIND/NAME, for example pods, claim/NAME, resourceslices")
-    parser.add_argument("name", nargs="?", default="", help="one object")
+    parser.add_argument("name", nargs="?", default="", help="name of one object")
     parser.add_argument("-A", "--all-namespaces", action="store_true")
     parser.add_argument("-o", "--output", choices=["wide", "yaml", "json", "name"], default="")
-    parser.add_argument("-l", "--selector", default="", help="label selector")
+    parser.add_argument("-l", "--selector", default="", help="label selector, such as app=web")
     parser.add_argument("--field-selector", default="")
     connect.arguments(parser)
 

@@ -13,6 +13,7 @@ import asyncio
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -22,7 +23,7 @@ from dragoman.cli.versions import NEWEST, minor_of
 from dragoman.errors import Denied, Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dragoman.api.files import Document
     from dragoman.cli.diagnostic import Diagnostic
@@ -31,30 +32,41 @@ if TYPE_CHECKING:
 OLDEST = 30
 _STDIN = "<stdin>"
 DIFFS_MAX = 50
-"""Findings for which the fix is tried out and shown as a diff."""
+"""Findings for which the edit is tried out and shown as a diff."""
+PROOF_MAX = 4_000_000
+"""Characters linted again in all, to prove that edits help."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of lint."""
     source.arguments(parser)
     parser.add_argument(
-        "--against", action="append", default=[], metavar="FILE", help="a dump of the cluster that the files are for"
+        "--against",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="check against this dump of a cluster, too; may be repeated",
     )
-    parser.add_argument("--live", action="store_true", help="the same of a live cluster: the usual kubeconfig's")
+    parser.add_argument("--live", action="store_true", help="check against the cluster of the kubeconfig, too")
     parser.add_argument("-o", "--output", choices=["text", "json", "sarif"], default="text")
     parser.add_argument(
-        "--kubernetes", metavar="1.NN", help=f"the version to judge for; default: the live cluster's, else 1.{NEWEST}"
+        "--kubernetes",
+        metavar="1.NN",
+        help=f"Kubernetes version to check for; default: that of the live cluster, else 1.{NEWEST}",
     )
     parser.add_argument(
-        "--fix", action="store_true", help="write what can be fixed, comments kept; stdin goes to stdout"
+        "--fix",
+        action="store_true",
+        help="fix what can be fixed in the files, keeping comments; standard input is written to stdout",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings (with --fix those that are left); 1 if there are errors."""
     from dragoman.api import files
-    from dragoman.cli import manifests
+    from dragoman.cli import diagnostic, manifests
     from dragoman.drivers.registry import known_drivers
+    from dragoman.lint import report
     from dragoman.lint.finding import ERROR
     from dragoman.lint.linter import LintTarget, lint
 
@@ -73,7 +85,15 @@ def run(args: argparse.Namespace) -> int:
         scan = files.scan(texts)
         findings = lint(scan, target, background)
     stream = sys.stderr if _piped(args) else sys.stdout
-    _print(args.output, findings, dict(texts), len(scan.documents) + len(scan.broken), stream)
+    if args.output == "text":
+        named = dict(texts)
+        shown = _diagnostics(findings, named, lambda changed: lint(files.scan(changed), target, background))
+        for entry in shown:
+            for line in diagnostic.lines(entry, named, stream):
+                print(line, file=stream)
+        output.say(report.summary(findings, len(scan.documents) + len(scan.broken)))
+    else:
+        _write(args.output, findings, stream)
     return 1 if any(finding.severity == ERROR for finding in findings) else 0
 
 
@@ -130,35 +150,32 @@ def _fix(texts: list[tuple[str, str]], findings: list[Finding]) -> list[tuple[st
     return after
 
 
-def _print(form: str, findings: list[Finding], texts: dict[str, str], documents: int, stream: TextIO) -> None:
-    from dragoman.cli import diagnostic
+def _write(form: str, findings: list[Finding], stream: TextIO) -> None:
     from dragoman.lint import report
     from dragoman.values.visible import json_safe
 
-    if form == "json":
-        body = output.versioned("LintReport", report.to_json(findings))
-        text = json_safe(json.dumps(body, indent=2, ensure_ascii=False))
-    elif form == "sarif":
-        text = json_safe(json.dumps(report.to_sarif(findings, __version__), indent=2, ensure_ascii=False))
-    else:
-        shown = _diagnostics(findings, texts)
-        text = "\n".join(line for entry in shown for line in diagnostic.lines(entry, texts, stream))
-        output.say(report.summary(findings, documents))
-    if text:
-        print(text, file=stream)
+    is_sarif = form == "sarif"
+    body = report.to_sarif(findings, __version__) if is_sarif else report.to_json(findings)
+    body = body if is_sarif else output.versioned("LintReport", body)
+    print(json_safe(json.dumps(body, indent=2, ensure_ascii=False)), file=stream)
 
 
-def _diagnostics(findings: list[Finding], texts: dict[str, str]) -> Iterator[Diagnostic]:
+def _diagnostics(
+    findings: list[Finding], texts: dict[str, str], linted: Callable[[list[tuple[str, str]]], list[Finding]]
+) -> Iterator[Diagnostic]:
+    """Each finding, with the text after its edit where that was linted again and the finding is gone."""
     from dragoman.cli.diagnostic import Diagnostic
     from dragoman.lint.fix import fixed
 
-    shown = 0
+    size = sum(map(len, texts.values()))
+    left = min(DIFFS_MAX, PROOF_MAX // max(size, 1))
     for finding in findings:
         after = ""
-        if finding.edits and shown < DIFFS_MAX and finding.file in texts:
-            shown += 1
+        if finding.edits and left > 0 and finding.file in texts:
+            left -= 1
             new, done = fixed(texts[finding.file], [finding])
-            after = new if done else ""
+            if done and _is_better(findings, linted([*{**texts, finding.file: new}.items()]), finding):
+                after = new
         yield Diagnostic(
             finding.severity,
             finding.message,
@@ -169,3 +186,14 @@ def _diagnostics(findings: list[Finding], texts: dict[str, str]) -> Iterator[Dia
             finding.fix,
             after,
         )
+
+
+def _is_better(before: list[Finding], after: list[Finding], finding: Finding) -> bool:
+    """Whether the finding is gone and no error has come; lines and indices may have moved."""
+
+    def counted(findings: list[Finding]) -> Counter[tuple[str, ...]]:
+        return Counter((f.severity, f.code, f.file, f.subject, f.message) for f in findings)
+
+    old, new = counted(before), counted(after)
+    mine = (finding.severity, finding.code, finding.file, finding.subject, finding.message)
+    return new[mine] < old[mine] and not any(severity == "error" for severity, *_ in new - old)

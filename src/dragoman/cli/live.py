@@ -31,6 +31,7 @@ EFFECTS = {
     "DeviceTaintRule": "devices that they taint are counted as usable",
     "ResourceQuota": "refusals by quota are not predicted",
     "LimitRange": "refusals by limits are not predicted",
+    "PodDisruptionBudget": "what preemption may evict is not known",
     "Event": "what schedulers and nodes reported is missing",
 }
 _OTHERS = "their part in the answer is missing"

@@ -38,7 +38,7 @@ def error(text: str, hint_text: str = "") -> None:
 
 def hint(text: str) -> None:
     """Advice: a separate line on stderr."""
-    print(f"{coloured('hint:', CYAN, sys.stderr)} {visible(text)}", file=sys.stderr)
+    print(f"{coloured('help:', CYAN, sys.stderr)} {visible(text)}", file=sys.stderr)
 
 
 def write(text: str) -> None:

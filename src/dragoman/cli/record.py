@@ -26,7 +26,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of record."""
     connect.arguments(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file to write; - for stdout")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write, or - for stdout")
 
 
 def run(args: argparse.Namespace) -> int:

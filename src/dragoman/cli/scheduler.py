@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dragoman.cli import output, serve
+from dragoman.cli import output, serve, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,10 +16,25 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the scheduler."""
     parser.add_argument(
-        "--scheduler-name", action="append", metavar="NAME", help="spec.schedulerName to serve; default: dragoman"
+        "--scheduler-name",
+        action="append",
+        metavar="NAME",
+        help="spec.schedulerName to schedule for; default: dragoman",
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    simulate.preemption(parser, "off")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates, with Kubernetes' names and defaults",
+    )
+    parser.add_argument(
+        "--filter-timeout",
+        default="10s",
+        metavar="DURATION",
+        help="time limit of the search for devices of a pod (DynamicResourcesArgs.filterTimeout); 0s: no limit",
+    )
     parser.add_argument(
         "--share-devices",
         action="store_true",
@@ -35,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.api.gates import lenient_gates
     from dragoman.daemon import coexistence
     from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
+    from dragoman.runtime.config import duration_s
 
     gates, unknown = lenient_gates(args.feature_gates)
     for name in unknown:
@@ -43,7 +59,9 @@ def run(args: argparse.Namespace) -> int:
     settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
         options=AllocatorOptions(gates=gates, policy=args.policy),
+        preemption=args.preemption,
         own_lease=args.lease_name or "dragoman-scheduler",
+        filter_timeout_s=duration_s(args.filter_timeout, "--filter-timeout"),
     )
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:

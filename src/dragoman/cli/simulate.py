@@ -7,6 +7,7 @@ of `whatif`. Imports stand in functions, so that --help is fast.
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import output, source
@@ -33,8 +34,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def deciding(parser: argparse.ArgumentParser) -> None:
     """The flags of commands that decide."""
-    parser.add_argument("--policy", choices=POLICIES, default="first-fit", help="which of the devices that fit")
-    parser.add_argument("--steps", type=int, default=MOST_STEPS, help="limit of one search; beyond it: not decided")
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default="first-fit",
+        help="placement policy: first-fit as Kubernetes, or pack; default: first-fit",
+    )
+    preemption(parser, "nodes")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=MOST_STEPS,
+        help="step limit of one search, beyond which it is undecided; default: %(default)s",
+    )
+
+
+def preemption(parser: argparse.ArgumentParser, default: str) -> None:
+    """The flags that say who makes room for whom. default: the mode without any of them."""
+    parser.add_argument(
+        "--preemption",
+        choices=["off", "nodes", "devices"],
+        default=default,
+        help=f"pods of lower priority make room: nodes as kube-scheduler does, devices for DRA too; default: {default}",
+    )
+    parser.add_argument(
+        "--dra-preemption",
+        action="store_const",
+        const="devices",
+        dest="preemption",
+        help="short for --preemption devices",
+    )
 
 
 def options_of(args: argparse.Namespace) -> AllocatorOptions:
@@ -59,10 +88,10 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.filename:
         raise Invalid("-f", "name the files to simulate; - reads standard input")
-    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args))
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args), preemption=args.preemption)
     world = _read(args, context)
     clock = Clock()
-    cluster = settled(bring(world.snapshot, clock.utc()))
+    cluster = settled(bring(world.snapshot, clock.utc(), known=True))
     changed = changes.changed(cluster, args)
     answers = _answers(changed, world.order, context, clock)
     blocked = quotas.blocks(changed.cluster)
@@ -105,9 +134,11 @@ def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clo
 
 
 def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:
+    from dragoman.cli import diagnostic
     from dragoman.explain import report as say
 
-    output.prose([*changed.lines(), *(entry.line for entry in refused)])
+    output.prose(changed.lines())
+    diagnostic.show((entry.diagnostic for entry in refused), sys.stdout)
     if not answers:
         output.say("no unscheduled pods in these files")
         return
@@ -141,16 +172,22 @@ def _changes(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE|'shape-of NODE'",
-        help="a file with a Node and its slices, or one more like NODE",
+        help="add the Node and slices of a file, or one more node like NODE",
     )
     group.add_argument(
-        "--remove-node", action="append", default=[], metavar="NODE", help="its pods are scheduled again"
+        "--remove-node",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="remove the node; its pods are scheduled again",
     )
     group.add_argument(
         "--taint",
         action="append",
         default=[],
         metavar="FILE|DRIVER/POOL/DEVICE=KEY:EFFECT",
-        help="a DeviceTaintRule; shows who would be displaced",
+        help="add a DeviceTaintRule and show which pods it evicts",
     )
-    group.add_argument("--delete", action="append", default=[], metavar="POD", help="NAME or NAMESPACE/NAME")
+    group.add_argument(
+        "--delete", action="append", default=[], metavar="POD", help="delete the pod NAME or NAMESPACE/NAME"
+    )

@@ -17,6 +17,8 @@ from dragoman.cli import connect, output
 if TYPE_CHECKING:  # what flags do not need is imported where it is used, so that --help is fast
     from dragoman.api.files import Document
     from dragoman.api.gates import Gates
+    from dragoman.api.shape import Object
+    from dragoman.cli.diagnostic import Diagnostic
     from dragoman.snapshot.change import Snapshot
     from dragoman.whatif.cluster import Rejection
     from dragoman.whatif.units import Named
@@ -35,18 +37,21 @@ class RejectedDocument(NamedTuple):
     rejection: Rejection
 
     @property
-    def line(self) -> str:
+    def diagnostic(self) -> Diagnostic:
         """The refusal for people, with its place."""
+        from dragoman.cli.diagnostic import Diagnostic
+
         line = self.document.line(self.rejection.field)
-        place = f"{self.document.file}:{line}" if line else self.document.file
         where = ": ".join(filter(None, (self.document.subject, self.rejection.field)))
-        return f"{place}: error: the API server would refuse this: {self.rejection.message} ({where})"
+        message = f"the API server would refuse this: {self.rejection.message}"
+        return Diagnostic("error", message, self.document.file, line, where=where)
 
     def as_json(self) -> dict[str, Any]:
         """The same as an entry of `errors`."""
         return {
             "file": self.document.file,
             "document": self.document.number,
+            "line": self.document.line(self.rejection.field),
             "object": self.document.subject,
             "field": self.rejection.field,
             "message": self.rejection.message,
@@ -79,9 +84,14 @@ def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="manifests or dumps, a folder, - for stdin",
+        help="manifests or dumps, a folder, or - for standard input; may be repeated",
     )
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates, with Kubernetes' names and defaults",
+    )
     if live:
         connect.arguments(parser)
 
@@ -109,6 +119,7 @@ async def world_now(args: argparse.Namespace) -> ToolInput:
 def from_files(names: Sequence[str], gates: Gates | None = None) -> ToolInput:
     """The objects of these files. Raises Invalid for the first thing that cannot be understood.
 
+    An object that a later file has again is changed, as `kubectl apply` would change it.
     gates: of the API server that judges objects which no server has taken yet; default: Kubernetes' defaults.
     """
     from dragoman.api import files
@@ -116,9 +127,9 @@ def from_files(names: Sequence[str], gates: Gates | None = None) -> ToolInput:
 
     texts = _texts(names)
     with progress.reading(texts, passes=2) as reported, _without_collections():
-        found = _of(files.read_all(texts, reported), reported, gates)
-    if len(found.documents) > FROZEN_MIN:
-        gc.freeze()  # it lives as long as the process: no collection need look at it again
+        found = _of(files.read_all(texts, reported, changes=True), reported, gates)
+        if len(found.documents) > FROZEN_MIN:
+            gc.freeze()  # it lives as long as the process: no collection need look at it, the first one included
     return found
 
 
@@ -138,11 +149,12 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
     """Everything in these files that cannot be understood, as the `errors` of JSON output."""
     from dragoman.api import files
 
-    scan = files.scan(_texts(names))
+    scan = files.scan(_texts(names), changes=True)
     broken = [
         {
-            "file": e.where.partition(", document ")[0],
+            "file": e.file,
             "document": e.document,
+            "line": e.line,
             "object": "",
             "field": "",
             "message": e.what,
@@ -150,7 +162,14 @@ def errors_in(names: Sequence[str]) -> list[dict[str, Any]]:
         for e in scan.broken
     ]
     invalid = [
-        {"file": e.file, "document": e.document, "object": e.subject, "field": e.field, "message": e.message}
+        {
+            "file": e.file,
+            "document": e.document,
+            "line": e.line,
+            "object": e.subject,
+            "field": e.field,
+            "message": e.message,
+        }
         for e in scan.invalid
     ]
     return broken + invalid
@@ -170,7 +189,7 @@ def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | 
     from dragoman.whatif.cluster import identified
 
     now = Clock().utc()
-    taken, refused = admitted(documents, now, gates or DEFAULTS)
+    taken, refused = admitted(documents, now, gates or DEFAULTS, applied=_applied)
 
     def objects() -> Iterator[tuple[str, Any]]:
         for entry in identified([(document.kind_name, value) for document, value in taken], now):
@@ -185,6 +204,12 @@ def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | 
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
     return ToolInput(snapshot, order, tuple(documents), events, tuple(RejectedDocument(*pair) for pair in refused))
+
+
+def _applied(live: Object, before: Object, manifest: Object, gvk: tuple[str, str, str]) -> Object:
+    from dragoman.apiserver.client_apply import applied  # schemas are read only where an object is changed
+
+    return applied(live, before, manifest, gvk)
 
 
 async def _live(args: argparse.Namespace) -> ToolInput:

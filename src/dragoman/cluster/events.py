@@ -135,7 +135,7 @@ class Recorder:
         event, about = sent.emit, sent.emit.about
         involved = {
             "apiVersion": kind_of(about.kind).api_version,
-            "kind": about.kind,
+            "kind": about.kind.partition("/")[0],  # a custom kind goes by more than that
             "name": about.name,
             "namespace": about.namespace,
             "uid": about.uid,

@@ -260,6 +260,10 @@ class Informers:
                 self._tasks.supervise(f"watch {kind}", informer.run)
         return informer
 
+    def add(self, informer: Informer) -> None:
+        """An informer made elsewhere, with selectors of its own; who made it runs it."""
+        self._informers[informer.kind.kind] = informer
+
     def follow(self, kind: str, consumer: ChangeHandler) -> Informer:
         """Subscribe to a kind."""
         informer = self.of(kind)

@@ -15,7 +15,8 @@ import os
 import resource
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from dragoman.apiserver import kubeconfig
 from dragoman.apiserver.access import parts
 from dragoman.apiserver.access.authorizer import AuthorizationMode
 from dragoman.apiserver.inprocess import InProcessClient
-from dragoman.apiserver.request import User
+from dragoman.apiserver.request import ADMIN, User
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
@@ -39,7 +40,7 @@ from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
 from dragoman.daemon.simulation import Simulation
-from dragoman.drivers.entry import Site
+from dragoman.drivers.entry import ClusterSite, DriverEntry, Site
 from dragoman.errors import Stale
 from dragoman.kubelet.agent import NodeHost
 from dragoman.kubelet.processes import ImageMap
@@ -52,6 +53,7 @@ from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
+from dragoman.schedule.units import PreemptionMode
 
 DEVICE_CLASS = kind_of("DeviceClass")
 FILES_A_NODE = 40
@@ -71,9 +73,10 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     data: keep state there; root_dir: sockets and node files of a memory-only cluster.
 
     kubeconfig is written once the cluster is ready. speed: the cluster's clock against the world's. options: of the
-    scheduler; its gates are the API's, too. profiles: files of machine profiles beside the packaged ones; drivers: how
-    they behave on simulated machines, by name (`DriverEntry.up_settings`). authorization: by roles, or everything
-    allowed to every user. images: whose containers run as processes of this machine.
+    scheduler; its gates are the API's, too. preemption: which room pods of higher priority get.
+    profiles: files of machine profiles beside the packaged ones; drivers: how they behave on simulated machines, by
+    name (`DriverEntry.up_settings`). authorization: by roles, or everything allowed to every user. images: whose
+    containers run as processes of this machine.
 
     users: (name, groups) that get a kubeconfig beside `kubeconfig`. repair_data: give up what stands behind damage in
     the log of `data`.
@@ -90,6 +93,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     without: frozenset[str] = frozenset()
     speed: float = 1.0
     options: AllocatorOptions = OPTIONS
+    preemption: PreemptionMode = "nodes"
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
     authorization: AuthorizationMode = "rbac"
@@ -107,6 +111,8 @@ class Cluster:
         self.entropy = Entropy()
         self.metrics = Metrics()
         self.nodes: dict[str, SimulatedNode] = {}
+        self._controlled: set[str] = set()
+        """Drivers whose controller runs."""
         self._stack = AsyncExitStack()
         self._server: Server | None = None
         self._log = get("up")
@@ -142,7 +148,7 @@ class Cluster:
         )
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
-        await self._create_classes(self._client(parts.driver("")), self.machines)
+        await self._install(self.machines)
         host = NodeHost(
             self._client(parts.NODE_HOST),
             self.clock,
@@ -162,8 +168,9 @@ class Cluster:
             client = self._client(parts.CONTROLLERS)
             controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
             tasks.supervise("controllers", controllers.run)
+            self._control(self.machines, tasks)
         if "scheduler" not in settings.without:
-            scheduling = SchedulerSettings(options=settings.options)
+            scheduling = SchedulerSettings(options=settings.options, preemption=settings.preemption)
             client = self._client(parts.SCHEDULER)
             scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
             tasks.supervise("scheduler", scheduler.run)
@@ -175,7 +182,9 @@ class Cluster:
         await self._drivers_registered()
         simulating = self._client(parts.SIMULATION)
         added = AddedNodes(
-            self.nodes, self._machines_of, lambda machine: self._boot(machine, root, host, routes, tasks)
+            self.nodes,
+            partial(self._machines_of, tasks),
+            lambda machine: self._boot(machine, root, host, routes, tasks),
         )
         simulation = Simulation(simulating, self.clock, self.entropy, self.nodes, added)
         tasks.supervise("simulation", simulation.run)
@@ -185,23 +194,49 @@ class Cluster:
     def _boot(self, machine: Machine, root: Path, host: NodeHost, routes: Routes, tasks: Tasks) -> SimulatedNode:
         client = self._client(parts.driver(machine.name))
         durable = self.settings.data is not None
-        site = Site(root / machine.name, "", client, self.clock, self.entropy, self.metrics, durable)
+        accounts = partial(self._account, machine.name)
+        site = Site(root / machine.name, "", client, self.clock, self.entropy, self.metrics, durable, accounts=accounts)
         agent = self._client(parts.node_agent(machine.name))
         self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks, agent)
         node.start()
         return node
 
-    async def _machines_of(self, name: str, profile: str) -> list[Machine]:
+    async def _machines_of(self, tasks: Tasks, name: str, profile: str) -> list[Machine]:
         """The machines of a node that is added while the cluster runs, with their classes made. Raises Invalid."""
         found = machines(((name, profile),), self.settings.profiles, self.settings.drivers)
         _raise_open_files(len(self.nodes) + len(found))
-        await self._create_classes(self._client(parts.driver("")), found)
+        await self._install(found)
+        if "controllers" not in self.settings.without:
+            self._control(found, tasks)
         return found
 
     def _client(self, user: User) -> InProcessClient:
         """The API for one part, with its rights."""
         assert self._server is not None
         return InProcessClient(self._server.registry, user=user)
+
+    def _account(self, node: str, namespace: str, name: str) -> InProcessClient:
+        """The API for a service account of a pod on a node, "" for one that may be on any."""
+        return self._client(parts.account(namespace, name, node))
+
+    async def _install(self, of: Sequence[Machine]) -> None:
+        """What drivers must find in the cluster; what is there already, perhaps changed by its user, stays."""
+        client = self._client(ADMIN)
+        for entry in _entries(of):
+            for body in entry.installed():
+                with suppress(Stale):
+                    await client.create(kind_of(body["kind"]), body, body["metadata"].get("namespace", ""))
+        await self._create_classes(self._client(parts.driver("")), of)
+
+    def _control(self, of: Sequence[Machine], tasks: Tasks) -> None:
+        """Start what drivers run once for a cluster, unless it runs."""
+        client = self._client(parts.driver(""))
+        site = ClusterSite(client, self.clock, self.entropy, self.metrics, partial(self._account, ""))
+        for entry in _entries(of):
+            if entry.control is not None and entry.name not in self._controlled:
+                self._controlled.add(entry.name)
+                settings = self.settings.drivers.get(entry.name)
+                tasks.supervise(f"controller of {entry.name}", partial(entry.control, site, settings))
 
     def _write_kubeconfigs(self, file: Path) -> None:
         assert self._server is not None
@@ -249,6 +284,10 @@ class Cluster:
                 await client.create(DEVICE_CLASS, body)
             except Stale:
                 continue  # there already, perhaps changed by its user
+
+
+def _entries(of: Sequence[Machine]) -> tuple[DriverEntry, ...]:
+    return tuple({entry.name: entry for machine in of for entry in machine.entries}.values())
 
 
 def _raise_open_files(nodes: int) -> None:

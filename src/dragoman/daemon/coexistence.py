@@ -110,7 +110,7 @@ async def check(client: Client, clock: Clock, own_lease: str, *, share: bool) ->
     if found.is_shared and not share:
         raise Invalid(
             "",
-            f"{found}\nhint: fence the drivers (docs/guides/coexistence.md, deploy/fence.yaml), end the other "
+            f"{found}\nhelp: fence the drivers (docs/guides/coexistence.md, deploy/fence.yaml), end the other "
             "scheduler, or start with --share-devices",
         )
     return found
@@ -177,14 +177,14 @@ async def check_controllers(client: Client, clock: Clock, names: Sequence[str], 
         raise Invalid(
             "",
             f"kube-controller-manager is at work ({evidence}) and does all that these controllers do: there is nothing "
-            "left to run\nhint: name those that it was started without, with --controllers NAME,... --take-over "
+            "left to run\nhelp: name those that it was started without, with --controllers NAME,... --take-over "
             "(docs/guides/coexistence.md)",
         )
     if not take_over:
         raise Invalid(
             "--controllers",
             f"kube-controller-manager is at work ({evidence}) and runs {', '.join(names)}, too, unless "
-            "configured not to\nhint: start it with --controllers=*,-NAME, then start this with --take-over "
+            "configured not to\nhelp: start it with --controllers=*,-NAME, then start this with --take-over "
             "(docs/guides/coexistence.md has its names)",
         )
 

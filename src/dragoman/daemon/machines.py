@@ -23,12 +23,14 @@ from dragoman.profiles.machine import EXAMPLE
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """A node to come: name, facts, a factory for each of its drivers by name, and the DeviceClasses these bring."""
+    """A node to come: name, facts, a factory for each of its drivers by name, the DeviceClasses these bring, and what
+    the registry has of them."""
 
     name: str
     facts: NodeProperties
     drivers: Mapping[str, DriverFactory]
     classes: tuple[Object, ...] = ()
+    entries: tuple[DriverEntry, ...] = ()
 
 
 def machines(
@@ -70,15 +72,16 @@ class _Kind:
             if factory is not None:
                 found.append((entry, factory))
         self.drivers = {entry.name: factory for entry, factory in found}
-        self.classes = tuple(body for entry, _ in found for body in entry.classes)
+        self.entries = tuple(entry for entry, _ in found)
+        self.classes = tuple(body for entry in self.entries for body in entry.classes)
 
     def machines(self, name: str) -> Iterator[Machine]:
         if self.profile.rack is None:
-            yield Machine(name, self.properties(""), self.drivers, self.classes)
+            yield Machine(name, self.properties(""), self.drivers, self.classes, self.entries)
             return
         facts = self.properties(name)
         for tray in range(self.profile.rack.trays):
-            yield Machine(f"{name}-{tray}", facts, self.drivers, self.classes)
+            yield Machine(f"{name}-{tray}", facts, self.drivers, self.classes, self.entries)
 
     def properties(self, rack: str) -> NodeProperties:
         """Labels and capacity; rack: the group of nodes that shares a fabric."""

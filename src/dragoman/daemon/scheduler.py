@@ -10,16 +10,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions, TaskHistory
+from dragoman.allocate.pace import Check, OutOfTime
 from dragoman.api.core import Pod
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import NamespacedName
-from dragoman.cluster.cache import Assumption, Cache
+from dragoman.cluster.cache import DECIDED_ON, Assumption, Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
@@ -43,6 +45,7 @@ from dragoman.schedule.fences import allocated_by, pod_awaits_others
 from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
 from dragoman.schedule.revalidate import devices_are_free, still_holds
+from dragoman.schedule.units import PreemptionMode
 from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
 
@@ -56,13 +59,24 @@ OTHERS_S = 5.0
 OTHERS_LOOKS = 50
 TURN_S = 0.01
 """How long decisions go on before others get their turn on the loop."""
+LOOP_S = 0.02
+"""How long one decision may take on the loop; then it is made in a thread."""
+LOOP_COST = 300_000
+"""Worst-case cost (CEL units) of a selector that is not evaluated on the loop at all: some 15 ms for one device."""
+THREADS = 2
+"""Long decisions at the same time. They take turns with the loop, so more make each one slower."""
+FILTER_TIMEOUT_S = 10.0
+"""Upstream's default of DynamicResourcesArgs.filterTimeout."""
+FILTER_TIMEOUT_GATE = "DRASchedulerFilterTimeout"
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True):
     """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time.
 
+    preemption: whether pods of lower priority are deleted for those of higher (`schedule.preempt`).
     own_lease: the Lease of its replicas. settle_s: beside another scheduler, how long a claim that was allocated is
     watched before its pod is bound: what the other one had decided before it could see that is written by then.
+    filter_timeout_s: how long the devices of one unit may be looked for; 0: as long as it takes.
     """
 
     names: tuple[str, ...] = ("default-scheduler",)
@@ -71,8 +85,10 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     binding_timeout_s: float = TIMEOUT_S
     commits: int = 64
     most_steps: int = 2_000_000
+    preemption: PreemptionMode = "off"
     own_lease: str = ""
     settle_s: float = 0.3
+    filter_timeout_s: float = FILTER_TIMEOUT_S
 
 
 class Scheduler:
@@ -135,15 +151,18 @@ class Scheduler:
             options=self.settings.options,
             in_flight=set(),
             binding_timeout_s=self.settings.binding_timeout_s,
+            preemption=self.settings.preemption,
         )
         self._recent = TaskHistory()
         self._in_flight: set[NamespacedName] = set()
         self._context.in_flight = self._in_flight
         self._reported: dict[str, str] = {}
-        self._long_search = asyncio.Lock()
+        self._long_searches = asyncio.Semaphore(THREADS)
+        self._long_memories = [PlacementCache(self._context.memory.matcher.beside()) for _ in range(THREADS)]
         self._work = asyncio.Event()
         self._slots = asyncio.Semaphore(self.settings.commits)
-        self.cache = Cache(self.informers)
+        more = ("PodDisruptionBudget",) if self.settings.preemption != "off" else ()
+        self.cache = Cache(self.informers, (*DECIDED_ON, *more))
         self._units = Units(self.queue, self.cache)
         self.cache.listen(self._changed)
 
@@ -330,32 +349,80 @@ class Scheduler:
             self._units.forget(entry.key)
             return None
         steps = self._units.of(entry.key).steps
-        if steps:
-            return self._search_longer(unit, steps)
-        return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
+        if not steps:
+            self._context.memory.matcher.check = self._within(LOOP_S, LOOP_COST)
+            try:
+                return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
+            except OutOfTime:
+                steps = self._units.of(entry.key).steps = self.settings.options.limits.search_steps
+        self._tasks.start(f"search {'/'.join(entry.key)}", self._search_longer(unit, steps))
+        return None
+
+    def _within(self, seconds: float, most_cost: int | None = None, over: Sequence[object] = ()) -> Check:
+        """A check that ends the work after some seconds of the world, before selectors that cost more, or once
+        something is put into over."""
+        monotonic, end = self._clock.monotonic, self._clock.monotonic() + seconds * self._clock.speed
+
+        def check(cost: int) -> None:
+            if monotonic() > end or over or (most_cost is not None and cost > most_cost):
+                raise OutOfTime
+
+        return check
 
     async def _search_longer(self, unit: SchedulingUnit, steps: int) -> None:
-        """A search that gave up before, with more steps and in a thread, so that the others go on meanwhile."""
+        """A decision that takes long, with more steps and in a thread, so that the others go on meanwhile."""
+        over: list[bool] = []
+        async with self._long_searches:
+            memory = self._long_memories.pop()
+            timeout_s = self.settings.filter_timeout_s or math.inf
+            if not self.settings.options.gates.on(FILTER_TIMEOUT_GATE):
+                timeout_s = math.inf
+            memory.matcher.check = self._within(timeout_s, over=over)
+            try:
+                found = await self._in_thread(unit, steps, memory)
+            finally:
+                over.append(True)  # the thread of a scheduler that ends is not waited for
+                self._long_memories.append(memory)
+        entry = self.queue.get(unit.key)
+        work = None
+        if entry is not None and entry.state is UnitState.DECIDING:  # nobody changed or forgot it meanwhile
+            if isinstance(found, OutOfTime):
+                self._timed_out(unit, found)
+            elif still_holds(self.snapshot, found, self._context):
+                work = self._conclude(found, steps)
+            else:
+                self.queue.again(unit.key, self._clock.monotonic())
+        self._work.set()
+        if work is not None:
+            async with self._slots:
+                await work
+
+    async def _in_thread(self, unit: SchedulingUnit, steps: int, memory: PlacementCache) -> Decision | OutOfTime:
         options = self._context.options
         limits = msgspec.structs.replace(options.limits, search_steps=steps)
         context = msgspec.structs.replace(
             self._context,
             options=msgspec.structs.replace(options, limits=limits),
             in_flight=frozenset(self._in_flight),
-            memory=PlacementCache(),
+            memory=memory,
         )
-        async with self._long_search:
-            decision = await asyncio.to_thread(decide, self.snapshot, unit, self._clock.utc(), context)
-        entry = self.queue.get(unit.key)
-        work = None
-        if entry is not None and entry.state is UnitState.DECIDING:  # nobody changed or forgot it meanwhile
-            if still_holds(self.snapshot, decision, self._context):
-                work = self._conclude(decision, steps)
-            else:
-                self.queue.again(unit.key, self._clock.monotonic())
-        self._work.set()
-        if work is not None:
-            await work
+        try:
+            return await asyncio.to_thread(decide, self.snapshot, unit, self._clock.utc(), context)
+        except OutOfTime as error:
+            return error
+
+    def _timed_out(self, unit: SchedulingUnit, error: OutOfTime) -> None:
+        """As upstream: an error, not a no, so the unit is tried again after a back-off whatever happens."""
+        self._decisions.labels("timed_out").inc()
+        self.queue.failed(unit.key, self._clock.monotonic())
+        text = f"node {error.node}: timed out trying to allocate devices"
+        text = f'running "DynamicResources" filter plugin: {text} (filterTimeout {self.settings.filter_timeout_s:g}s)'
+        self._log.warning("timed out", unit="/".join(unit.key), error=text)
+        for key in unit.pods:
+            pod = self.snapshot.pods.get(key)
+            if pod is not None and self._reported.get(pod.metadata.uid) != text:
+                self._reported[pod.metadata.uid] = text
+                self._send(events.error_effects(pod, text, self._clock.utc(), self._component))
 
     def _conclude(self, decision: Decision, steps: int = 0) -> Awaitable[None] | None:
         """What follows from a decision; what is to be written for it, in the slot."""
@@ -443,7 +510,7 @@ class Scheduler:
                 outcome = await self.committer.carry_out(decision.effects)
             else:
                 outcome = await self._write_beside(decision)
-            if outcome.ok:
+            if outcome.ok or decision.preemption is not None:  # who is displaced already is not taken back
                 self.cache.confirm(assumption)
             else:
                 await self._take_back(decision, outcome)
@@ -488,6 +555,8 @@ class Scheduler:
         error = outcome.error
         entry = self.queue.get(key)
         self._log.info("write failed", unit="/".join(key), error=str(error))
+        if entry is not None and decision.preemption is not None and entry.state is UnitState.UNSCHEDULABLE:
+            self.queue.failed(key, now, after_s=error.after_s if isinstance(error, Retry) else None)
         if entry is None or entry.state is not UnitState.ASSUMED:
             return
         self._units.let_go(key)

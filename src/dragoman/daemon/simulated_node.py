@@ -143,6 +143,7 @@ class SimulatedNode:
         site, factory = self.site, self.machine.drivers[name]
         driver = factory.make(self.name, site)
         self._tools.update(factory.tools(driver))
+        self._tools.update(factory.site_tools(driver, site))
         plugin = Plugin(
             driver,
             site.client,

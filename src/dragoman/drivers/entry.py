@@ -7,7 +7,7 @@ lists the entries; the daemons, the commands and lint ask that table and name no
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,16 +38,35 @@ class Site(msgspec.Struct, frozen=True):
     metrics: Metrics
     durable: bool = False
     hardware_dir: Path | None = None
+    accounts: Callable[[str, str], Client] | None = None
 
     @property
     def is_shared(self) -> bool:
         """Whether two instances of the driver may work on one simulated machine, as in a rolling update."""
         return self.hardware_dir is not None
 
+    def as_account(self, namespace: str, name: str) -> Client:
+        """The API with the rights of a service account; those of the driver itself where it runs as one."""
+        return self.accounts(namespace, name) if self.accounts else self.client
+
     @property
     def simulated_dir(self) -> Path:
         """Where simulated hardware keeps its state."""
         return self.hardware_dir or self.root
+
+
+class ClusterSite(msgspec.Struct, frozen=True):
+    """Where what a driver runs once for a cluster reaches the API; accounts as of `Site`."""
+
+    client: Client
+    clock: Clock
+    entropy: Entropy
+    metrics: Metrics
+    accounts: Callable[[str, str], Client] | None = None
+
+    def as_account(self, namespace: str, name: str) -> Client:
+        """The API with the rights of a service account; the caller's own where there are no others."""
+        return self.accounts(namespace, name) if self.accounts else self.client
 
 
 class MachineProfile(msgspec.Struct, frozen=True):
@@ -65,6 +84,10 @@ def _no_tools(driver: Any) -> Mapping[str, Tool]:
     return {}
 
 
+def _no_site_tools(driver: Any, site: Any) -> Mapping[str, Tool]:
+    return {}
+
+
 def _no_scripts(driver: Any) -> Mapping[str, str]:
     return {}
 
@@ -75,6 +98,7 @@ class DriverFactory(msgspec.Struct, frozen=True):
     make(node name, site): raises Invalid. labels(rack): of the node; rack is the name of the node group that shares a
     fabric, "" for none. direct: the embedded cluster calls it without sockets. metadata: it writes metadata files
     (KEP-5304). tools(driver): programs that its devices bring into simulated containers, by name.
+    site_tools(driver, site): the same of programs that reach the API or the host.
     scripts(driver): what stands in for programs in real containers beside simulated hardware, by the path there.
     """
 
@@ -83,6 +107,7 @@ class DriverFactory(msgspec.Struct, frozen=True):
     direct: bool = False
     metadata: bool = False
     tools: Callable[[Any], Mapping[str, Tool]] = _no_tools
+    site_tools: Callable[[Any, Site], Mapping[str, Tool]] = _no_site_tools
     scripts: Callable[[Any], Mapping[str, str]] = _no_scripts
 
 
@@ -133,6 +158,10 @@ def _no_settings(args: Namespace) -> Any:
     return None
 
 
+def _nothing() -> tuple[Object, ...]:
+    return ()
+
+
 def _none_known() -> tuple[KnownDriver, ...]:
     return ()
 
@@ -145,7 +174,9 @@ class DriverEntry(msgspec.Struct, frozen=True):
     flags: of its command; standalone(args, machine): how it is made for these, the machine with --simulate.
     up_flags, up_settings: of `dragoman up`, and what they come to. on_machine(machine, settings): how it is made on
     such machines in an embedded cluster, None where it has no devices; settings None are the defaults.
-    gates, faults: its own. known: facts for manifests, without slices at hand.
+    gates, faults: its own. known: facts for manifests, without slices at hand. installed: objects that a cluster must
+    have before it works, such as kinds of its own and rights. control(site, up_settings): what it runs once for a
+    cluster, until cancelled. control_settings(args): of its own command, from the flags of the driver's.
     """
 
     command: str
@@ -162,3 +193,6 @@ class DriverEntry(msgspec.Struct, frozen=True):
     gates: GateCatalogue | None = None
     faults: tuple[DriverFault, ...] = ()
     known: Callable[[], tuple[KnownDriver, ...]] = _none_known
+    installed: Callable[[], tuple[Object, ...]] = _nothing
+    control: Callable[[ClusterSite, Any], Awaitable[None]] | None = None
+    control_settings: Callable[[Namespace], Any] = _no_settings

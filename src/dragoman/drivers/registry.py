@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dragoman.drivers.entry import DriverEntry, DriverFault
 from dragoman.drivers.example.entry import ENTRY as EXAMPLE
 from dragoman.drivers.nic.entry import ENTRY as NIC
+from dragoman.drivers.nvidia.compute_domain.entry import ENTRY as COMPUTE_DOMAIN
 from dragoman.drivers.nvidia.entry import ENTRY as NVIDIA
 from dragoman.errors import Invalid
 from dragoman.known_drivers import KnownDrivers
@@ -21,7 +22,7 @@ from dragoman.kubelet.faults import KINDS, FaultKind
 if TYPE_CHECKING:
     from dragoman.profiles import Catalog
 
-DRIVERS: tuple[DriverEntry, ...] = (EXAMPLE, NVIDIA, NIC)
+DRIVERS: tuple[DriverEntry, ...] = (EXAMPLE, NVIDIA, COMPUTE_DOMAIN, NIC)
 """In the order of help texts, and in which they start on a node."""
 
 

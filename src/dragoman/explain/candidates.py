@@ -242,8 +242,8 @@ class _Of:
         for fact in self.facts:
             if not isinstance(fact, refusal.PoolIncomplete):
                 continue
-            kind = WaitForPool if fact.have < fact.want else CorrectSliceCount
-            change = kind(fact.driver, fact.pool, fact.have, fact.want)
+            kind = WaitForPool if fact.slices < fact.resource_slice_count else CorrectSliceCount
+            change = kind(fact.driver, fact.pool, fact.slices, fact.resource_slice_count)
             yield _candidate(change, f"pool {fact.driver}/{fact.pool}", self._complete(fact), self.node)
 
     def _complete(self, fact: refusal.PoolIncomplete) -> Callable[[Snapshot], tuple[Change, ...]]:
@@ -258,7 +258,7 @@ class _Of:
                 )
                 for resource_slice in resource_slices
                 if resource_slice.spec.pool.generation == fact.generation
-                for pool in [msgspec.structs.replace(resource_slice.spec.pool, resource_slice_count=fact.have)]
+                for pool in [msgspec.structs.replace(resource_slice.spec.pool, resource_slice_count=fact.slices)]
             )
 
         return make
@@ -273,13 +273,13 @@ class _Of:
                     more = Toleration(key=reason.key, operator="Equal", value=reason.value, effect=reason.effect)
                     tolerate = TolerateNodeTaint(self.node, reason.key, reason.value, reason.effect)
                     yield self._own_pod(tolerate, tolerations=(*spec.tolerations, more))
-                case schedule.InsufficientResource() if reason.free.nanos > 0:
-                    less = _with_less(self.pod, reason.resource, reason.wanted.nanos - reason.free.nanos)
+                case schedule.InsufficientResource() if reason.available.nanos > 0:
+                    less = _with_less(self.pod, reason.resource, reason.requested.nanos - reason.available.nanos)
                     if less is not None:
-                        change = ChangeResources(reason.resource, str(reason.wanted), str(reason.free))
+                        change = ChangeResources(reason.resource, str(reason.requested), str(reason.available))
                         yield self._own_pod(change, containers=less)
                 case schedule.NodeAffinityMismatch() if spec.node_selector:
-                    yield self._own_pod(DropNodeSelector(self.node, reason.wanted), node_selector={})
+                    yield self._own_pod(DropNodeSelector(self.node, reason.required), node_selector={})
                 case schedule.NodeUnschedulable():
                     yield _candidate(Uncordon(self.node), f"cordon {self.node}", self._uncordoned, self.node)
                 case _:
@@ -308,14 +308,14 @@ class _Of:
                 continue
             mark = (fact.claim, fact.request, fact.class_name, fact.index)
             is_derived = isinstance(fact, refusal.SelectorError) and bool(fact.derived)
-            if mark in seen or not fact.text or is_derived:
+            if mark in seen or not fact.expression or is_derived:
                 continue
             seen.add(mark)
             devices = self._devices(fact.device.driver)
             texts: list[str] = []
             if isinstance(fact, refusal.SelectorError) and fact.attribute:
-                texts += corrected(fact.text, fact.attribute, devices, fact.device.driver)
-            texts += weaker(fact.text, devices, fact.device.driver)
+                texts += corrected(fact.expression, fact.attribute, devices, fact.device.driver)
+            texts += weaker(fact.expression, devices, fact.device.driver)
             for text in dict.fromkeys(texts):
                 if not fact.class_name:
                     yield self._own_selector(fact, text)
@@ -324,7 +324,7 @@ class _Of:
 
     def _too_few_match(self, claim: str, request: str) -> bool:
         few = self._few(claim, request)
-        return few is not None and few.dropped.matched < max(few.wanted, 1)
+        return few is not None and few.dropped.matched < max(few.requested, 1)
 
     def _few(self, claim: str, request: str) -> refusal.InsufficientDevices | None:
         mark = (claim, request)
@@ -345,7 +345,7 @@ class _Of:
         def edit(asked: Asked) -> Asked:
             return msgspec.structs.replace(asked, selectors=selectors_with(asked.selectors, fact.index, text))
 
-        change = ChangeSelector(*self._claim(fact.claim), fact.request, fact.index, fact.text, text)
+        change = ChangeSelector(*self._claim(fact.claim), fact.request, fact.index, fact.expression, text)
         topic = f"selector {fact.claim} {fact.request} {fact.index}"
         return self._own(change, topic, fact.claim, edit)
 
@@ -359,7 +359,7 @@ class _Of:
             made: DeviceClass = msgspec.structs.replace(found, spec=spec)
             return (Put("DeviceClass", made),)
 
-        change = ChangeClassSelector(fact.class_name, fact.index, fact.text, text)
+        change = ChangeClassSelector(fact.class_name, fact.index, fact.expression, text)
         return _candidate(change, f"class {fact.class_name} {fact.index}", make, self.node)
 
     def _counts(self) -> Iterator[HintCandidate]:
@@ -369,7 +369,7 @@ class _Of:
                 if asked is None:
                     continue
                 few = self._few(key, request.name)
-                usable = few.dropped.usable if few is not None else 0
+                usable = few.dropped.available if few is not None else 0
                 topic = f"count {key} {request.name}"
                 if asked.allocation_mode == ALL:
                     if usable:
@@ -406,18 +406,18 @@ class _Of:
     def _capacities(self) -> Iterator[HintCandidate]:
         best: dict[tuple[str, str, str], refusal.InsufficientCapacity] = {}
         for fact in self.facts:
-            if isinstance(fact, refusal.InsufficientCapacity) and fact.have.nanos > 0:
+            if isinstance(fact, refusal.InsufficientCapacity) and fact.available.nanos > 0:
                 known = best.get((fact.claim, fact.request, fact.capacity))
-                if known is None or fact.have > known.have:
+                if known is None or fact.available > known.available:
                     best[fact.claim, fact.request, fact.capacity] = fact
         for (claim, request, name), fact in best.items():
-            amount = fact.have
+            amount = fact.available
 
             def edit(asked: Asked, name: str = name, amount: Any = amount) -> Asked:
                 wanted = asked.capacity.requests if asked.capacity is not None else {}
                 return msgspec.structs.replace(asked, capacity=CapacityRequirements({**wanted, name: amount}))
 
-            change = ChangeCapacity(*self._claim(claim), request, name, str(fact.want), str(amount))
+            change = ChangeCapacity(*self._claim(claim), request, name, str(fact.consumed), str(amount))
             yield self._own(change, f"capacity {claim} {request} {name}", claim, edit)
 
     def _taints(self) -> Iterator[HintCandidate]:

@@ -76,10 +76,10 @@ def _far(reason: AnyReason) -> int:
     match reason:
         case refusal.InsufficientDevices():
             dropped = reason.dropped
-            lacking = max(max(reason.wanted, 1) - dropped.usable, 0)
+            lacking = max(max(reason.requested, 1) - dropped.available, 0)
             return 2 * min(lacking, 50) + (0 if dropped.matched else 300) + (0 if dropped.seen else 700)
         case refusal.RequestsContended():
-            return 2 * min(reason.wanted - reason.have, 50)
+            return 2 * min(reason.requested - reason.available, 50)
         case refusal.ConstraintUnsatisfied():
             return 40
         case InsufficientResource():

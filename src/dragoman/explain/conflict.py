@@ -52,9 +52,9 @@ class ConflictRequest(msgspec.Struct, frozen=True):
     claim: str
     request: str
     class_name: str
-    wanted: int
+    requested: int
     matching: int
-    usable: int
+    available: int
 
 
 class ConflictConstraint(msgspec.Struct, frozen=True):
@@ -71,8 +71,8 @@ class SetPart(msgspec.Struct, frozen=True):
     """What each set needs of a class, and how many devices of it are usable."""
 
     class_name: str
-    each: int
-    usable: int
+    count: int
+    available: int
 
 
 class AtValue(msgspec.Struct, frozen=True):
@@ -87,8 +87,8 @@ class RequestSets(msgspec.Struct, frozen=True):
     """Alike sets of requests, each within one value of an attribute: `wanted` of them, at most `most` possible."""
 
     attribute: str
-    wanted: int
-    most: int
+    requested: int
+    available: int
     parts: tuple[SetPart, ...]
     values: tuple[AtValue, ...]
 
@@ -120,9 +120,9 @@ class CounterUser(msgspec.Struct, frozen=True):
 class Fragment(msgspec.Struct, frozen=True):
     """A counter set on which devices of a request draw in vain.
 
-    needs: for each device the counters it must have whole (slots), where there are some; free and slots: those slots
-    that are free, and how many there are. left and want: amounts of the counter that is short, if it is no slot.
-    fragmented: enough is left in total, but not together.
+    needs: for each device the counters it must have whole (slots), where there are some; free_slots and slots: which of
+    them are free, and how many there are. available and requested: amounts of the counter that is short, if it is no
+    slot. fragmented: enough is available in total, but not together.
     """
 
     claim: str
@@ -133,11 +133,11 @@ class Fragment(msgspec.Struct, frozen=True):
     profile: tuple[tuple[str, str], ...]
     devices: tuple[str, ...]
     needs: tuple[tuple[str, ...], ...]
-    free: tuple[str, ...]
+    free_slots: tuple[str, ...]
     slots: int
     counter: str
-    left: Quantity
-    want: Quantity
+    available: Quantity
+    requested: Quantity
     total: Quantity
     fragmented: bool
     users: tuple[CounterUser, ...]
@@ -345,7 +345,7 @@ def _sets(trial: _Trial, seen: Sequence[RequestInspection]) -> Iterable[RequestS
                 groups.setdefault((constraint.match_attribute, _needs(members)), []).append(members)
         for (attribute, needs), sets in groups.items():
             found = _count_sets(attribute, needs, sets)
-            if found.most < found.wanted:
+            if found.available < found.requested:
                 yield found
 
 

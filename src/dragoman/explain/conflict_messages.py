@@ -128,26 +128,26 @@ def _parts(conflict: Conflict) -> str:
         by_class.setdefault(part.class_name, []).append(part)
     reported = []
     for name, parts in by_class.items():
-        wanted = "all" if any(not part.wanted for part in parts) else str(sum(part.wanted for part in parts))
-        most = max(parts, key=lambda part: part.usable)
+        wanted = "all" if any(not part.requested for part in parts) else str(sum(part.requested for part in parts))
+        most = max(parts, key=lambda part: part.available)
         noun = "device" if wanted == "1" else "devices"
-        reported.append(f"{wanted} {noun} of class {name} requested, {most.matching} match, {most.usable} available")
+        reported.append(f"{wanted} {noun} of class {name} requested, {most.matching} match, {most.available} available")
     tail = "".join(f", {c.kind}ing {c.attribute}" for c in conflict.constraints)
     return " and ".join(reported) + tail if reported else messages.sentence(conflict.reasons[0])
 
 
 def _sets(sets: RequestSets, node: str) -> str:
-    is_pairs = len(sets.parts) == 2 and all(part.each == 1 for part in sets.parts)
+    is_pairs = len(sets.parts) == 2 and all(part.count == 1 for part in sets.parts)
     noun = "pairs" if is_pairs else "sets"
-    what = "+".join(part.class_name if part.each == 1 else f"{part.each} {part.class_name}" for part in sets.parts)
-    scarce = min(sets.parts, key=lambda part: part.usable // part.each)
-    head = f"{sets.wanted} {what} {noun} wanted"
-    if scarce.usable < sets.wanted * scarce.each:
-        head += f", {plural(scarce.usable, 'device')} of class {scarce.class_name} on {node}"
+    what = "+".join(part.class_name if part.count == 1 else f"{part.count} {part.class_name}" for part in sets.parts)
+    scarce = min(sets.parts, key=lambda part: part.available // part.count)
+    head = f"{sets.requested} {what} {noun} wanted"
+    if scarce.available < sets.requested * scarce.count:
+        head += f", {plural(scarce.available, 'device')} of class {scarce.class_name} on {node}"
     tight = [value for value in sets.values if len({count for _, count in value.devices}) > 1] or list(sets.values)
     rows = [f"{v.value} has " + ", ".join(f"{count} {name}" for name, count in v.devices) for v in tight]
     reported = f" ({'; '.join(rows[:SHOWN])})" if rows else ""
-    return f"{head}; at most {sets.most} {noun} with one {sets.attribute}{reported}"
+    return f"{head}; at most {sets.available} {noun} with one {sets.attribute}{reported}"
 
 
 def _unpublished(entry: Unpublished) -> str:
@@ -171,12 +171,12 @@ def fragment_text(fragment: Fragment) -> str:
     if fragment.needs:
         stem = _stem([name for need in fragment.needs for name in need])
         needs = " or ".join(ranges(need, stem) for need in fragment.needs)
-        free = ", ".join(slot[len(stem) :] for slot in fragment.free) or "none"
+        free = ", ".join(slot[len(stem) :] for slot in fragment.free_slots) or "none"
         state = "fragmented, not full" if fragment.fragmented else "used up"
         head = f"{kind} needs {stem.rstrip('-_') or 'counters'} {needs} of {fragment.counter_set} together"
-        return f"{head}; free are {free} ({len(fragment.free)} of {fragment.slots}): {state}{by}"
-    state = "is used up" if fragment.left.nanos <= 0 else f"has {fragment.left} of {fragment.total} left"
-    return f"{kind} needs {fragment.want} of {fragment.counter_set}/{fragment.counter}, which {state}{by}"
+        return f"{head}; free are {free} ({len(fragment.free_slots)} of {fragment.slots}): {state}{by}"
+    state = "is used up" if fragment.available.nanos <= 0 else f"has {fragment.available} of {fragment.total} left"
+    return f"{kind} needs {fragment.requested} of {fragment.counter_set}/{fragment.counter}, which {state}{by}"
 
 
 def _by_users(users: Sequence[CounterUser]) -> str:

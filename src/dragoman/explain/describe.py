@@ -130,7 +130,7 @@ def claim_json(facts: ClaimDescription) -> dict[str, Any]:
         "reasons": [messages.as_json(reason) for reason in facts.reasons],
         "choices": [plain(choice) for choice in facts.choices],
         "conditions": [
-            {"device": device, "type": kind, "status": status, "reported": reported}
+            {"device": device, "type": kind, "status": status, "message": reported}
             for device, kind, status, reported in facts.conditions
         ],
     }
@@ -163,17 +163,16 @@ def device_json(facts: DeviceDescription) -> dict[str, Any]:
     """Everything that is known of a device."""
     reported: dict[str, Any] = plain(facts)
     reported |= {"driver": facts.id.driver, "pool": facts.id.pool, "device": facts.id.device}
-    reported["pool"] = facts.id.pool
-    reported["poolSlices"] = {"have": facts.slices[0], "want": facts.slices[1]}
+    reported |= {"slices": facts.slices[0], "resourceSliceCount": facts.slices[1]}
     reported["counters"] = [
         {
             "set": group,
             "counter": name,
-            **{k: str(Quantity(v)) for k, v in zip(("drawn", "left", "total"), numbers, strict=True)},
+            **{k: str(Quantity(v)) for k, v in zip(("consumes", "available", "total"), numbers, strict=True)},
         }
         for group, name, *numbers in facts.counters
     ]
-    del reported["id"], reported["slices"]
+    del reported["id"]
     return reported
 
 
@@ -200,7 +199,7 @@ def device_lines(facts: DeviceDescription) -> list[str]:
     for entry in facts.classes:
         if not entry.matches:
             why = f" fails: {entry.error}" if entry.error else " is false"
-            lines.append(f"  not in class {entry.name}: selector {entry.selector}{why} ({entry.text})")
+            lines.append(f"  not in class {entry.name}: selector {entry.selector}{why} ({entry.expression})")
     for name, value in facts.attributes.items():
         lines.append(f"  {name} = {next(iter(value.values()), '')}")
     return lines + [f"  capacity {name} = {value}" for name, value in facts.capacity.items()]
@@ -217,7 +216,7 @@ def _held(holder: DeviceHolder) -> str:
 
 def node_json(facts: NodeDescription) -> dict[str, Any]:
     """Everything that is known of a node's devices."""
-    names = ("driver", "pool", "state", "slices", "slicesWanted", "devices", "held")
+    names = ("driver", "pool", "state", "slices", "resourceSliceCount", "devices", "held")
     return {
         "name": facts.name,
         "ready": facts.ready,

@@ -57,8 +57,8 @@ class WaitForPool(HintChangeBase, frozen=True):
     cost = Cost.WAIT
     driver: str
     pool: str
-    have: int
-    want: int
+    slices: int
+    resource_slice_count: int
 
 
 class CorrectSliceCount(HintChangeBase, frozen=True):
@@ -67,8 +67,8 @@ class CorrectSliceCount(HintChangeBase, frozen=True):
     cost = Cost.WAIT
     driver: str
     pool: str
-    have: int
-    want: int
+    slices: int
+    resource_slice_count: int
 
 
 class PodPriority(msgspec.Struct, frozen=True):
@@ -108,11 +108,11 @@ class ChangeResources(HintChangeBase, frozen=True):
 
 
 class DropNodeSelector(HintChangeBase, frozen=True):
-    """The pod without its node selector. wanted: what the node does not match."""
+    """The pod without its node selector. required: what the node does not match."""
 
     cost = Cost.OWN
     node: str
-    wanted: str
+    required: str
 
 
 class Uncordon(HintChangeBase, frozen=True):

@@ -52,9 +52,11 @@ def as_json(reason: AnyReason | StateReason, reader: str | None = None) -> dict[
 
 
 def camel(field: str) -> str:
-    """A field's name in JSON."""
+    """A field's name in JSON; seconds are `...Seconds` there, as in the API."""
     if field == "class_name":
         return "deviceClass"
+    if field.endswith("_s"):
+        field = f"{field}econds"
     return re.sub(r"_(.)", lambda found: found[1].upper(), field)
 
 
@@ -140,7 +142,7 @@ def _says_more(reason: AnyReason) -> bool:
 def topic(reason: AnyReason) -> tuple[str, ...]:
     """Equal for reasons that are told as one: the kind, whose they are and what they are about."""
     parts = [code(reason)]
-    for field in ("claim", "request", "resource", "device", "attribute", "pool", "wanted"):
+    for field in ("claim", "request", "resource", "device", "attribute", "pool", "required"):
         value = getattr(reason, field, "")
         if isinstance(value, str):
             parts.append(value)
@@ -160,11 +162,11 @@ def _together(reasons: Sequence[tuple[AnyReason, int]], total: int, reader: str 
 def _nearness(reason: AnyReason) -> int:
     match reason:
         case device.InsufficientDevices():
-            return reason.dropped.usable * 1_000_000 + reason.dropped.matched
+            return reason.dropped.available * 1_000_000 + reason.dropped.matched
         case pod.InsufficientResource():
-            return reason.free.nanos
+            return reason.available.nanos
         case device.RequestsContended():
-            return reason.have
+            return reason.available
         case _:
             return 0
 
@@ -241,13 +243,13 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
         case pod.ClaimFull():
             return f"claim {reason.claim} has {reason.consumers} consumers, the API allows {reason.limit}"
         case pod.PodGroupTooSmall():
-            return f"pod group {reason.group} is waiting for its pods: {reason.have} of {reason.wanted} exist"
+            return f"pod group {reason.group} is waiting for its pods: {reason.pods} of {reason.min_count} exist"
         case pod.PodGroupNotFound():
             return f"PodGroup {reason.group} does not exist"
         case pod.PodGroupDoesNotFit():
             return (
-                f"pod group {reason.group} is placed whole or not at all: {reason.fitted} of {reason.wanted} pods fit, "
-                f"pod {reason.pod} does not"
+                f"pod group {reason.group} is placed whole or not at all: {reason.fitted} of {reason.min_count} pods "
+                f"fit, pod {reason.pod} does not"
             )
         case pod.NoNodes():
             return "the cluster has no node"
@@ -263,11 +265,11 @@ def _of_node(reason: pod.NodeReason) -> str:
             value = f"={reason.value}" if reason.value else ""
             return f"the node's taint {reason.key}{value}:{reason.effect} is not tolerated"
         case pod.NodeAffinityMismatch():
-            return f"the node does not match {reason.wanted}"
+            return f"the node does not match {reason.required}"
         case pod.InsufficientResource():
-            return f"{reason.wanted} of {reason.resource} requested, {reason.free} of {reason.total} free"
+            return f"{reason.requested} of {reason.resource} requested, {reason.available} of {reason.allocatable} free"
         case pod.TooManyPods():
-            return f"the node is at its pod limit ({reason.limit})"
+            return f"the node is at its pod limit ({reason.allocatable})"
         case pod.UnknownResource():
             return f"the node has no {reason.resource}, and no DeviceClass provides it"
         case pod.PortConflict():
@@ -294,7 +296,7 @@ def _of_node(reason: pod.NodeReason) -> str:
         case pod.InsufficientPodLevelResource():
             return (
                 f"pod level request for {reason.resource} is insufficient to cover the aggregated container and "
-                f"node-allocatable DRA requests: {reason.stated} of {reason.wanted}"
+                f"node-allocatable DRA requests: {reason.pod_level} of {reason.requested}"
             )
         case pod.BindingFailed():
             if reason.timed_out:
@@ -353,7 +355,8 @@ def _of_devices(reason: device.Refusal, reader: str | None) -> str:
             return _constraint(reason)
         case device.RequestsContended():
             asked = " and ".join(_wheres(reason.requests))
-            return f"{asked} together request {plural(reason.wanted, 'device')}{_at(reason)}, {reason.have} available"
+            count = plural(reason.requested, "device")
+            return f"{asked} together request {count}{_at(reason)}, {reason.available} available"
         case device.NoCombination():
             claims = " and ".join(_where(claim) for claim in reason.claims)
             return f"no combination of devices{_at(reason)} fulfils {claims} ({reason.steps} steps searched)"
@@ -418,8 +421,8 @@ def _of_fault(
         case device.PoolIncomplete():
             asked = f"{_where(reason.claim, reason.request)} asks for all devices, but " if reason.claim else ""
             return (
-                f"{asked}pool {reason.driver}/{reason.pool} is being updated: {reason.have} of {reason.want} slices of "
-                f"generation {reason.generation} are published"
+                f"{asked}pool {reason.driver}/{reason.pool} is being updated: {reason.slices} of "
+                f"{reason.resource_slice_count} slices of generation {reason.generation} are published"
             )
         case device.PoolInvalid():
             asked = f"{_where(reason.claim, reason.request)} asks for all devices, but " if reason.claim else ""
@@ -435,7 +438,7 @@ def _of_fault(
 
 def _too_few(reason: device.InsufficientDevices) -> str:
     dropped = reason.dropped
-    wanted = "all devices" if not reason.wanted else plural(reason.wanted, "device")
+    wanted = "all devices" if not reason.requested else plural(reason.requested, "device")
     head = f"{_where(reason.claim, reason.request)}: {wanted} of class {reason.class_name} requested{_at(reason)}"
     if not dropped.seen:
         bad = f", {plural(dropped.bad_pool, 'device')} in incomplete or invalid pools" if dropped.bad_pool else ""
@@ -472,7 +475,7 @@ def _constraint(reason: device.ConstraintUnsatisfied) -> str:
     lacking = f"; {plural(reason.missing, 'device')} without it" if reason.missing else ""
     pod_info = "the same" if reason.kind == "match" else "distinct"
     return (
-        f"{head}: {plural(reason.wanted, 'device')} with {pod_info} {reason.attribute} requested, "
+        f"{head}: {plural(reason.requested, 'device')} with {pod_info} {reason.attribute} requested, "
         f"values of usable devices: {values}{lacking}"
     )
 
@@ -497,7 +500,7 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
             read = ", ".join(f"{attribute} is {value}" for attribute, value in reason.attributes)
             whose = f"class {reason.class_name}" if reason.class_name else "the request"
             reported = f" ({read})" if read else ""
-            return f"{name} does not match selector {reason.index} of {whose}: {reason.text}{reported}"
+            return f"{name} does not match selector {reason.index} of {whose}: {reason.expression}{reported}"
         case device.DeviceInUse():
             return f"{name} is in use by {_holders(reason.holders, reader)}"
         case device.DeviceTainted():
@@ -506,14 +509,14 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
             return f"{name} has taint {reason.key}{value}:{reason.effect}{rule}, not tolerated"
         case device.InsufficientCounter():
             return (
-                f"{name} needs {reason.want} of counter {reason.counter_set}/{reason.counter}, {reason.have} is left"
-                f"{' (the pool is overdrawn)' if reason.frozen else ''}"
+                f"{name} needs {reason.requested} of counter {reason.counter_set}/{reason.counter}, {reason.available} "
+                f"is available{' (the pool is overdrawn)' if reason.frozen else ''}"
             )
         case device.CompatibilityGroupConflict():
             return f"{name} is not compatible with the present users of counter set {reason.counter_set}"
         case device.InsufficientCapacity():
             what = _capacity(reason.capacity, reason.device)
-            return f"{name} has {reason.have} of {reason.total} {what} left, {_asked(reason)} requested"
+            return f"{name} has {reason.available} of {reason.total} {what} left, {_asked(reason)} requested"
         case device.CapacityPolicyViolated():
             what = _capacity(reason.capacity, reason.device)
             return f"{name} has {reason.total} of {what} and cannot give {_asked(reason)}: {reason.rule}"
@@ -526,7 +529,11 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
 
 
 def _asked(reason: device.InsufficientCapacity | device.CapacityPolicyViolated) -> str:
-    return str(reason.asked) if reason.asked == reason.want else f"{reason.asked} (rounded to {reason.want})"
+    return (
+        str(reason.requested)
+        if reason.requested == reason.consumed
+        else f"{reason.requested} (rounded to {reason.consumed})"
+    )
 
 
 def _capacity(name: str, owner: DeviceId) -> str:

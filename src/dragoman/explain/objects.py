@@ -91,7 +91,7 @@ class ClassMatch(msgspec.Struct, frozen=True):
     name: str
     matches: bool
     selector: int
-    text: str
+    expression: str
     error: str
 
 

@@ -16,7 +16,7 @@ from dragoman.explain import conflict_messages, messages
 from dragoman.explain.closest import nearest_first
 from dragoman.explain.explanation import Explanation
 from dragoman.explain.user_names import in_user_words, json_in_user_words
-from dragoman.schedule.decision import AnyReason, NodesRefused, Refused
+from dragoman.schedule.decision import AnyReason, NodesRefused, Preemption, Refused
 from dragoman.schedule.extended import SPECIAL_NAME
 from dragoman.whatif.cluster import Rejection
 from dragoman.whatif.decide import ClaimVerdict, PodPrediction
@@ -67,12 +67,20 @@ def _refusal(answer: Explanation, refused: Refused, reader: str | None) -> dict[
         "summary": messages.message(refused, reader),
         "reasons": [messages.as_json(reason, reader) for reason in refused.reasons],
         "rejected": [_rejection(rejection) for rejection in answer.verdict.rejected],
+        **_preemption(answer.verdict.preemption),
         "undecided": refused.undecided,
         "conflict": None if answer.conflict is None else conflict_messages.conflict_json(answer.conflict),
         "hints": [conflict_messages.hint_json(hint) for hint in answer.hints.found],
         "hintsTried": answer.hints.tried,
         "hintsUntried": answer.hints.untried,
     }
+
+
+def _preemption(found: Preemption | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    victims = [{"namespace": v.pod[0], "name": v.pod[1], "node": v.node, "priority": v.priority} for v in found.victims]
+    return {"preemption": {"node": found.node, "victims": victims, "budgetViolations": found.violations}}
 
 
 def _rejection(rejection: Rejection) -> dict[str, Any]:
@@ -126,8 +134,19 @@ def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
         repeats = isinstance(conflict.nearest and conflict.nearest.reason, SelectorError) and _names_selector(answer)
         if miss and not repeats and not any(miss in line for line in lines):
             lines.append(f"nearest miss on {conflict.node}: {miss}")
-    lines += [f"hint: {line}" for line in conflict_messages.hints_lines(answer.hints)]
+    lines += preemption_lines(answer)
+    lines += [f"help: {line}" for line in conflict_messages.hints_lines(answer.hints)]
     return [in_user_words(line, answer.names) for line in lines]
+
+
+def preemption_lines(answer: Explanation) -> list[str]:
+    """Who would make room for a pod that has no place; [] for nobody."""
+    found = answer.verdict.preemption
+    if found is None:
+        return []
+    named = [f"{'/'.join(victim.pod)} (priority {victim.priority}, on {victim.node})" for victim in found.victims]
+    broken = f"; {found.violations} of them against a disruption budget" if found.violations else ""
+    return [f"preemption: {found.node} takes it once these end: {', '.join(named)}{broken}"]
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -184,7 +203,7 @@ def summary_lines(reported: Sequence[Summary]) -> list[str]:
         lines += [f"{names}:", *(f"  {line}" for line in why)]
         if helped is not None:
             whose = f"for {helped.name}: " if len(entries) > 1 else ""
-            lines.append(f"  hint: {whose}{helped.hint}")
+            lines.append(f"  help: {whose}{helped.hint}")
     return lines
 
 
@@ -271,9 +290,9 @@ def device_lines(answer: Explanation, reader: str | None = None) -> list[str]:
 def _matters(reason: AnyReason, counts: dict[tuple[str, str], InsufficientDevices]) -> bool:
     """Devices of requests that are short; devices that do not match only where too few do."""
     few = counts.get((getattr(reason, "claim", ""), getattr(reason, "request", "")))
-    if few is None or few.dropped.usable >= max(few.wanted, 1):
+    if few is None or few.dropped.available >= max(few.requested, 1):
         return False
-    return not isinstance(reason, SelectorFalse) or few.dropped.matched < max(few.wanted, 1)
+    return not isinstance(reason, SelectorFalse) or few.dropped.matched < max(few.requested, 1)
 
 
 def _equivalent(reason: AnyReason) -> tuple[Any, ...]:

@@ -89,7 +89,7 @@ class PodNodeNotFound(StateBase, frozen=True):
 
 
 class NodeNotReady(StateBase, frozen=True):
-    """The pod's node is not ready. told: reason and message of its condition."""
+    """The pod's node is not ready. reported: reason and message of its condition."""
 
     node: str
     reported: str

@@ -35,7 +35,7 @@ from dragoman.values.quantity import Quantity
 
 Tool: TypeAlias = Callable[[tuple[tuple[str, "PreparedDevice"], ...]], ShellProgram | None]
 """Makes a program for a container with those (driver, device) pairs; None where it is not there."""
-FROM_DRIVERS = frozenset({"nvidia-smi", "nvidia-ctk"})
+FROM_DRIVERS = frozenset({"nvidia-smi", "nvidia-ctk", "compute-domain-daemon", "nvidia-imex-ctl"})
 """Programs that come into containers with devices."""
 JOB_RUN_S = 1.0
 """A Job's container that says nothing about its run time: long enough to be seen, short enough to wait for."""

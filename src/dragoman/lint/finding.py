@@ -138,6 +138,10 @@ CODES: dict[str, FindingCode] = {
     "WrongPartitionProfile": FindingCode(ERROR, "A selector asks for a partition profile that the card cannot have."),
     "ConstraintUnmeetable": FindingCode(WARNING, "No node has enough devices that meet the constraint together."),
     "ConstraintNotShared": FindingCode(WARNING, "Not every driver whose devices must match publishes the attribute."),
+    "RarelyMeant": FindingCode(WARNING, "A value is allowed, and gives more than a workload should have."),
+    "NotTogether": FindingCode(WARNING, "Nothing keeps pods together that can only work with each other in one place."),
+    "NodesNeverThere": FindingCode(WARNING, "An object waits for more nodes than its workload has pods."),
+    "DriversOwnClass": FindingCode(WARNING, "A claim asks for a class that only the driver's own pods use."),
     "TooManyConsumers": FindingCode(ERROR, "More pods share a claim than may reserve it."),
 }
 """Every code there is."""

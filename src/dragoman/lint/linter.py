@@ -19,6 +19,7 @@ from dragoman.lint.capacity import check as check_capacity
 from dragoman.lint.configs import check as check_configs
 from dragoman.lint.constraints import check as check_constraints
 from dragoman.lint.finding import CODES, Finding, SetValue, found
+from dragoman.lint.made import check as check_made
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.references import check as check_references
 from dragoman.lint.selectors import check as check_selectors
@@ -43,6 +44,7 @@ FAMILIES: tuple[Family, ...] = (
     check_constraints,
     check_configs,
     check_capacity,
+    check_made,
 )
 
 
@@ -66,9 +68,8 @@ def lint(
 
 
 def _of_broken(error: Broken) -> Finding:
-    file = error.where.partition(", document ")[0]
     what = error.what.removeprefix("broken YAML: ").removeprefix("broken JSON: ")
-    return _unread("BrokenSyntax", file, error.document, error.line, "", "", what)
+    return _unread("BrokenSyntax", error.file, error.document, error.line, "", "", what)
 
 
 def _of_invalid(error: DocumentInvalid, documents: list[Document]) -> Finding:

@@ -14,12 +14,14 @@ import msgspec
 from dragoman.api.files import Document
 from dragoman.api.gates import Gates
 from dragoman.api.resource import ResourceSlice
-from dragoman.known_drivers import NONE_KNOWN, KnownDrivers
+from dragoman.api.shape import dig, text
+from dragoman.known_drivers import NONE_KNOWN, KnownDrivers, TemplateMaker
 from dragoman.lint.pods import users_of
 from dragoman.lint.published import Published
 
 T = TypeVar("T")
 
+TEMPLATE = "ResourceClaimTemplate"
 COMPARED_MAX = 1000
 """So many names are looked through for one that looks alike."""
 
@@ -29,6 +31,7 @@ class ManifestIndex(msgspec.Struct, frozen=True):
 
     users: of shared claims, see `pods.users_of`. elsewhere: namespaces that have an object of that kind and name.
     listed: names by kind and namespace. memory: answers to questions that many documents ask alike.
+    made: by namespace and name of a claim template, the object of a driver's kind that makes it.
     knows_cluster: the background is a whole cluster, so that what is not there does not exist.
     """
 
@@ -41,6 +44,7 @@ class ManifestIndex(msgspec.Struct, frozen=True):
     elsewhere: dict[tuple[str, str], tuple[str, ...]]
     listed: dict[tuple[str, str], list[str]]
     memory: dict[Any, Any]
+    made: dict[tuple[str, str], tuple[Document, TemplateMaker]] = {}
     knows_cluster: bool = False
 
     @classmethod
@@ -65,8 +69,12 @@ class ManifestIndex(msgspec.Struct, frozen=True):
         for kind, namespace, name in sorted(named):
             listed.setdefault((kind, namespace), []).append(name)
             elsewhere[kind, name] = (*elsewhere.get((kind, name), ()), namespace)
+        makers = _made((*behind, *kept), known)
+        for namespace, name in makers:
+            listed.setdefault((TEMPLATE, namespace), []).append(name)
+            elsewhere[TEMPLATE, name] = (*elsewhere.get((TEMPLATE, name), ()), namespace)
         published, users = Published.of(slices, known), users_of(together)
-        return cls(together, named, minor, gates, published, users, elsewhere, listed, {}, bool(behind))
+        return cls(together, named, minor, gates, published, users, elsewhere, listed, {}, makers, bool(behind))
 
     def find(self, kind: str, namespace: str, name: str) -> Document | None:
         """The document of an object, if it is there."""
@@ -89,6 +97,22 @@ class ManifestIndex(msgspec.Struct, frozen=True):
         if len(known) > COMPARED_MAX:
             return ""
         return next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), "")
+
+
+def _made(documents: Iterable[Document], known: KnownDrivers) -> dict[tuple[str, str], tuple[Document, TemplateMaker]]:
+    makers = {(maker.group, maker.kind): maker for driver in known.drivers.values() for maker in driver.makers}
+    found: dict[tuple[str, str], tuple[Document, TemplateMaker]] = {}
+    for document in documents:
+        group = str(document.raw.get("apiVersion") or "").partition("/")[0]
+        maker = makers.get((group, document.kind_name))
+        if maker is not None and (name := text(dig(document.raw, *maker.template[:-1]), maker.template[-1])):
+            found[namespace_of(document), name] = document, maker
+    return found
+
+
+def namespace_of(document: Document) -> str:
+    """The namespace of an object of a namespaced custom kind."""
+    return document.namespace or "default"
 
 
 def _key(document: Document) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from dragoman.api.shape import dig, objects, text
 from dragoman.api.validate.claims import RESERVED_FOR_MAX
 from dragoman.lint.chains import claims_of, class_selectors, exact_requests
 from dragoman.lint.finding import Finding, ItemPath, found
-from dragoman.lint.manifests import ManifestIndex
+from dragoman.lint.manifests import TEMPLATE, ManifestIndex
 from dragoman.lint.pods import containers, pod_specs
 from dragoman.lint.rewrite import path_text
 from dragoman.lint.unknown import as_written
@@ -59,6 +59,8 @@ def _claims(document: Document, spec: dict[str, Any], path: ItemPath, world: Man
         for field, kind in _SOURCES.items():
             name = text(entry, field)
             if not name or world.find(kind, document.namespace, name) is not None:
+                continue
+            if kind == TEMPLATE and (document.namespace, name) in world.made:
                 continue
             if world.knows_cluster or _is_elsewhere(kind, document.namespace, name, world):
                 at = path_text((*path, "resourceClaims", index, field))

@@ -31,12 +31,15 @@ class PrepareState(StrEnum):
     READY = "PrepareCompleted"
     UNDOING = "UnprepareStarted"
     ROLLBACK = "RollbackStarted"
+    ABORTED = "PrepareAborted"
 
 
 class ClaimRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One claim. consumers are the uids it was reserved for when it was prepared.
 
-    cdi and common are kept so that a lost CDI file can be written again as it was.
+    cdi and common are kept so that a lost CDI file can be written again as it was. waiting: the driver has to be asked
+    again. aborted: the claim's status (as a checksum) whose preparation was aborted, which nobody may repeat before
+    `until`, in epoch seconds.
     """
 
     namespace: str
@@ -50,6 +53,9 @@ class ClaimRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     cdi: tuple[CdiDevice, ...] = ()
     common: Edits = Edits()
     facts: tuple[DeviceMetadata, ...] = ()
+    waiting: bool = False
+    aborted: int = 0
+    until: float = 0.0
 
     @property
     def ref(self) -> ClaimRef:
@@ -99,6 +105,11 @@ class Checkpoint:
         return self._contents.claims
 
     @property
+    def held(self) -> list[ClaimRecord]:
+        """Claims for which something is prepared or under way."""
+        return [record for record in self.claims.values() if record.state is not PrepareState.ABORTED]
+
+    @property
     def gone(self) -> dict[str, tuple[str, ...]]:
         """Unprepared claims by uid, with the uids they were reserved for."""
         return self._contents.gone
@@ -122,7 +133,7 @@ class Checkpoint:
         self._contents = self._decode(self.path.read_bytes())
         self._seen = identity
         if self._contents.boot_id != self.boot_id:
-            self.dropped = tuple(record.as_prepared() for record in self._contents.claims.values())
+            self.dropped = tuple(record.as_prepared() for record in self.held)
             self._write(Contents(SCHEMA, self.boot_id))
         return True
 

@@ -180,8 +180,13 @@ class NotYet(Retry):
     """Preparing goes on by itself, as an image is pulled or a daemon starts: what was done stays, nothing is undone.
 
     Raised by `prepare`, which must be repeatable then: the SDK calls it again after after_s seconds, and prepares other
-    claims meanwhile.
+    claims meanwhile. lasting: what was done outlives this process, so that nothing is undone at its next start either;
+    unprepared in this state, the claim counts as aborted for a while, and late calls for it are refused.
     """
+
+    def __init__(self, message: str, *, after_s: float | None = None, lasting: bool = False) -> None:
+        super().__init__(message, after_s=after_s)
+        self.lasting = lasting
 
 
 class Driver(Protocol):

@@ -67,6 +67,8 @@ GOING_ON_S = 35.0
 """So long a call waits for claims whose preparation goes on by itself."""
 NOT_YET_S = 1.0
 SWEEP_S = 60.0
+WAITING_SWEEPS = 10
+"""Every so many sweeps, claims for which the driver waits are looked up: one that is gone is unprepared."""
 CALL_TIMEOUT_S = 5.0
 STATUS_ATTEMPTS = 5
 STATUS_BACKOFF = Backoff(initial_s=0.5, max_s=10.0, jitter=0.2)
@@ -149,7 +151,7 @@ class Plugin:
         self.checkpoint = Checkpoint(
             places.data_dir / "checkpoint.json", options.boot_id or kernel_boot_id(), durable=options.durable
         )
-        self.preparer = Preparer(driver, self.checkpoint, places.cdi_dir, self._published, options.adapt)
+        self.preparer = Preparer(driver, self.checkpoint, places.cdi_dir, self._published, options.adapt, clock.now)
         self.metadata = MetadataFiles(driver.name, places.data_dir, places.cdi_dir) if options.metadata else None
         self.health = HealthHub(driver) if isinstance(driver, ReportsHealth) else None
         self.registered = asyncio.Event()
@@ -292,7 +294,7 @@ class Plugin:
             if self.metadata:
                 self.metadata.remove(lost.ref)
         if isinstance(self.driver, Restores):
-            await settle(self.driver.restore, [record.as_prepared() for record in self.checkpoint.claims.values()])
+            await settle(self.driver.restore, [record.as_prepared() for record in self.checkpoint.held])
         await self._finish_interrupted()
         self.preparer.sweep_cdi()
 
@@ -304,11 +306,23 @@ class Plugin:
                 self._log.warning("cannot undo yet", claim=str(record.ref), uid=record.uid, error=describe(error))
 
     async def _sweep(self) -> None:
+        sweeps = 0
         while True:
             await self.clock.sleep(SWEEP_S)
-            if self.preparer.unfinished():
+            sweeps += 1
+            if len(self.checkpoint.held) < len(self.checkpoint.claims) or self.preparer.unfinished():
                 async with self._exclusive():
                     await self._finish_interrupted()
+                    self.preparer.forget_aborted()
+            if sweeps % WAITING_SWEEPS == 0:
+                await self._give_up_waiting()
+
+    async def _give_up_waiting(self) -> None:
+        for record in self.preparer.waiting():
+            found = await self._fetch(record.ref)
+            # Any other error says nothing about the claim.
+            if isinstance(found, NotFound | Stale):
+                await self.unprepare_claims([record.ref])
 
     async def _keep_inventory(self) -> None:
         while True:
@@ -439,7 +453,7 @@ class Plugin:
         """One at a time, in this process and among the instances of the driver on this node."""
         async with self._turn, locked(self.places.data_dir / "serialize.lock", self.clock, timeout_s=LOCK_TIMEOUT_S):
             if self.checkpoint.load() and isinstance(self.driver, FollowsClaims):
-                self.driver.follow([record.as_prepared() for record in self.checkpoint.claims.values()])
+                self.driver.follow([record.as_prepared() for record in self.checkpoint.held])
             yield
 
     # ---- what a driver may ask for

@@ -5,6 +5,9 @@
                             `--DriverFailed, or a crash--> RollbackStarted --Undo--+
                                                                  `--Undone--> absent
 
+A driver may also say NotYet: the claim stays in PrepareStarted and is prepared again. Where that lasts, unpreparing it
+leaves PrepareAborted for a while, so that a late call cannot begin again what the kubelet has given up.
+
 The state is on disk before and after the driver touches hardware, so every crash is resumed or rolled back. It is the
 last line of defence against two claims on one device. It never talks to the API server and knows no sockets.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import zlib
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
@@ -37,6 +41,9 @@ from dragoman.node.driver import (
     Setup,
 )
 
+ABORTED_S = 90.0
+"""So long a call with the claim's status of an aborted preparation is refused."""
+
 T = TypeVar("T")
 Results: TypeAlias = tuple[DeviceRequestAllocationResult, ...]
 
@@ -49,6 +56,7 @@ class PrepareStep(StrEnum):
     FAILED = "DriverFailed"
     UNDO = "Undo"
     UNDONE = "Undone"
+    KEPT = "Kept"
 
 
 STEPS: dict[tuple[PrepareState | None, PrepareStep], PrepareState | None] = {
@@ -62,6 +70,8 @@ STEPS: dict[tuple[PrepareState | None, PrepareStep], PrepareState | None] = {
     (PrepareState.READY, PrepareStep.UNDO): PrepareState.UNDOING,
     (PrepareState.UNDOING, PrepareStep.UNDO): PrepareState.UNDOING,
     (PrepareState.UNDOING, PrepareStep.UNDONE): None,
+    (PrepareState.UNDOING, PrepareStep.KEPT): PrepareState.ABORTED,
+    (PrepareState.ABORTED, PrepareStep.UNDONE): None,
 }
 """None is a claim without a record. What is not in the table cannot happen; Begin in other states never steps: a
 completed claim is answered from its record, an interrupted one is first rolled back to None."""
@@ -86,12 +96,14 @@ class Preparer:
         cdi_dir: Path,
         published: Callable[[str, str], Device | None] = lambda pool, device: None,
         adapt: Callable[[Setup], Setup] = lambda setup: setup,
+        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`published(pool, device)` is what the driver publishes of a device, for metadata files.
 
-        adapt: what becomes of a setup before it is written down.
+        adapt: what becomes of a setup before it is written down. now: epoch seconds.
         """
         self.adapt = adapt
+        self.now = now
         self.going_on: set[str] = set()
         """Claims by uid whose preparation goes on by itself (NotYet)."""
         self.published = published
@@ -103,16 +115,17 @@ class Preparer:
         """The claim's devices, usable now. `claim` is as the API server has it, allocated.
 
         Raises Retry (a device is still prepared for another claim, or the claim is just being unprepared), Stale (a
-        late call for a claim that was unprepared), or what the driver raised.
+        late call for a claim that was unprepared), or what the driver raised. After NotYet, call again.
         """
         results, wanted = self._of_this_driver(claim)
-        record = self.checkpoint.claims.get(ref.uid)
+        record = self._not_aborted(ref, claim)
         if record and record.state is PrepareState.READY:
             if set(record.held) != set(wanted):
                 raise Retry(f"claim {ref} ({ref.uid}) was allocated anew and has to be unprepared first")
             self._write_cdi(record)
             return record.devices
-        if record and (ref.uid not in self.going_on or set(record.held) != set(wanted)):
+        goes_on = record is not None and (record.waiting or ref.uid in self.going_on)
+        if record and not (goes_on and set(record.held) == set(wanted)):
             await self.finish(record)
             record = None
         consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
@@ -124,8 +137,11 @@ class Preparer:
             setup = self.adapt(await settle(self.driver.prepare, self._work(ref, claim, results)))
             ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
             self._write_cdi(ready)
-        except NotYet:
+        except NotYet as wait:
             self.going_on.add(ref.uid)
+            begun = self.checkpoint.claims[ref.uid]
+            if wait.lasting and not begun.waiting:
+                self.checkpoint.put(msgspec.structs.replace(begun, waiting=True, aborted=_checksum(claim)))
             raise
         except Exception:
             await self._undo(self.checkpoint.claims[ref.uid], PrepareStep.FAILED)
@@ -141,15 +157,25 @@ class Preparer:
     async def unprepare(self, ref: ClaimRef) -> PreparedClaim | None:
         """Undo whatever was done for the claim; None when nothing is known of it. Raises what the driver raised."""
         record = self.checkpoint.claims.get(ref.uid)
-        if record is None:
+        if record is None or record.state is PrepareState.ABORTED:
             cdi.claim_path(self.cdi_dir, self.driver.name, ref.uid).unlink(missing_ok=True)
             return None
         return await self._undo(record, PrepareStep.UNDO)
 
     def unfinished(self) -> list[ClaimRecord]:
         """Claims that a crash, or a failed roll back, left between two states; not those that go on by themselves."""
-        between = (r for r in self.checkpoint.claims.values() if r.state is not PrepareState.READY)
+        between = (r for r in self.checkpoint.held if r.state is not PrepareState.READY and not r.waiting)
         return [record for record in between if record.uid not in self.going_on]
+
+    def waiting(self) -> list[ClaimRecord]:
+        """Claims whose driver waits for something."""
+        return [record for record in self.checkpoint.held if record.waiting]
+
+    def forget_aborted(self) -> None:
+        """Drop what was kept of aborted preparations for long enough."""
+        for record in list(self.checkpoint.claims.values()):
+            if record.state is PrepareState.ABORTED and record.until <= self.now():
+                self.checkpoint.drop(record.uid, remember=True)
 
     async def finish(self, record: ClaimRecord) -> None:
         """Roll an interrupted preparation back, complete an interrupted unpreparation. Raises as the driver."""
@@ -178,9 +204,25 @@ class Preparer:
         prepared = record.as_prepared()
         await settle(self.driver.unprepare, prepared)
         cdi.claim_path(self.cdi_dir, self.driver.name, record.uid).unlink(missing_ok=True)
+        if record.waiting and undoing.state is PrepareState.UNDOING:
+            fields: dict[str, Any] = {"held": (), "driver_state": None, "waiting": False}
+            until = self.now() + ABORTED_S
+            state = _next(undoing.state, PrepareStep.KEPT)
+            aborted = msgspec.structs.replace(undoing, state=state, until=until, **fields)
+            self.checkpoint.put(aborted)
+            return prepared
         assert STEPS[undoing.state, PrepareStep.UNDONE] is None
         self.checkpoint.drop(record.uid, remember=undoing.state is PrepareState.UNDOING)
         return prepared
+
+    def _not_aborted(self, ref: ClaimRef, claim: ResourceClaim) -> ClaimRecord | None:
+        record = self.checkpoint.claims.get(ref.uid)
+        if record is None or record.state is not PrepareState.ABORTED:
+            return record
+        if record.aborted == _checksum(claim) and self.now() < record.until:
+            raise Stale(f"stale prepare for claim {ref} ({ref.uid}): claim prepare was already aborted")
+        self.checkpoint.drop(ref.uid, remember=True)
+        return None
 
     def _of_this_driver(self, claim: ResourceClaim) -> tuple[Results, tuple[HeldDevice, ...]]:
         allocation = claim.status.allocation
@@ -258,6 +300,7 @@ class Preparer:
         return msgspec.structs.replace(
             record,
             state=_next(record.state, PrepareStep.READY),
+            waiting=False,
             devices=tuple(devices),
             cdi=tuple(specs),
             common=setup.edits,
@@ -274,6 +317,10 @@ class Preparer:
             spec = cdi.made(cdi.claim_kind(self.driver.name), record.cdi, record.common)
             path = cdi.claim_path(self.cdi_dir, self.driver.name, record.uid)
             cdi.write(path, spec, durable=self.checkpoint.durable)
+
+
+def _checksum(claim: ResourceClaim) -> int:
+    return zlib.crc32(msgspec.json.encode(claim.status, order="deterministic"))
 
 
 def _next(state: PrepareState | None, step: PrepareStep) -> PrepareState:

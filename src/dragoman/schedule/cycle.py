@@ -20,6 +20,7 @@ from dragoman.schedule.conditions import binding_of
 from dragoman.schedule.decision import Decision, Placement, Wait, bind_write
 from dragoman.schedule.gang import place_gang
 from dragoman.schedule.placement import NoFit
+from dragoman.schedule.preempt import effects_of, preempt
 from dragoman.schedule.refusal import BindingFailed
 from dragoman.schedule.single import PodOutcome, give_up_one, place_pod, refusing_nodes, wait_of
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit, gated, is_waiting, priority_of, unit_of
@@ -52,7 +53,15 @@ def _one_pod(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: S
     pod = snapshot.pods.get(unit.pods[0])
     if pod is None or not is_waiting(pod):
         return Decision(unit.key, snapshot.version)
-    return decision_of(snapshot, unit, [place_pod(snapshot, pod, now, context, context.memory)])
+    outcome = place_pod(snapshot, pod, now, context, context.memory)
+    decision = decision_of(snapshot, unit, [outcome])
+    if context.preemption == "off" or outcome.refused is None or outcome.writes:
+        return decision
+    found = preempt(snapshot, pod, outcome.refused, now, context)
+    if found is None:
+        return decision
+    effects = effects_of(snapshot, pod, found, now)
+    return msgspec.structs.replace(decision, effects=effects, preemption=found)
 
 
 def decision_of(snapshot: Snapshot, unit: SchedulingUnit, outcomes: Sequence[PodOutcome]) -> Decision:

@@ -66,6 +66,23 @@ class Placement(msgspec.Struct, frozen=True):
     kind: TaskType | None = None
 
 
+class Victim(msgspec.Struct, frozen=True):
+    """A pod that makes room: this incarnation, where it runs, and its priority."""
+
+    pod: NamespacedName
+    uid: str
+    node: str
+    priority: int
+
+
+class Preemption(msgspec.Struct, frozen=True):
+    """Who is displaced for a pod that is refused now, and the node that takes it then. violations: of budgets."""
+
+    node: str
+    victims: tuple[Victim, ...]
+    violations: int
+
+
 class Wait(msgspec.Struct, frozen=True):
     """A placed pod waits until the devices' binding conditions hold, at most until the deadline."""
 
@@ -80,7 +97,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     effects: to be written in order. assumed: the same as changes, for the snapshot to show at once. topics: what
     may help a refused or waiting unit. written: claims that the effects write. lost: the unit had its place and has
-    it no longer; decide it from the start.
+    it no longer; decide it from the start. preemption: what the effects of a refused unit displace.
     """
 
     unit: UnitKey
@@ -93,6 +110,7 @@ class Decision(msgspec.Struct, frozen=True):
     topics: frozenset[Topic] = frozenset()
     written: tuple[NamespacedName, ...] = ()
     lost: bool = False
+    preemption: Preemption | None = None
 
     @property
     def undecided(self) -> bool:

@@ -12,6 +12,7 @@ from datetime import datetime
 import msgspec
 
 from dragoman.allocate.allocator import Allocation, Ask, allocate
+from dragoman.allocate.match import Matcher
 from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
@@ -30,9 +31,9 @@ NODES_TRIED = 16
 class _Trial:
     """The gang's pods so far, each with its outcome, on a snapshot that shows them."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, matcher: Matcher) -> None:
         self.snapshot = snapshot
-        self.memory = PlacementCache()
+        self.memory = PlacementCache(matcher)
         self.outcomes: list[PodOutcome] = []
 
     def add(self, outcome: PodOutcome) -> None:
@@ -55,7 +56,7 @@ def place_gang(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context:
     if len(ready) < unit.wanted:
         no = NoFit((PodGroupTooSmall(group, len(ready), unit.wanted),))
         return [refuse(snapshot, pod, no) for pod in pods]
-    trial = _Trial(snapshot)
+    trial = _Trial(snapshot, context.memory.matcher)
     for pod in ready:
         outcome = place_pod(trial.snapshot, pod, now, context, trial.memory)
         together = _together(snapshot, trial, pod, now, context) if outcome.placement is None else None
@@ -96,7 +97,8 @@ def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, contex
     used = [node for _, node in before]
     for node in feasible_nodes(trial.snapshot, pod_info, trial.memory, list(dict.fromkeys(used)), NODES_TRIED):
         every = [*asks, Ask(_open(snapshot, pod, context), node)]
-        answer = allocate(snapshot, every, context.options, share_id=context.new_id)
+        matcher = context.memory.matcher
+        answer = allocate(snapshot, every, context.options, share_id=context.new_id, matcher=matcher)
         if isinstance(answer, Allocation):
             return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, answer), now, context)
     return None
@@ -130,7 +132,7 @@ def _rebuilt(
     now: datetime,
     context: SchedulingContext,
 ) -> _Trial | None:
-    trial = _Trial(snapshot)
+    trial = _Trial(snapshot, context.memory.matcher)
     for pod, node in places:
         pod_info = _pod_info(trial.snapshot, pod, context)
         if pod_info is None:

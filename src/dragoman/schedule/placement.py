@@ -26,6 +26,7 @@ from dragoman.allocate.allocator import (
 )
 from dragoman.allocate.allocator import AllocationCache as DeviceMemory
 from dragoman.allocate.device_state import SKIP_OPERATIONS
+from dragoman.allocate.match import Matcher
 from dragoman.allocate.refusal import Refusals, Undecided
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
@@ -77,10 +78,15 @@ class _Verdict(NamedTuple):
 class PlacementCache:
     """What earlier decisions found out about nodes, for one line of snapshots; leaving it out changes no answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, matcher: Matcher | None = None) -> None:
         self.equivalent = NodeEquivalence()
-        self.devices = DeviceMemory()
+        self.devices = DeviceMemory(matcher)
         self._verdicts: dict[bytes, dict[NodeGroup, _Verdict]] = {}
+
+    @property
+    def matcher(self) -> Matcher:
+        """What is known of selectors, and the check that bounds the work (dragoman.allocate.pace)."""
+        return self.devices.matcher
 
     def verdicts(self, shape: bytes, groups: int) -> dict[NodeGroup, _Verdict]:
         """Verdicts on groups, for pods of that shape; forgets what outgrew its use."""

@@ -75,11 +75,11 @@ class ClaimFull(ReasonBase, frozen=True):
 
 
 class PodGroupTooSmall(ReasonBase, frozen=True):
-    """A gang waits for its other pods: have of wanted are there."""
+    """A gang with too few pods yet: `pods` of `min_count` exist."""
 
     group: str
-    have: int
-    wanted: int
+    pods: int
+    min_count: int
 
 
 class PodGroupNotFound(ReasonBase, frozen=True):
@@ -89,11 +89,11 @@ class PodGroupNotFound(ReasonBase, frozen=True):
 
 
 class PodGroupDoesNotFit(ReasonBase, frozen=True):
-    """A gang is placed whole or not at all: fitted of wanted pods found a place, `pod` is the first without."""
+    """A gang is placed whole or not at all: `fitted` of `min_count` pods fit, `pod` is the first that does not."""
 
     group: str
     fitted: int
-    wanted: int
+    min_count: int
     pod: str
 
 
@@ -117,24 +117,24 @@ class UntoleratedTaint(ReasonBase, frozen=True):
 
 
 class NodeAffinityMismatch(ReasonBase, frozen=True):
-    """nodeSelector or required node affinity. wanted is the first requirement that fails, as text."""
+    """nodeSelector or required node affinity. required: the first requirement that fails, as text."""
 
-    wanted: str
+    required: str
 
 
 class InsufficientResource(ReasonBase, frozen=True):
-    """A resource of the node does not suffice. free may be negative on an overcommitted node."""
+    """The node has too little of a resource. available may be negative on an overcommitted node."""
 
     resource: str
-    wanted: Quantity
-    free: Quantity
-    total: Quantity
+    requested: Quantity
+    available: Quantity
+    allocatable: Quantity
 
 
 class TooManyPods(ReasonBase, frozen=True):
-    """allocatable.pods is used up."""
+    """The node has as many pods as `allocatable` (its status.allocatable.pods)."""
 
-    limit: int
+    allocatable: int
 
 
 class UnknownResource(ReasonBase, frozen=True):
@@ -186,7 +186,7 @@ class NodeAllocatableClaimShared(ReasonBase, frozen=True):
 
 
 class NodeAllocatableAmountUnknown(ReasonBase, frozen=True):
-    """What a device needs of the node follows from a capacity of which the claim's result tells no amount."""
+    """What a device needs of the node follows from a capacity that the claim's result does not state."""
 
     claim: str
     device: str
@@ -194,17 +194,17 @@ class NodeAllocatableAmountUnknown(ReasonBase, frozen=True):
 
 
 class InsufficientPodLevelResource(ReasonBase, frozen=True):
-    """spec.resources of the pod states less than containers and devices need together (KEP-5517)."""
+    """spec.resources of the pod (pod_level) is less than containers and devices need together (requested; KEP-5517)."""
 
     resource: str
-    wanted: Quantity
-    stated: Quantity
+    requested: Quantity
+    pod_level: Quantity
 
 
 class BindingFailed(ReasonBase, frozen=True):
     """A device of the allocated claim reports a binding failure, or its conditions did not come true in time.
 
-    told: what the condition says.
+    reported: what the condition says.
     """
 
     claim: str

@@ -6,6 +6,7 @@ Never decides anything.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -22,6 +23,7 @@ from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.usage import is_finished
 
 GANGS = "GenericWorkload"
+PreemptionMode: TypeAlias = Literal["off", "nodes", "devices"]
 
 
 class SchedulingUnit(msgspec.Struct, frozen=True):
@@ -39,13 +41,15 @@ class SchedulingUnit(msgspec.Struct, frozen=True):
 class SchedulingContext(msgspec.Struct):
     """What a decision depends on besides the snapshot.
 
-    in_flight: claims that another decision is being written for. new_id: gives a new UUID at each call.
+    in_flight: claims that another decision is being written for. new_id: gives a new UUID at each call. preemption:
+    whether pods of lower priority make room, and whether their devices count (`schedule.preempt`).
     """
 
     new_id: NewId
     options: AllocatorOptions = OPTIONS
     in_flight: Collection[NamespacedName] = ()
     binding_timeout_s: float = TIMEOUT_S
+    preemption: PreemptionMode = "off"
     memory: PlacementCache = msgspec.field(default_factory=PlacementCache)
 
     @property

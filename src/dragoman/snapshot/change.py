@@ -22,7 +22,17 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from immutables import Map
 
-from dragoman.api.core import LimitRange, Namespace, Node, Pod, PodGroup, PriorityClass, ResourceQuota, Workload
+from dragoman.api.core import (
+    LimitRange,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    PriorityClass,
+    ResourceQuota,
+    Workload,
+)
 from dragoman.api.meta import NamespacedName
 from dragoman.api.resource import (
     DeviceClass,
@@ -56,6 +66,7 @@ _STORES = {
     "PriorityClass": ("priority_classes", False),
     "ResourceQuota": ("quotas", True),
     "LimitRange": ("limit_ranges", True),
+    "PodDisruptionBudget": ("budgets", True),
 }
 HELD = frozenset(_STORES) | WORKLOADS
 """Kinds that a snapshot holds; `apply` refuses others, so filter before."""
@@ -131,6 +142,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     priority_classes: Map[str, PriorityClass]
     quotas: Map[NamespacedName, ResourceQuota]
     limit_ranges: Map[NamespacedName, LimitRange]
+    budgets: Map[NamespacedName, PodDisruptionBudget]
     workloads: Map[WorkloadKey, Workload]
     pods_by_node: Map[str, Map[NamespacedName, None]]
     pods_by_claim: Map[NamespacedName, Map[NamespacedName, None]]

@@ -2,32 +2,36 @@
 
 An object with a uid, and an item of a List as `kubectl get` and `record` print it, was taken by a server before and is
 not judged again. Others are defaulted, validated and admitted as `kubectl create` would have it, in the server's words;
-what is refused is not in the cluster. Bare pods may leave out what no decision reads, as their image. Never places
-anything.
+what is refused is not in the cluster. An object that a later file has again is changed as `kubectl apply` would change
+it; where a server refuses the change it stays as it was. Bare pods may leave out what no decision reads, as an image.
+Never places anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from dragoman.api import codec, defaults, validate
+from dragoman.api import codec, convert, defaults, validate
 from dragoman.api.admission import (
     admin_access_refused,
+    conflict_text,
     forbidden_text,
     invalid_text,
     select_own_pods,
     terminating_text,
 )
 from dragoman.api.core import Namespace, Pod, ResourceQuota
-from dragoman.api.files import Document
+from dragoman.api.files import Document, ObjectId
 from dragoman.api.gated import gates_drop
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import Kind
+from dragoman.api.shape import dig
 from dragoman.api.validate.field import REQUIRED, FieldError
+from dragoman.errors import Invalid
 from dragoman.quota.limits import fill
 from dragoman.snapshot.change import HELD, WORKLOADS, Put, Snapshot, apply, apply_all
 from dragoman.whatif.cluster import Rejection, uid_for
@@ -35,37 +39,129 @@ from dragoman.whatif.names import letters
 from dragoman.whatif.quotas import charged, counted, limit_ranges_of
 from dragoman.whatif.writes import limits_refused
 
+Applied: TypeAlias = Callable[[dict[str, Any], dict[str, Any], dict[str, Any], tuple[str, str, str]], dict[str, Any]]
+"""(live object, manifest applied last, manifest, (group, version, kind)) -> the object then."""
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _BARE = frozenset({"Pod", *WORKLOADS})
 _LIMITING = ("ResourceQuota", "LimitRange")
 _ADMIN = ("ResourceClaim", "ResourceClaimTemplate")
 
 
 def admitted(
-    documents: Iterable[Document], now: datetime, gates: Gates = DEFAULTS
+    documents: Iterable[Document], now: datetime, gates: Gates = DEFAULTS, *, applied: Applied
 ) -> tuple[list[tuple[Document, Any]], list[tuple[Document, Rejection]]]:
     """The objects of kinds that snapshots hold, typed, with their documents; and those that a server refuses.
 
-    Objects without a name get one of their generateName.
+    Objects without a name get one of their generateName. applied: what `kubectl apply` makes of an object
+    (`apiserver.client_apply`).
     """
     held = [d for d in documents if d.kind is not None and d.value is not None and d.kind.kind in HELD]
-    namespaces = {d.name: d.value for d in held if isinstance(d.value, Namespace)}
+    namespaces: dict[str, Namespace] = {}
+    for document in held:
+        if isinstance(document.value, Namespace):
+            namespaces.setdefault(document.name, document.value)
     taken: list[tuple[Document, Any]] = []
     refused: list[tuple[Document, Rejection]] = []
+    places: dict[ObjectId, _Place] = {}
+    several = bool(held) and any(document.file != held[0].file for document in held)
     for number, document in enumerate(held):
         value: Any = document.value
+        key = document.identity if several else None
+        place = places.get(key) if key is not None else None
+        if place is not None:
+            found = place.changed(document, now, gates, applied)
+            if isinstance(found, Rejection):
+                refused.append((document, found))
+            else:
+                taken[place.index] = (taken[place.index][0], found)
+                if isinstance(found, Namespace):
+                    namespaces[document.name] = found
+            continue
+        if key is not None:
+            places[key] = _Place(len(taken), document)
         if value.metadata.uid or document.item is not None:
-            taken.append((document, _named(value, number)))
+            taken.append((document, _named(_whole(document, now), number)))
             continue
         assert document.kind is not None
         rejection = judged(document.kind, document.object, namespaces.get(document.namespace), now, gates)
         if rejection is not None:
             refused.append((document, rejection))
+            if key is not None:
+                del places[key]
         else:
             taken.append((document, _named(value, number)))
     if any(document.kind_name in _LIMITING for document, _ in taken):
         taken, more = _limited(taken)
         refused += more
     return taken, refused
+
+
+def _whole(document: Document, now: datetime) -> Any:
+    """The value; of a workload that somebody took the defaults from, with them: else no ReplicaSet is like its
+    Deployment."""
+    kind = document.kind
+    assert kind is not None
+    if kind.kind not in WORKLOADS or dig(document.object, "spec", "template", "spec").get("restartPolicy"):
+        return document.value
+    return codec.decode(codec.TYPES[kind.kind], _defaulted(kind, document.object, now))
+
+
+class _Place:
+    """An object of the files that was taken: where it stands, as it is, and the manifest that was applied last."""
+
+    def __init__(self, index: int, document: Document) -> None:
+        self.index = index
+        self.object = document.object
+        self.document = document
+        self.manifest: dict[str, Any] | None = None
+
+    def changed(self, document: Document, now: datetime, gates: Gates, applied: Applied) -> Any:
+        """The value once the document is applied to it, or why a server refuses that."""
+        kind = document.kind
+        assert kind is not None
+        old = _defaulted(kind, self.object, now)
+        meta = old["metadata"]
+        namespace, name = meta.get("namespace", ""), meta["name"]
+        sent = document.object["metadata"]
+        for field in ("uid", "resourceVersion"):
+            if sent.get(field) and meta.get(field) and sent[field] != meta[field]:
+                return Rejection(kind.kind, namespace, name, f"metadata.{field}", conflict_text(kind, name))
+        try:
+            before = self.manifest if self.manifest is not None else _last_applied(self.document)
+            made = applied(old, before, document.object, (kind.group, kind.versions[0], kind.kind))
+        except Invalid as error:
+            return Rejection(kind.kind, namespace, name, error.where, error.what)
+        made = gates_drop(kind.kind, _defaulted(kind, made, now), old, gates)
+        errors = [e for e in validate.update(kind.kind, made, old, gates=gates) if not _left_out(kind.kind, e)]
+        if errors:
+            text = invalid_text(kind, name, [(error.reason, error.body, error.path) for error in errors])
+            return Rejection(kind.kind, namespace, name, errors[0].path, text)
+        if made.get("spec") != old.get("spec") and meta.get("generation"):
+            made["metadata"]["generation"] = meta["generation"] + 1
+        self.object, self.manifest = made, document.object
+        return codec.decode(codec.TYPES[kind.kind], made)
+
+
+def _defaulted(kind: Kind, obj: dict[str, Any], now: datetime) -> dict[str, Any]:
+    made = defaults.apply(kind.kind, kind.versions[0], obj, now)
+    for field in ("apiVersion", "kind"):
+        made.pop(field, None)
+    return made
+
+
+def _last_applied(document: Document) -> dict[str, Any]:
+    """What was applied when the object came to be as it is: the manifest itself, or as the server's object says."""
+    meta = document.object["metadata"]
+    if not meta.get("uid") and document.item is None:
+        return document.object
+    text = (meta.get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        raw = msgspec.json.decode(text or "{}")
+        version = str(raw.get("apiVersion", "")).rpartition("/")[2]
+        return convert.to_stored(document.kind_name, version, raw) if version else {}
+    except (msgspec.DecodeError, AttributeError, TypeError, Invalid):
+        return {}
 
 
 def _limited(

@@ -40,6 +40,7 @@ _KINDS = {
     "priority_classes": "PriorityClass",
     "quotas": "ResourceQuota",
     "limit_ranges": "LimitRange",
+    "budgets": "PodDisruptionBudget",
 }
 
 
@@ -84,16 +85,19 @@ class ClusterState(msgspec.Struct, frozen=True):
         return format_time(self.now)
 
 
-def bring(snapshot: Snapshot, now: datetime, *, complete: frozenset[str] = frozenset()) -> ClusterState:
+def bring(
+    snapshot: Snapshot, now: datetime, *, complete: frozenset[str] = frozenset(), known: bool = False
+) -> ClusterState:
     """The cluster that a snapshot shows. Objects and references without uid get one by their names.
 
-    complete: kinds of which the snapshot shows every object, so that others do not exist.
+    complete: kinds of which the snapshot shows every object, so that others do not exist. known: all have their uids,
+    as objects of a server or after `identified`.
     """
-    before = list(objects(snapshot))
-    after = identified(before, now)
-    changes = [Put(*new) for old, new in zip(before, after, strict=True) if old[1] is not new[1]]
-    ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in after))
-    snapshot = apply_all(snapshot, changes)
+    if not known:
+        before = list(objects(snapshot))
+        after = identified(before, now)
+        snapshot = apply_all(snapshot, [Put(*n) for o, n in zip(before, after, strict=True) if o[1] is not n[1]])
+    ownership = ownerships.of_all(objects(snapshot))
     if snapshot.quotas:
         snapshot = apply_all(snapshot, counted(snapshot))
     return ClusterState(snapshot, ownership, now, complete=complete)

@@ -20,7 +20,7 @@ from dragoman.api.meta import Condition, NamespacedName
 from dragoman.api.resource import AllocationResult
 from dragoman.reconcile.table import Controller
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, refusing_nodes
-from dragoman.schedule.decision import Decision, NodesRefused, Refused
+from dragoman.schedule.decision import Decision, NodesRefused, Preemption, Refused
 from dragoman.snapshot.change import WORKLOADS, Change, Put, Snapshot, apply_all
 from dragoman.whatif.cluster import ClusterState, Rejection
 from dragoman.whatif.settle import CONTROLLERS, changed
@@ -45,7 +45,7 @@ class ClaimVerdict(msgspec.Struct, frozen=True):
 class PodPrediction(msgspec.Struct, frozen=True):
     """What would become of a pod. nodes: those that cannot take it, also when it has a place.
 
-    rejected: what the API server refused to create for it.
+    rejected: what the API server refused to create for it. preemption: who would make room for it; nobody does here.
     """
 
     pod: NamespacedName
@@ -54,6 +54,7 @@ class PodPrediction(msgspec.Struct, frozen=True):
     nodes: tuple[NodesRefused, ...]
     refused: Refused | None
     rejected: tuple[Rejection, ...] = ()
+    preemption: Preemption | None = None
 
 
 class DecidedUnit(msgspec.Struct, frozen=True, eq=False):
@@ -111,7 +112,7 @@ def _step(
     after = changed(cluster, assumed, controllers=controllers) if assumed else cluster
     refused = {one.pod: one for one in decision.refused}
     shown_as = apply_all(before, assumed)
-    verdicts = tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected))
+    verdicts = tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected, decision.preemption))
     started = [change for p in decision.placements for change in _started(after, p.pod)]
     after = changed(after, started, controllers=controllers) if started else after
     return DecidedUnit(unit, before, shown_as, verdicts, after)
@@ -163,9 +164,11 @@ def _verdicts(
     refused: dict[NamespacedName, Refused],
     context: SchedulingContext,
     rejected: Sequence[Rejection],
+    preemption: Preemption | None = None,
 ) -> Iterator[PodPrediction]:
     for key in unit.pods:
-        yield _verdict(before, after, key, refused.get(key), context, rejected)
+        verdict = _verdict(before, after, key, refused.get(key), context, rejected)
+        yield msgspec.structs.replace(verdict, preemption=preemption) if preemption is not None else verdict
 
 
 def _verdict(

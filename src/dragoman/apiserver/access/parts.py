@@ -35,6 +35,12 @@ def driver(node: str) -> User:
     return User(name, account_groups(DRIVER_NAMESPACE), extra={NODE_EXTRA: (node,)})
 
 
+def account(namespace: str, name: str, node: str = "") -> User:
+    """A service account, whose token is bound to a pod on that node if one is given."""
+    user = f"system:serviceaccount:{namespace}:{name}"
+    return User(user, account_groups(namespace), extra={NODE_EXTRA: (node,)} if node else {})
+
+
 # Controllers of upstream's whose work `daemon.controllers` does.
 _CONTROLLERS: Final = (
     "cronjob-controller",

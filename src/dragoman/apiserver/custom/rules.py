@@ -135,7 +135,8 @@ class _Types:
         name = f"object{len(self.fields)}"
         fields: dict[str, Type] = {}
         self.fields[name] = fields
-        sizes = Sizes(None, 2)
+        # As upstream: the type of an object with properties has no elements that count.
+        sizes = Sizes(0, 2)
         required = set(raw.get("required") or ())
         for property_name, member in properties.items():
             found = self.declare(member)

@@ -22,7 +22,9 @@ from dragoman.known_drivers import (
     NeededGate,
     NonEmpty,
     OneOf,
+    TemplateMaker,
     TrueOrFalse,
+    Warned,
     WholeNumber,
 )
 from dragoman.profiles.load import Catalog
@@ -135,6 +137,21 @@ def _view(model: GpuModel, own: dict[str, str]) -> DeviceView:
     return DeviceView(GPU, attributes, capacity)
 
 
+# ---- kinds
+
+_ALL_CHANNELS = (
+    "every container gets all 2048 channels and may share memory with every workload of its IMEX domain, which ends "
+    "the isolation between them"
+)
+_COMPUTE_DOMAIN = TemplateMaker(
+    "resource.nvidia.com",
+    "ComputeDomain",
+    ("spec", "channel", "resourceClaimTemplate", "name"),
+    together="nvidia.com/gpu.clique",
+    nodes=("spec", "numNodes"),
+    warned=(Warned(("spec", "channel", "allocationMode"), "All", _ALL_CHANNELS, "write Single, or leave it out"),),
+)
+
 # ---- drivers
 
 DRIVERS: tuple[KnownDriver, ...] = (
@@ -157,5 +174,7 @@ DRIVERS: tuple[KnownDriver, ...] = (
         pools_are_nodes=True,
         classes=COMPUTE_DOMAIN_CLASSES,
         configs=_DOMAIN_CONFIGS,
+        own_classes=frozenset({"compute-domain-daemon.nvidia.com"}),
+        makers=(_COMPUTE_DOMAIN,),
     ),
 )

@@ -6,12 +6,12 @@ Holds metadata only. Never decides what to collect: reconcile.garbage does.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from immutables import Map
 
-from dragoman.api.meta import OwnerReference, Ref
+from dragoman.api.meta import ObjectMeta, OwnerReference, Ref
 from dragoman.snapshot.change import Change, Put
 
 
@@ -84,6 +84,39 @@ def apply_all(ownership: Ownership, changes: Iterable[Change]) -> Ownership:
     return draft.finish()
 
 
+def of_all(objects: Iterable[tuple[str, Any]]) -> Ownership:
+    """The ownership of these (kind, object); for many objects this is faster than one after the other."""
+    by_uid: dict[str, Owned] = {}
+    by_name: dict[tuple[str, str, str], str] = {}
+    indices: tuple[_Loading, _Loading, _Loading] = ({}, {}, {})
+    dependents, contents, loose = indices
+    for kind, value in objects:
+        if not value.metadata.uid:
+            continue
+        new, uid = _owned(kind, value.metadata), value.metadata.uid
+        name = (kind, value.metadata.namespace, value.metadata.name)
+        by_name[name], by_uid[uid] = uid, new
+        contents.setdefault(name[:2], {})[uid] = None
+        if not new.controller:
+            loose.setdefault(name[:2], {})[uid] = None
+        for owner in new.owners:
+            dependents.setdefault(owner.uid, {})[uid] = None
+    maps = [Map({term: Map(uids) for term, uids in index.items()}) for index in indices]
+    return Ownership(Map(by_uid), Map(by_name), *maps)
+
+
+def _owned(kind: str, meta: ObjectMeta) -> Owned:
+    controller = meta.controller
+    return Owned(
+        Ref(kind, meta.namespace, meta.name, meta.uid),
+        meta.owner_references,
+        meta.finalizers,
+        bool(meta.deletion_timestamp),
+        controller.uid if controller else "",
+        meta.resource_version,
+    )
+
+
 class _Draft:
     def __init__(self, base: Ownership) -> None:
         self.by_uid = base.by_uid.mutate()
@@ -106,15 +139,7 @@ class _Draft:
         if not meta.uid:
             return
         name = (kind, meta.namespace, meta.name)
-        controller = meta.controller
-        new = Owned(
-            Ref(kind, meta.namespace, meta.name, meta.uid),
-            meta.owner_references,
-            meta.finalizers,
-            bool(meta.deletion_timestamp),
-            controller.uid if controller else "",
-            meta.resource_version,
-        )
+        new = _owned(kind, meta)
         known = self.by_name.get(name)
         if known == meta.uid:
             old = self.by_uid[meta.uid]
@@ -156,3 +181,4 @@ class _Draft:
 
 
 _NONE: Map[str, None] = Map()
+_Loading: TypeAlias = dict[Any, dict[str, None]]

@@ -35,7 +35,7 @@ from dragoman.reconcile.workloads import (
     replicationcontroller,
     statefulset,
 )
-from dragoman.snapshot.change import Change
+from dragoman.snapshot.change import Change, Snapshot
 
 Keys: TypeAlias = Callable[[Change, ReconcileInput, ReconcileInput], Iterable[Any]]
 WriteEvents: TypeAlias = Callable[[ReconcileInput, Any, Effect, dict[str, Any] | None, str], tuple[Effect, ...]]
@@ -46,7 +46,8 @@ EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
 class Controller(msgspec.Struct, frozen=True):
     """One controller: which keys a change concerns, and what to do about a key.
 
-    kinds: changes of these are looked at. events: what people read of each write of a step.
+    kinds: changes of these are looked at. events: what people read of each write of a step. idle: whether nothing of a
+    snapshot can concern it, so that a first look over everything can leave it out.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Controller(msgspec.Struct, frozen=True):
     sync: Callable[[ReconcileInput, Any], ReconcileResult]
     events: WriteEvents | None = None
     workers: int = 8
+    idle: Callable[[Snapshot], bool] | None = None
 
 
 def table(root_ca: str = "") -> tuple[Controller, ...]:
@@ -96,7 +98,7 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
     return (
         Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
         *workloads,
-        Controller("taints", taints.KINDS, taints.keys, taints.sync),
+        Controller("taints", taints.KINDS, taints.keys, taints.sync, idle=taints.is_idle),
         Controller("pool-status", frozenset({pool_status.KIND}), pool_status.keys, pool_status.sync, workers=2),
         Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
         Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),

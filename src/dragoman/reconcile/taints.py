@@ -65,6 +65,16 @@ def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[
     return list(dict.fromkeys(key for one in found for key in _or_spared(one, before, after)))
 
 
+def is_idle(snapshot: Snapshot) -> bool:
+    """Whether there is neither a rule nor a device that a driver taints NoExecute."""
+    return not snapshot.taint_rules and not any(
+        taint.effect == NO_EXECUTE
+        for resource_slice in snapshot.slices.values()
+        for device in resource_slice.spec.devices
+        for taint in device.taints
+    )
+
+
 def _or_spared(key: EvictionKey, before: ReconcileInput, after: ReconcileInput) -> list[EvictionKey]:
     """A pod's key, or if it was to leave and now may stay: that, and the rules that wait for it."""
     old, new = before.snapshot.pods.get(key[1:]), after.snapshot.pods.get(key[1:])

@@ -64,9 +64,10 @@ def admitted(
     taken: list[tuple[Document, Any]] = []
     refused: list[tuple[Document, Rejection]] = []
     places: dict[ObjectId, _Place] = {}
+    several = bool(held) and any(document.file != held[0].file for document in held)
     for number, document in enumerate(held):
         value: Any = document.value
-        key = document.identity
+        key = document.identity if several else None
         place = places.get(key) if key is not None else None
         if place is not None:
             found = place.changed(document, now, gates, applied)
@@ -112,7 +113,8 @@ class _Place:
     def __init__(self, index: int, document: Document) -> None:
         self.index = index
         self.object = document.object
-        self.manifest = _last_applied(document)
+        self.document = document
+        self.manifest: dict[str, Any] | None = None
 
     def changed(self, document: Document, now: datetime, gates: Gates, applied: Applied) -> Any:
         """The value once the document is applied to it, or why a server refuses that."""
@@ -126,7 +128,8 @@ class _Place:
             if sent.get(field) and meta.get(field) and sent[field] != meta[field]:
                 return Rejection(kind.kind, namespace, name, f"metadata.{field}", conflict_text(kind, name))
         try:
-            made = applied(old, self.manifest, document.object, (kind.group, kind.versions[0], kind.kind))
+            before = self.manifest if self.manifest is not None else _last_applied(self.document)
+            made = applied(old, before, document.object, (kind.group, kind.versions[0], kind.kind))
         except Invalid as error:
             return Rejection(kind.kind, namespace, name, error.where, error.what)
         made = gates_drop(kind.kind, _defaulted(kind, made, now), old, gates)

@@ -48,7 +48,7 @@ class Rejection(msgspec.Struct, frozen=True):
     """A write that the API server refuses, in its words. field: path of the first cause, "" for none.
 
     owner: for whom a controller wanted to create the object; None for an object of the user's. quota: what was short,
-    if a quota refused it.
+    if a quota refused it. fits_without: alternatives, as request/subrequest, without which all quotas admit the claim.
     """
 
     kind: str
@@ -58,6 +58,7 @@ class Rejection(msgspec.Struct, frozen=True):
     message: str
     owner: Ref | None = None
     quota: QuotaRefusal | None = None
+    fits_without: tuple[str, ...] = ()
 
 
 class ClusterState(msgspec.Struct, frozen=True):
@@ -85,16 +86,19 @@ class ClusterState(msgspec.Struct, frozen=True):
         return format_time(self.now)
 
 
-def bring(snapshot: Snapshot, now: datetime, *, complete: frozenset[str] = frozenset()) -> ClusterState:
+def bring(
+    snapshot: Snapshot, now: datetime, *, complete: frozenset[str] = frozenset(), known: bool = False
+) -> ClusterState:
     """The cluster that a snapshot shows. Objects and references without uid get one by their names.
 
-    complete: kinds of which the snapshot shows every object, so that others do not exist.
+    complete: kinds of which the snapshot shows every object, so that others do not exist. known: all have their uids,
+    as objects of a server or after `identified`.
     """
-    before = list(objects(snapshot))
-    after = identified(before, now)
-    changes = [Put(*new) for old, new in zip(before, after, strict=True) if old[1] is not new[1]]
-    ownership = ownerships.apply_all(Ownership.empty(), (Put(kind, value) for kind, value in after))
-    snapshot = apply_all(snapshot, changes)
+    if not known:
+        before = list(objects(snapshot))
+        after = identified(before, now)
+        snapshot = apply_all(snapshot, [Put(*n) for o, n in zip(before, after, strict=True) if o[1] is not n[1]])
+    ownership = ownerships.of_all(objects(snapshot))
     if snapshot.quotas:
         snapshot = apply_all(snapshot, counted(snapshot))
     return ClusterState(snapshot, ownership, now, complete=complete)

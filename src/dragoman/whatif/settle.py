@@ -32,8 +32,15 @@ CONTROLLERS: tuple[Controller, ...] = tuple(c for c in table() if c.name not in 
 """All but that of CronJobs, no time passes here in which a run could come due; and that of quotas, which would recount
 from what a file shows: what is used grows and shrinks with every change (`cluster.shown`)."""
 ASKS_MAX = 5
-_COVERED = frozenset({("claims", "ResourceClaimTemplate"), ("taints", "ResourceSlice"), ("taints", "ResourceClaim")})
-"""What need not be looked at in a first look over everything: the pods that these concern are looked at themselves."""
+_COVERED = frozenset(
+    {
+        *(("claims", "ResourceClaimTemplate"), ("taints", "ResourceSlice"), ("taints", "ResourceClaim")),
+        *(("daemonset", "Pod"), ("daemonset", "Node"), ("deployment", "Pod"), ("deployment", "ReplicaSet")),
+        *(("job", "Pod"), ("replicaset", "Pod"), ("replicationcontroller", "Pod"), ("statefulset", "Pod")),
+    }
+)
+"""What need not be looked at in a first look over everything: the pods or workloads that these concern are looked at
+themselves."""
 
 
 class SettleLimits(msgspec.Struct, frozen=True):
@@ -86,6 +93,7 @@ class _Run:
         self.queued: set[_Key] = set()
         self.looks: Counter[_Key] = Counter()
         self.endless = False
+        self.seen: tuple[ClusterState, ReconcileInput] | None = None
         self.stuck: dict[_Key, Snapshot] = {}
         self.later: list[tuple[datetime, int, _Key]] = []
         self.rejected: dict[Rejection, None] = dict.fromkeys(cluster.rejected)
@@ -93,11 +101,17 @@ class _Run:
     def look_at_everything(self) -> None:
         """Every controller looks at every object of its kinds."""
         before, after = self._world(Snapshot.empty()), self._world()
+        idle = {c.name for c in self.controllers if c.idle is not None and c.idle(self.cluster.snapshot)}
+        looking: dict[str, list[int]] = {}
         for kind, value in objects(self.cluster.snapshot):
+            indices = looking.get(kind)
+            if indices is None:
+                names = [(index, self.controllers[index].name) for index in self._interested(kind)]
+                indices = [index for index, name in names if (name, kind) not in _COVERED and name not in idle]
+                looking[kind] = indices
             change = Put(kind, value)
-            for index in self._interested(kind):
-                if (self.controllers[index].name, kind) not in _COVERED:
-                    self._add(index, self.controllers[index].keys(change, before, after))
+            for index in indices:
+                self._add(index, self.controllers[index].keys(change, before, after))
 
     def show(self, changes: Sequence[Change]) -> None:
         """Makes changes, and queues what they concern."""
@@ -134,16 +148,22 @@ class _Run:
                 self.queue.append(entry)
 
     def _world(self, snapshot: Snapshot | None = None) -> ReconcileInput:
+        """What controllers see, or an empty world of that snapshot; made once for each state of the cluster."""
         cluster = self.cluster
+        if snapshot is None and self.seen is not None and self.seen[0] is cluster:
+            return self.seen[1]
         now = cluster.now.timestamp()
         shown_as = cluster.snapshot if snapshot is None else snapshot
-        return ReconcileInput(
+        world = ReconcileInput(
             shown_as,
             cluster.ownership if snapshot is None else _NOTHING,
             now,
             gone=cluster.gone,
             heartbeats=_Alive(shown_as.nodes, now),
         )
+        if snapshot is None:
+            self.seen = (cluster, world)
+        return world
 
     # ---- one look
 
@@ -176,7 +196,8 @@ class _Run:
         answers: dict[Ref, str] = {}
         controller = self.controllers[index]
         for _ in range(ASKS_MAX):
-            step = controller.sync(msgspec.structs.replace(self._world(), answers=answers), key)
+            world = self._world()
+            step = controller.sync(msgspec.structs.replace(world, answers=answers) if answers else world, key)
             if not step.asks:
                 return step
             for ref in step.asks:

@@ -25,8 +25,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """advance TIME, speed N, or nothing."""
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("what", nargs="?", choices=["advance", "speed"], help="default: show the time")
-    parser.add_argument("value", nargs="?", metavar="TIME|N", help="a duration such as 5m; how many times as fast")
+    parser.add_argument("what", nargs="?", choices=["advance", "speed"], help="what to do; default: show the time")
+    parser.add_argument(
+        "value", nargs="?", metavar="TIME|N", help="for advance: a duration such as 5m; for speed: a factor"
+    )
     connect.arguments(parser)
 
 

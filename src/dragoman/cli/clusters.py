@@ -17,7 +17,7 @@ from dragoman.errors import Denied, Invalid
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, and with which."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=type(parser))
-    verbs.add_parser("list", help="all that run, and those with a name that have ended; the default")
+    verbs.add_parser("list", help="list running clusters, and stopped ones that have a name (default)")
     for verb, help_ in (
         ("stop", "end it, as Ctrl-C does"),
         ("delete", "end it and forget it: its record, log and kubeconfig; a --data folder stays"),

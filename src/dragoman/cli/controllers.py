@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the controllers."""
     parser.add_argument(
-        "--controllers", default="*", metavar="NAME,...", help="which to run; * is all, -NAME leaves one out"
+        "--controllers", default="*", metavar="NAME,...", help="controllers to run: * for all, -NAME to leave one out"
     )
     parser.add_argument(
         "--take-over",
         action="store_true",
-        help="run those named beside kube-controller-manager, which was started without them",
+        help="run the named controllers beside a kube-controller-manager that was started without them",
     )
     serve.arguments(parser, lease="dragoman-controllers")
     serve.from_environment(parser)

@@ -19,10 +19,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         default="class",
         metavar="TERM[,TERM]",
-        help=f"{TERMS} or an attribute such as model; default: class",
+        help=f"group by {TERMS} or an attribute such as model; default: class",
     )
     parser.add_argument("-o", "--output", choices=["text", "json", "csv"], default="text")
-    parser.add_argument("--watch", action="store_true", help="print again whenever something changed; ends with Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="print again after every change, until Ctrl-C")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -32,29 +32,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         if entry.simulate:
             one.add_argument("--simulate", required=entry.only_simulated, metavar="PROFILE", help=entry.simulate)
             one.add_argument(
-                "--profile", action="append", type=Path, metavar="FILE", help="machine profiles of your own"
+                "--profile", action="append", type=Path, metavar="FILE", help="file with more machine profiles"
             )
         entry.flags(one)
         _node_arguments(one)
         if entry.control is not None:
-            once = drivers.add_parser(f"{entry.command}{CONTROLLER}", help=f"the controller of {entry.name}")
+            once = drivers.add_parser(f"{entry.command}{CONTROLLER}", help=f"run the controller of {entry.name}")
             entry.flags(once)
             serve.arguments(once, lease=f"dragoman-{entry.command}{CONTROLLER}")
             serve.from_environment(once)
-    driver_bench.arguments(drivers.add_parser("bench", help="examine a driver of any language"))
+    driver_bench.arguments(drivers.add_parser("bench", help="test a driver written in any language"))
 
 
 def _node_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node-name", required=True, metavar="NAME")
-    parser.add_argument("--root-dir", type=Path, default=KUBELET, metavar="DIR", help="the kubelet's folder")
+    parser.add_argument("--root-dir", type=Path, default=KUBELET, metavar="DIR", help="folder of the kubelet")
     parser.add_argument(
-        "--cdi-dir", type=Path, metavar="DIR", help="default: /var/run/cdi; with --root-dir DIR: DIR/cdi"
+        "--cdi-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder for CDI files; default: /var/run/cdi; with --root-dir DIR: DIR/cdi",
     )
-    parser.add_argument("--pod-uid", default="", help="for rolling updates with two instances at a time")
-    parser.add_argument("--boot-id", default="", help="of the simulated machine; default: this machine's")
     parser.add_argument(
-        "--no-device-classes", action="store_true", help="create no DeviceClass; without it missing ones are made"
+        "--pod-uid", default="", help="UID of the driver's pod, for rolling updates with two instances at a time"
     )
+    parser.add_argument("--boot-id", default="", help="boot ID of the simulated machine; default: that of this machine")
+    parser.add_argument("--no-device-classes", action="store_true", help="do not create missing DeviceClasses")
     serve.arguments(parser)
     serve.from_environment(parser)
 

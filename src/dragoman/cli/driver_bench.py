@@ -30,26 +30,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--socket-dir",
         type=Path,
         metavar="DIR",
-        help="plays the kubelet's folder, with a folder for each start of the driver; short, since sockets lie below "
-        "it; default: a temporary one",
+        help="folder that stands for the kubelet's; keep the path short, since it holds sockets; "
+        "default: a temporary one",
     )
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="written for the driver; default: in DIR")
-    parser.add_argument("--node-name", default="bench", metavar="NAME", help="of the node, or what names begin with")
-    parser.add_argument("--case", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig to write for the driver; default: in DIR"
+    )
+    parser.add_argument("--node-name", default="bench", metavar="NAME", help="name of the node, or prefix of names")
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="NAME", help="run only this case; may be repeated"
+    )
     parser.add_argument(
         "--device",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="give claims only devices of such names, as gpu-*; may be repeated; default: all",
+        help="allocate only devices with matching names, such as gpu-*; may be repeated; default: all",
     )
-    parser.add_argument("--patience", default="60s", metavar="TIME", help="the longest wait for anything; default: 60s")
+    parser.add_argument("--patience", default="60s", metavar="TIME", help="time limit of each wait; default: 60s")
     parser.add_argument(
-        "--crash-points", type=int, default=6, metavar="N", help="steps of a call to kill the driver at; default: 6"
+        "--crash-points",
+        type=int,
+        default=6,
+        metavar="N",
+        help="number of points in a call at which the driver is killed; default: 6",
     )
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
-    parser.add_argument("--list", action="store_true", help="list the cases and what they demand, and end")
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="after --")
+    parser.add_argument("--list", action="store_true", help="list the cases and what they require")
+    parser.add_argument("command", nargs="*", metavar="COMMAND", help="command line of the driver, after --")
 
 
 def run(args: argparse.Namespace) -> int:

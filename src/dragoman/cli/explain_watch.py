@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """--watch, and what goes with it."""
     parser.add_argument(
-        "--watch", action="store_true", help="run on a cluster and write the reason as an event on pending pods"
+        "--watch", action="store_true", help="keep running and write the reason as an event on pending pods"
     )
     serve.listening_arguments(parser)
 

@@ -41,13 +41,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--node", required=True, metavar="NAME")
         for field in kind.fields:
             one.add_argument(f"--{field.name}", metavar=field.placeholder, help=field.help)
-        one.add_argument("--name", default="", help="of the ConfigMap; default: made of the fault and its place")
+        one.add_argument("--name", default="", help="name of the ConfigMap; default: from the fault and its target")
         one.add_argument("--print", action="store_true", help="print the ConfigMap instead of applying it")
         connect.arguments(one)
-    connect.arguments(sorts.add_parser("list", help="list the faults"))
-    recover = sorts.add_parser("recover", help="take faults away")
+    connect.arguments(sorts.add_parser("list", help="list faults"))
+    recover = sorts.add_parser("recover", help="remove faults")
     recover.add_argument("names", nargs="*", metavar="NAME")
-    recover.add_argument("--all", action="store_true", help="all faults of the namespace")
+    recover.add_argument("--all", action="store_true", help="remove all faults of the namespace")
     connect.arguments(recover)
 
 

@@ -41,15 +41,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of lint."""
     source.arguments(parser)
     parser.add_argument(
-        "--against", action="append", default=[], metavar="FILE", help="a dump of the cluster that the files are for"
+        "--against",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="check against this dump of a cluster, too; may be repeated",
     )
-    parser.add_argument("--live", action="store_true", help="the same of a live cluster: the usual kubeconfig's")
+    parser.add_argument("--live", action="store_true", help="check against the cluster of the kubeconfig, too")
     parser.add_argument("-o", "--output", choices=["text", "json", "sarif"], default="text")
     parser.add_argument(
-        "--kubernetes", metavar="1.NN", help=f"the version to judge for; default: the live cluster's, else 1.{NEWEST}"
+        "--kubernetes",
+        metavar="1.NN",
+        help=f"Kubernetes version to check for; default: that of the live cluster, else 1.{NEWEST}",
     )
     parser.add_argument(
-        "--fix", action="store_true", help="write what can be fixed, comments kept; stdin goes to stdout"
+        "--fix",
+        action="store_true",
+        help="fix what can be fixed in the files, keeping comments; standard input is written to stdout",
     )
 
 
@@ -105,13 +113,13 @@ def _background(args: argparse.Namespace) -> tuple[list[Document], int]:
 
 
 async def _live(args: argparse.Namespace) -> tuple[str, int]:
-    from dragoman.cli import connect, record
+    from dragoman.cli import connect, live, record
 
     async with connect.client(args) as client:
-        items, denied = await record.recorded(client)
+        items, seen = await record.recorded(client, own=connect.namespace(args))
         version = await client.server_version()
-    for kind in denied:
-        output.say(f"note: not allowed to list {kind}: references to them may be reported missing")
+    for line in live.notes(seen):
+        output.say(f"{line}; references to them may be reported missing")
     digits = re.match(r"\d+", str(version.get("minor", "")))
     minor = min(max(int(digits[0]), OLDEST), NEWEST) if digits else NEWEST
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), minor

@@ -21,25 +21,25 @@ from dragoman.errors import Bug, DragomanError
 # command -> (module, one line); the order is the order of the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "run an embedded cluster in the foreground"),
-    "clusters": ("clusters", "the embedded clusters of this machine: list, stop, delete, kubeconfig"),
-    "demo": ("demo", "a guided tour on an embedded cluster; ends by itself"),
-    "apply": ("apply", "create or change objects from files (kubectl does more)"),
+    "clusters": ("clusters", "list, stop or delete embedded clusters, or print their kubeconfig"),
+    "demo": ("demo", "take a guided tour on an embedded cluster"),
+    "apply": ("apply", "create or update objects from files"),
     "get": ("get", "list objects as tables, YAML or JSON"),
     "describe": ("describe", "show one object and its events"),
     "delete": ("delete", "delete objects"),
-    "scheduler": ("scheduler", "the scheduler as a daemon"),
-    "controllers": ("controllers", "the controllers as a daemon"),
-    "node-agent": ("node_agent", "the agent of one simulated node as a daemon"),
-    "driver": ("driver", "a driver as a daemon, by name; bench examines any driver"),
-    "node": ("node", "add simulated nodes to a running embedded cluster, and take them away"),
-    "fault": ("fault", "break simulated machines of an embedded cluster on purpose, and mend them"),
-    "clock": ("clock", "the time of an embedded cluster: show, advance, speed"),
-    "profiles": ("profiles", "machines that can be simulated: GPUs, adapters, where they sit"),
-    "explain": ("explain", "why a pod, claim, device or node is as it is, and what would help"),
-    "devices": ("devices", "list devices: total, in use, free, and what still fits"),
-    "lint": ("lint", "manifests against the API, the drivers and each other; --fix writes what it can"),
-    "record": ("record", "a cluster's DRA state in one file, for all commands that take -f"),
-    "simulate": ("simulate", "where would the pods of these files run, with which devices, or why not"),
+    "scheduler": ("scheduler", "run the scheduler as a daemon"),
+    "controllers": ("controllers", "run the controllers as a daemon"),
+    "node-agent": ("node_agent", "run the agent of one simulated node as a daemon"),
+    "driver": ("driver", "run a driver as a daemon, or test any driver with bench"),
+    "node": ("node", "add simulated nodes to a running embedded cluster, or remove them"),
+    "fault": ("fault", "inject faults into simulated machines of an embedded cluster, and recover them"),
+    "clock": ("clock", "show, advance or speed up the time of an embedded cluster"),
+    "profiles": ("profiles", "list the machines that can be simulated, with their GPUs and network adapters"),
+    "explain": ("explain", "explain why a pod is pending or a claim, node or device is as it is, and what would help"),
+    "devices": ("devices", "list devices: how many there are, are held and free, and what still fits"),
+    "lint": ("lint", "check manifests against the API, the drivers and each other, and fix them with --fix"),
+    "record": ("record", "save a cluster's DRA state in a file, for commands that take -f"),
+    "simulate": ("simulate", "show where the pods of these files would run and with which devices, or why they cannot"),
 }
 
 
@@ -62,6 +62,8 @@ def _overview(prog: str) -> str:
 
 def main(argv: Sequence[str], prog: str = "dragoman") -> int:
     """Run one command line; returns the exit status."""
+    if len(argv) == 2 and argv[0] == "help":
+        argv = (argv[1], "--help")
     if not argv or argv[0] in ("-h", "--help", "help"):
         output.write(_overview(prog))
         return 0 if argv else 2
@@ -88,9 +90,10 @@ def _near(word: str) -> str:
     return next(iter(difflib.get_close_matches(word, COMMANDS, 1)), "")
 
 
-def _guarded(prog: str) -> int:
+def guarded(argv: Sequence[str], prog: str = "dragoman") -> int:
+    """`main` with every error as one line on stderr and exit status 2."""
     try:
-        return main(sys.argv[1:], prog)
+        return main(argv, prog)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -143,9 +146,9 @@ def _defect(error: Exception) -> int:
 
 def run() -> None:
     """Entry of the command `dragoman`."""
-    sys.exit(_guarded("dragoman"))
+    sys.exit(guarded(sys.argv[1:]))
 
 
 def run_as_plugin() -> None:
     """Entry of `kubectl-dra`, which kubectl calls for `kubectl dra ...`."""
-    sys.exit(_guarded("kubectl dra"))
+    sys.exit(guarded(sys.argv[1:], "kubectl dra"))

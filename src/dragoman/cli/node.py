@@ -26,9 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=type(parser))
-    add = verbs.add_parser("add", help="a node, or N of them")
+    add = verbs.add_parser("add", help="add a node, or N of them")
     add.add_argument("node", type=node_argument, metavar="NAME=PROFILE[*N]")
-    remove = verbs.add_parser("remove", help="one that was added; those that `up` was started with stay")
+    remove = verbs.add_parser("remove", help="remove a node that was added with `node add`")
     remove.add_argument("name", metavar="NAME")
     for verb in (add, remove):
         connect.arguments(verb)

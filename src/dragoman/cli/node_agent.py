@@ -22,13 +22,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="short: sockets lie below it (really /var/lib/kubelet)",
+        help="folder of the agent (/var/lib/kubelet on real nodes); keep the path short, since it holds sockets",
     )
     parser.add_argument(
-        "--simulate", metavar="PROFILE", help="cpu, memory and labels of this machine profile; default: 32 cpu, 256Gi"
+        "--simulate",
+        metavar="PROFILE",
+        help="use CPU, memory and labels of this machine profile; default: 32 CPUs, 256Gi",
     )
-    parser.add_argument("--profile", action="append", type=Path, metavar="FILE", help="machine profiles of your own")
-    parser.add_argument("--boot-id", default="", help="of the simulated machine; default: this machine's")
+    parser.add_argument("--profile", action="append", type=Path, metavar="FILE", help="file with more machine profiles")
+    parser.add_argument("--boot-id", default="", help="boot ID of the simulated machine; default: that of this machine")
     serve.arguments(parser)
     serve.from_environment(parser)
 

@@ -14,9 +14,9 @@ from dragoman.profiles import text
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of profiles."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show all of one profile")
-    parser.add_argument("--profile", action="append", type=Path, metavar="FILE", help="profiles of your own, too")
-    parser.add_argument("-o", "--output", choices=["json"], help="for programs")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show one profile in full")
+    parser.add_argument("--profile", action="append", type=Path, metavar="FILE", help="file with more profiles")
+    parser.add_argument("-o", "--output", choices=["json"], help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:

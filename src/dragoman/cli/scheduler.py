@@ -16,16 +16,24 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the scheduler."""
     parser.add_argument(
-        "--scheduler-name", action="append", metavar="NAME", help="spec.schedulerName to serve; default: dragoman"
+        "--scheduler-name",
+        action="append",
+        metavar="NAME",
+        help="spec.schedulerName to schedule for; default: dragoman",
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
     simulate.preemption(parser, "off")
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates, with Kubernetes' names and defaults",
+    )
     parser.add_argument(
         "--filter-timeout",
         default="10s",
         metavar="DURATION",
-        help="how long the devices of a pod may be looked for, as DynamicResourcesArgs.filterTimeout; 0s: no limit",
+        help="time limit of the search for devices of a pod (DynamicResourcesArgs.filterTimeout); 0s: no limit",
     )
     parser.add_argument(
         "--share-devices",

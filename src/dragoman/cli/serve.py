@@ -22,10 +22,12 @@ def arguments(parser: argparse.ArgumentParser, *, lease: str = "") -> None:
     listening_arguments(parser)
     if lease:
         parser.add_argument(
-            "--lease-name", default=lease, metavar="NAME", help="leader-election Lease; empty disables it"
+            "--lease-name", default=lease, metavar="NAME", help="name of the leader-election Lease; empty disables it"
         )
         parser.add_argument("--lease-namespace", default="kube-system", metavar="NS")
-        parser.add_argument("--identity", default=os.uname().nodename, metavar="NAME", help="this replica in the Lease")
+        parser.add_argument(
+            "--identity", default=os.uname().nodename, metavar="NAME", help="name of this replica in the Lease"
+        )
 
 
 def listening_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +36,7 @@ def listening_arguments(parser: argparse.ArgumentParser) -> None:
         "--listen",
         default="127.0.0.1:0",
         metavar="HOST:PORT",
-        help="metrics and health; default: any free port of loopback",
+        help="address of metrics and health checks; default: any free port on loopback",
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--log-format", default="auto", choices=["auto", "human", "json"])

@@ -34,9 +34,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def deciding(parser: argparse.ArgumentParser) -> None:
     """The flags of commands that decide."""
-    parser.add_argument("--policy", choices=POLICIES, default="first-fit", help="which of the devices that fit")
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default="first-fit",
+        help="placement policy: first-fit as Kubernetes, or pack; default: first-fit",
+    )
     preemption(parser, "nodes")
-    parser.add_argument("--steps", type=int, default=MOST_STEPS, help="limit of one search; beyond it: not decided")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=MOST_STEPS,
+        help="step limit of one search, beyond which it is undecided; default: %(default)s",
+    )
 
 
 def preemption(parser: argparse.ArgumentParser, default: str) -> None:
@@ -48,7 +58,11 @@ def preemption(parser: argparse.ArgumentParser, default: str) -> None:
         help=f"pods of lower priority make room: nodes as kube-scheduler does, devices for DRA too; default: {default}",
     )
     parser.add_argument(
-        "--dra-preemption", action="store_const", const="devices", dest="preemption", help="--preemption devices"
+        "--dra-preemption",
+        action="store_const",
+        const="devices",
+        dest="preemption",
+        help="short for --preemption devices",
     )
 
 
@@ -158,16 +172,22 @@ def _changes(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE|'shape-of NODE'",
-        help="a file with a Node and its slices, or one more like NODE",
+        help="add the Node and slices of a file, or one more node like NODE",
     )
     group.add_argument(
-        "--remove-node", action="append", default=[], metavar="NODE", help="its pods are scheduled again"
+        "--remove-node",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="remove the node; its pods are scheduled again",
     )
     group.add_argument(
         "--taint",
         action="append",
         default=[],
         metavar="FILE|DRIVER/POOL/DEVICE=KEY:EFFECT",
-        help="a DeviceTaintRule; shows who would be displaced",
+        help="add a DeviceTaintRule and show which pods it evicts",
     )
-    group.add_argument("--delete", action="append", default=[], metavar="POD", help="NAME or NAMESPACE/NAME")
+    group.add_argument(
+        "--delete", action="append", default=[], metavar="POD", help="delete the pod NAME or NAMESPACE/NAME"
+    )

@@ -34,22 +34,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=node_argument,
         metavar="NAME=PROFILE[*N]",
-        help="a node, or N of them named NAME-0 to NAME-(N-1); default: node-0=example",
+        help="add a node, or N of them named NAME-0 to NAME-(N-1); default: node-0=example",
     )
     parser.add_argument(
         "--profile",
         action="append",
         type=Path,
         metavar="FILE",
-        help="machine profiles of your own; `dragoman profiles` lists the packaged ones",
+        help="file with more machine profiles; `dragoman profiles` lists the built-in ones",
     )
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="Kubernetes' names and defaults")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates, with Kubernetes' names and defaults",
+    )
     simulate.preemption(parser, "nodes")
     parser.add_argument(
         "--runtime-config",
         default="",
         metavar="GROUP/VERSION=true,...",
-        help="API versions that are on or off, as kube-apiserver takes them; api/all=true, api/beta=true",
+        help="turn API versions on or off, as for kube-apiserver, for example api/beta=true",
     )
     for entry in DRIVERS:
         entry.up_flags(parser)
@@ -57,22 +62,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--without",
         default="",
         metavar="PART,...",
-        help="leave parts out, for others to run: scheduler, controllers, nodes",
+        help="do not run these parts: scheduler, controllers, nodes",
     )
     parser.add_argument("--port", type=int, default=0, help="port of the API on 127.0.0.1; default: any free one")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="keep state there over restarts; default: memory only")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the state in this folder; default: in memory")
     parser.add_argument(
         "--repair-data",
         action="store_true",
-        help="where the log in --data is damaged: go on with what can be read before it, and keep the rest beside",
+        help="if the log in --data is damaged, continue with what precedes the damage and keep a copy of the rest",
     )
     parser.add_argument(
         "--kubeconfig",
         type=Path,
         metavar="FILE",
-        help=f"default: ./{connect.EMBEDDED}, with --name ./dragoman-NAME.kubeconfig",
+        help=f"kubeconfig to write; default: ./{connect.EMBEDDED}, with --name ./dragoman-NAME.kubeconfig",
     )
-    parser.add_argument("--name", metavar="NAME", help="a name for `dragoman clusters`")
+    parser.add_argument("--name", metavar="NAME", help="name of the cluster in `dragoman clusters`")
     parser.add_argument(
         "--detach", action="store_true", help="run in the background and return once the API is ready; needs --name"
     )
@@ -80,38 +85,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--kubernetes",
         metavar="1.NN",
         default="1.37",
-        help="the version to play: what it serves, and what it says it is; default: 1.37",
+        help="Kubernetes version to serve; default: 1.37",
     )
     parser.add_argument(
         "--authorization",
         choices=["rbac", "allow"],
         default="rbac",
-        help="rbac: by roles and bindings, as a real cluster; allow: every user may do everything; default: rbac",
+        help="rbac as in a real cluster, or allow everything to everyone; default: rbac",
     )
     parser.add_argument(
         "--user",
         action="append",
         type=_user,
         metavar="NAME[:GROUP,...]",
-        help="a user beside the administrator, with a kubeconfig of its own and no rights but those you bind to it",
+        help="add a user with a kubeconfig of its own and no rights until you bind roles; may be repeated",
     )
-    parser.add_argument(
-        "--speed", type=float, default=1.0, metavar="N", help="the cluster's clock runs N times as fast"
-    )
+    parser.add_argument("--speed", type=float, default=1.0, metavar="N", help="run the cluster's clock N times as fast")
     parser.add_argument(
         "--runtime",
         choices=["simulated", "process"],
         default="simulated",
-        help="process: containers of images in --image-map run as processes of this machine; default: simulated",
+        help="simulated, or process: run containers of images in --image-map as local processes; default: simulated",
     )
     parser.add_argument(
         "--image-map",
         action="append",
         metavar="IMAGE=COMMAND",
-        help="COMMAND is run in the place of that image's entry point, with the container's args; an empty COMMAND is "
-        "the container's own; IMAGE may be a pattern",
+        help="run COMMAND instead of the entry point of IMAGE, with the container's args; an empty COMMAND "
+        "stands for the container's own command; IMAGE may be a pattern",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log what the parts do")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what each part does")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -53,22 +53,31 @@ def _parser() -> argparse.ArgumentParser:
     given = os.environ
     parser = argparse.ArgumentParser(description="A DRA driver, beside a kubelet or a `dragoman node-agent`.")
     node = given.get("NODE_NAME", "")
-    parser.add_argument("--node-name", default=node, required=not node, metavar="NAME", help="default: $NODE_NAME")
     parser.add_argument(
-        "--root-dir", type=Path, default=KUBELET, metavar="DIR", help="the kubelet's; default: %(default)s"
+        "--node-name", default=node, required=not node, metavar="NAME", help="name of the node; default: $NODE_NAME"
+    )
+    parser.add_argument(
+        "--root-dir", type=Path, default=KUBELET, metavar="DIR", help="folder of the kubelet; default: %(default)s"
     )
     parser.add_argument(
         "--cdi-dir",
         type=Path,
         default=Path(given["CDI_ROOT"]) if given.get("CDI_ROOT") else None,
         metavar="DIR",
-        help=f"default: $CDI_ROOT, else {CDI}; with another --root-dir: its folder cdi",
+        help=f"folder for CDI files; default: $CDI_ROOT, else {CDI}; with another --root-dir: its folder cdi",
     )
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl finds it, else the pod's")
     parser.add_argument(
-        "--pod-uid", default=given.get("POD_UID", ""), help="for rolling updates with two instances; default: $POD_UID"
+        "--kubeconfig",
+        default="",
+        metavar="FILE",
+        help="kubeconfig to use; default: as kubectl, else the service account of the pod",
     )
-    parser.add_argument("--boot-id", default="", help="of a simulated machine; default: this machine's")
+    parser.add_argument(
+        "--pod-uid",
+        default=given.get("POD_UID", ""),
+        help="UID of the driver's pod, for rolling updates with two instances; default: $POD_UID",
+    )
+    parser.add_argument("--boot-id", default="", help="boot ID of a simulated machine; default: that of this machine")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 

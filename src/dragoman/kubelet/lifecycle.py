@@ -144,7 +144,7 @@ class PodWorker:
         if self._stopped:
             return
         name = f"pod {self.pod.metadata.namespace}/{self.pod.metadata.name}"
-        self._task = self.node.tasks.start(name, self._work())
+        self._task = self.node.tasks.start_if_open(name, self._work())
 
     def stop(self) -> None:
         """Let go of timers, for good (the agent ends; the containers run on)."""

@@ -44,10 +44,10 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str | None, str, str]] = {
         "max 6",
     ),
     "rounded up beyond what 64 bits hold": (
-        {"default": "1", "validRange": {"min": "1", "step": "9223372036854775806"}},
+        {"default": "2", "validRange": {"min": "2", "step": "9223372036854775806"}},
         "9223372036854775807",
-        "2",
-        "9223372036854775807",
+        "3",
+        "9223372036854775808",
         "",
     ),
     "the default is never a violation": ({"default": "7", "validRange": {"min": "2", "max": "4"}}, "10", None, "7", ""),

@@ -78,3 +78,23 @@ def test_a_file_that_shows_a_part_of_the_namespace_counts_from_the_status() -> N
     cluster = settled(bring(snapshot_of(used, deployment("api", 3, pod("x")["spec"])), NOW))
     assert len(cluster.snapshot.pods) == 1
     assert blocks(cluster)
+
+
+def test_a_claim_refused_for_an_alternative_that_it_could_do_without() -> None:
+    def alternatives(*classes: str) -> dict[str, Any]:
+        subs = [{"name": f"as-{name}", "deviceClassName": name, "count": 2} for name in classes]
+        return manifest(
+            "ResourceClaimTemplate",
+            "t",
+            spec={"spec": {"devices": {"requests": [{"name": "gpu", "firstAvailable": subs}]}}},
+        )
+
+    big = "large.deviceclass.resource.k8s.io/devices"
+    small = "small.deviceclass.resource.k8s.io/devices"
+    one = pod("p", templates=["t"])
+    [block] = blocks(settled(bring(snapshot_of(quota({big: "1"}), alternatives("large", "small"), one), NOW)))
+    assert block_lines(block)[-1] == ("  every alternative is charged: without gpu/as-large the quota admits the claim")
+    assert as_json(block)["fitsWithout"] == ["gpu/as-large"]
+    both = quota({big: "1", small: "1"})
+    [block] = blocks(settled(bring(snapshot_of(both, alternatives("large", "small"), one), NOW)))
+    assert "fitsWithout" not in as_json(block)

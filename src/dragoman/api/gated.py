@@ -7,6 +7,7 @@ Kept apart from validation, which then judges what is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -35,9 +36,7 @@ def gates_drop(kind: str, obj: Object, old: Object | None, gates: Gates) -> Obje
 
     `old` is the stored object on update, None on create.
     """
-    for features in _FEATURES.get(kind, ()):
-        if all(gates.on(gate) for feature in features for gate in feature.gates):
-            continue
+    for features in _off(kind, gates):
         if old is not None and any(_used(feature, old) for feature in features):
             continue
         if any(_used(feature, obj) for feature in features):
@@ -45,6 +44,16 @@ def gates_drop(kind: str, obj: Object, old: Object | None, gates: Gates) -> Obje
             for feature in features:
                 _drop(feature, obj)
     return obj
+
+
+@lru_cache(maxsize=256)
+def _off(kind: str, gates: Gates) -> tuple[tuple[Feature, ...], ...]:
+    """The features of a kind that are off: few, and asked for at every write."""
+    return tuple(
+        features
+        for features in _FEATURES.get(kind, ())
+        if not all(gates.on(gate) for feature in features for gate in feature.gates)
+    )
 
 
 def _used(feature: Feature, obj: Object) -> bool:

@@ -222,6 +222,13 @@ class _Uvicorn(uvicorn.Server):
         self.up.set()
 
 
+def _websocket(**arguments: Any) -> asyncio.Protocol:
+    """The protocol of one WebSocket. Its tables take as long to build as a cluster's nodes, and few ever open one."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+
+    return WSProtocol(**arguments)
+
+
 @asynccontextmanager
 async def on_socket(app: App, sock: socket.socket, certificate: tuple[Path, Path] | None) -> AsyncIterator[None]:
     """Serve an app while the body runs; certificate is (certificate, key), None means plain HTTP."""
@@ -230,7 +237,7 @@ async def on_socket(app: App, sock: socket.socket, certificate: tuple[Path, Path
             app,
             lifespan="off",
             http=BoundedHead,
-            ws="wsproto",
+            ws=_websocket,  # type: ignore[arg-type]
             ws_max_size=WS_BYTES,
             log_config=None,
             log_level="error",  # it warns of every upgrade that we answer with a Status

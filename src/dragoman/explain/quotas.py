@@ -66,6 +66,9 @@ def block_lines(block: QuotaBlock) -> list[str]:
     if isinstance(rejection.quota, Exceeded):
         users = dict(block.users)
         lines += ["  " + _short_text(short, users.get(short.resource, ())) for short in rejection.quota.shortages]
+    if rejection.fits_without:
+        listed = ", ".join(rejection.fits_without)
+        lines.append(f"  every alternative is charged: without {listed} the quota admits the claim")
     return lines
 
 
@@ -82,6 +85,8 @@ def as_json(block: QuotaBlock) -> dict[str, Any]:
         body["wantedBy"] = {"kind": block.wanted_by.kind, "name": block.wanted_by.name}
     if rejection.quota is not None:
         body["quota"] = rejection.quota.quota
+    if rejection.fits_without:
+        body["fitsWithout"] = list(rejection.fits_without)
     if isinstance(rejection.quota, Exceeded):
         users = dict(block.users)
         body["shortages"] = [

@@ -48,7 +48,7 @@ class Rejection(msgspec.Struct, frozen=True):
     """A write that the API server refuses, in its words. field: path of the first cause, "" for none.
 
     owner: for whom a controller wanted to create the object; None for an object of the user's. quota: what was short,
-    if a quota refused it.
+    if a quota refused it. fits_without: alternatives, as request/subrequest, without which all quotas admit the claim.
     """
 
     kind: str
@@ -58,6 +58,7 @@ class Rejection(msgspec.Struct, frozen=True):
     message: str
     owner: Ref | None = None
     quota: QuotaRefusal | None = None
+    fits_without: tuple[str, ...] = ()
 
 
 class ClusterState(msgspec.Struct, frozen=True):

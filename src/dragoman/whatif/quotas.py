@@ -13,9 +13,10 @@ import msgspec
 
 from dragoman.api.core import LimitRange, ResourceQuota
 from dragoman.api.kinds import kind_of
-from dragoman.quota.judge import QuotaRefusal, concerns, refused
+from dragoman.api.resource import ResourceClaim
+from dragoman.quota.judge import Exceeded, QuotaRefusal, concerns, refused
 from dragoman.quota.recount import around, recount
-from dragoman.quota.usage import ZERO, Amounts, usage
+from dragoman.quota.usage import DEVICES_SUFFIX, ZERO, Amounts, usage
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot
 
 _COUNTED = ("Pod", "ResourceClaim")
@@ -44,6 +45,25 @@ def refusal(snapshot: Snapshot, kind: str, value: Any) -> QuotaRefusal | None:
         if why is not None:
             return why
     return None
+
+
+def dispensable(snapshot: Snapshot, claim: ResourceClaim, why: Exceeded) -> tuple[str, ...]:
+    """Alternatives of firstAvailable without which every quota admits the claim; () where that does not help.
+
+    A claim is charged for every class that an alternative names, though only one of them will be used.
+    """
+    short = {name.removesuffix(DEVICES_SUFFIX) for name in (s.resource for s in why.shortages)}
+    dropped: list[str] = []
+    requests = []
+    for request in claim.spec.devices.requests:
+        kept = tuple(sub for sub in request.first_available if sub.device_class_name not in short)
+        if kept and len(kept) < len(request.first_available):
+            dropped += [f"{request.name}/{sub.name}" for sub in request.first_available if sub not in kept]
+            request = msgspec.structs.replace(request, first_available=kept)
+        requests.append(request)
+    devices = msgspec.structs.replace(claim.spec.devices, requests=tuple(requests))
+    changed = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, devices=devices))
+    return tuple(dropped) if dropped and refusal(snapshot, "ResourceClaim", changed) is None else ()
 
 
 def counted(snapshot: Snapshot) -> Iterator[Change]:

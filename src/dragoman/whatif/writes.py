@@ -24,14 +24,16 @@ from dragoman.api.core import Node, Pod
 from dragoman.api.kinds import kind_of
 from dragoman.api.merge import merge_patch
 from dragoman.api.meta import Bare, Ref
+from dragoman.api.resource import ResourceClaim
 from dragoman.effects import Bind, Create, Delete, Effect, Emit, Evict, Patch
 from dragoman.errors import Bug
+from dragoman.quota.judge import Exceeded
 from dragoman.quota.limits import broken, fill
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot
 from dragoman.snapshot.usage import is_finished
 from dragoman.whatif.cluster import ClusterState, Rejection, find, uid_for
 from dragoman.whatif.names import name_for
-from dragoman.whatif.quotas import limit_ranges_of, refusal
+from dragoman.whatif.quotas import dispensable, limit_ranges_of, refusal
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -134,7 +136,11 @@ def limits_refused(snapshot: Snapshot, kind: str, value: Any) -> Rejection | Non
     why = why or (quota.text if quota is not None else "")
     if not why:
         return None
-    return Rejection(kind, meta.namespace, meta.name, "", forbidden_text(kind_of(kind), meta.name, why), quota=quota)
+    spare: tuple[str, ...] = ()
+    if isinstance(quota, Exceeded) and isinstance(value, ResourceClaim):
+        spare = dispensable(snapshot, value, quota)
+    text = forbidden_text(kind_of(kind), meta.name, why)
+    return Rejection(kind, meta.namespace, meta.name, "", text, quota=quota, fits_without=spare)
 
 
 def complete(kind: str, obj: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ class Rbac:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._shelves = tuple(store.shelf(kind) for kind in KINDS)
-        self._seen: tuple[int, ...] = ()
+        self._seen = -1
         self._bindings: dict[tuple[str, str, str], list[_Binding]] = {}
         self._grants: dict[tuple[str, tuple[str, ...], str], tuple[Grant, ...]] = {}
         self._answers: dict[tuple[str, tuple[str, ...], str, str, str, str], bool | frozenset[str]] = {}
@@ -125,7 +125,9 @@ class Rbac:
         return frozenset(names) if names else False
 
     def _refresh(self) -> None:
-        seen = tuple(shelf.changed for shelf in self._shelves)
+        # Asked for every request. Versions only grow, and no two writes share one: the newest says whether any is new.
+        roles, cluster_roles, bindings, cluster_bindings = self._shelves
+        seen = max(roles.changed, cluster_roles.changed, bindings.changed, cluster_bindings.changed)
         if seen == self._seen:
             return
         self._seen = seen

@@ -13,6 +13,9 @@ What concerns only the object itself stands in its strategy and in `api.validate
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from dragoman.api.kinds import Kind
 from dragoman.apiserver.admission.accounts import ServiceAccounts
 from dragoman.apiserver.admission.admin_access import AdminAccess
 from dragoman.apiserver.admission.attributes import AdmissionPlugin, Attributes, External, Operation
@@ -47,11 +50,28 @@ PLUGINS: tuple[AdmissionPlugin, ...] = (
 
 def mutate(lookup: Lookup, attributes: Attributes) -> None:
     """Let every plugin change `attributes.obj`. Raises Refused."""
-    for plugin in PLUGINS:
-        plugin.mutate(lookup, attributes)
+    for ask in _asked(attributes.kind)[0]:
+        ask(lookup, attributes)
 
 
 def validate(lookup: Lookup, attributes: Attributes) -> None:
     """Let every plugin judge what will be stored. Raises Refused."""
-    for plugin in PLUGINS:
-        plugin.validate(lookup, attributes)
+    for ask in _asked(attributes.kind)[1]:
+        ask(lookup, attributes)
+
+
+_Asks = tuple[Callable[[Lookup, Attributes], None], ...]
+_asks: dict[tuple[str, str], tuple[_Asks, _Asks]] = {}
+
+
+def _asked(kind: Kind) -> tuple[_Asks, _Asks]:
+    """The plugins that have something to say about a kind, in the two phases: most have not, and cost nothing."""
+    known = _asks.get((kind.group, kind.plural))
+    if known is None:
+        concerned = [plugin for plugin in PLUGINS if plugin.kinds is None or kind in plugin.kinds]
+        known = (
+            tuple(p.mutate for p in concerned if type(p).mutate is not AdmissionPlugin.mutate),
+            tuple(p.validate for p in concerned if type(p).validate is not AdmissionPlugin.validate),
+        )
+        _asks[kind.group, kind.plural] = known
+    return known

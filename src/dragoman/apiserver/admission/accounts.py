@@ -27,10 +27,12 @@ _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 class ServiceAccounts(AdmissionPlugin):
     """Names the account of a new pod, which must exist, and mounts its token."""
 
+    kinds = frozenset((POD,))
+
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:
         """`default` where the pod names none."""
         pod = attributes.obj
-        if attributes.operation != "CREATE" or attributes.kind != POD or attributes.subresource or not pod:
+        if attributes.operation != "CREATE" or attributes.subresource or not pod:
             return
         if MIRROR in (pod["metadata"].get("annotations") or {}):
             return
@@ -46,7 +48,7 @@ class ServiceAccounts(AdmissionPlugin):
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:
         """Mirror pods see no secrets; an account may restrict its pods to the secrets that it lists."""
         pod = attributes.obj
-        if attributes.operation != "CREATE" or attributes.kind != POD or attributes.subresource or not pod:
+        if attributes.operation != "CREATE" or attributes.subresource or not pod:
             return
         spec: Object = pod.get("spec") or {}
         if MIRROR in (pod["metadata"].get("annotations") or {}):

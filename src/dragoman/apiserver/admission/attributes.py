@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -34,7 +34,12 @@ class Attributes(msgspec.Struct):
 
 
 class AdmissionPlugin:
-    """One rule of admission. The default admits everything unchanged."""
+    """One rule of admission. The default admits everything unchanged.
+
+    kinds: whose writes it is asked about; None for all.
+    """
+
+    kinds: ClassVar[frozenset[Kind] | None] = None
 
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:
         """Add to the object what the cluster decides. Raises Refused."""

@@ -9,15 +9,16 @@ from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.status import forbidden
 
 PRIORITY_CLASS = BY_NAME["PriorityClass"]
-_PRIORITIZED = (BY_NAME["Pod"], BY_NAME["PodGroup"])
 
 
 class Priorities(AdmissionPlugin):
     """Sets priority and preemptionPolicy of new pods and PodGroups."""
 
+    kinds = frozenset((BY_NAME["Pod"], BY_NAME["PodGroup"]))
+
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:
         """The class that is named, else the global default, else 0."""
-        if attributes.operation != "CREATE" or attributes.kind not in _PRIORITIZED or attributes.subresource:
+        if attributes.operation != "CREATE" or attributes.subresource:
             return
         spec = (attributes.obj or {}).get("spec")
         if not isinstance(spec, dict):

@@ -24,26 +24,29 @@ from dragoman.apiserver.status import forbidden, invalid
 CLAIM: Final = BY_NAME["ResourceClaim"]
 REQUEST: Final = BY_NAME["CertificateSigningRequest"]
 GATE: Final = "DRAResourceClaimGranularStatusAuthorization"
-_GUARDED: Final = frozenset(BY_NAME[name] for name in escalation.GUARDED)
 
 
 class Escalation(AdmissionPlugin):
     """Refuses roles and bindings that give more than their writer has."""
 
+    kinds = frozenset(BY_NAME[name] for name in escalation.GUARDED)
+
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:
         """New and changed ones."""
         obj = attributes.obj
-        if attributes.kind in _GUARDED and obj is not None and not attributes.subresource:
+        if obj is not None and not attributes.subresource:
             escalation.check(lookup.authorizer, attributes.kind, obj, attributes.old, attributes.write.user)
 
 
 class Signers(AdmissionPlugin):
     """Refuses to approve and to sign for signers that the writer has no right to, and certificates of masters."""
 
+    kinds = frozenset((REQUEST,))
+
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:
         """CertificateApproval, CertificateSigning and CertificateSubjectRestriction of upstream."""
         obj, old = attributes.obj, attributes.old
-        if attributes.kind is not REQUEST or obj is None:
+        if obj is None:
             return
         signer = str((obj.get("spec") or {}).get("signerName", ""))
         if attributes.operation == "CREATE":
@@ -82,10 +85,12 @@ def _organizations(obj: Object) -> tuple[str, ...]:
 class ClaimStatus(AdmissionPlugin):
     """Refuses changes of a claim's status that its writer has no right to."""
 
+    kinds = frozenset((CLAIM,))
+
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:
         """Writes of the status only; everything else leaves it alone."""
         obj, old = attributes.obj, attributes.old
-        if attributes.kind is not CLAIM or attributes.subresource != "status" or obj is None or old is None:
+        if attributes.subresource != "status" or obj is None or old is None:
             return
         if lookup.authorizer.mode == "allow" or not lookup.gates.on(GATE):
             return

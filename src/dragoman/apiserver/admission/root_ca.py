@@ -18,8 +18,10 @@ NAME: Final = "kube-root-ca.crt"
 class RootCertificate(AdmissionPlugin):
     """Keeps ca.crt."""
 
+    kinds = frozenset((CONFIG_MAP,))
+
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:
         """On every change of the ConfigMap."""
         obj = attributes.obj
-        if attributes.kind is CONFIG_MAP and attributes.name == NAME and attributes.operation == "UPDATE" and obj:
+        if attributes.name == NAME and attributes.operation == "UPDATE" and obj:
             obj["data"] = {**(obj.get("data") or {}), "ca.crt": lookup.ca_text}

@@ -16,9 +16,11 @@ POD, RUNTIME_CLASS = BY_NAME["Pod"], BY_NAME["RuntimeClass"]
 class RuntimeClasses(AdmissionPlugin):
     """Completes new pods that name a RuntimeClass, and refuses those that contradict it."""
 
+    kinds = frozenset((POD,))
+
     def mutate(self, lookup: Lookup, attributes: Attributes) -> None:
         """Raises 403 for a class that is not there, or another overhead than its own."""
-        if attributes.operation != "CREATE" or attributes.kind is not POD or attributes.subresource:
+        if attributes.operation != "CREATE" or attributes.subresource:
             return
         spec = (attributes.obj or {}).get("spec")
         if not isinstance(spec, dict):

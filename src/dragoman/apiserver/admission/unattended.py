@@ -28,11 +28,13 @@ REASONS: dict[Kind, str] = {BY_NAME[name]: reason for name, reason in _REASONS.i
 class Unattended(AdmissionPlugin):
     """Warns; never refuses."""
 
+    kinds = frozenset(REASONS)
+
     def validate(self, lookup: Lookup, attributes: Attributes) -> None:
         """Once an object, at its creation."""
         if attributes.operation == "CREATE" and not attributes.subresource:
-            reason = REASONS.get(attributes.kind)
-            if reason is not None and not (attributes.kind.kind == "APIService" and _is_local(attributes)):
+            reason = REASONS[attributes.kind]
+            if not (attributes.kind.kind == "APIService" and _is_local(attributes)):
                 attributes.warnings.append(f"{attributes.kind.kind} is stored and nothing acts on it: {reason}")
 
 

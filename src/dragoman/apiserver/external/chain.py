@@ -7,19 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
+from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
 from dragoman.apiserver import admission
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.external.calling import Caller
 from dragoman.apiserver.external.converting import Conversion
-from dragoman.apiserver.external.policies import Policies
-from dragoman.apiserver.external.webhooks import Webhooks
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.patch import copy_json
 from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.store import Store
 from dragoman.apiserver.versions import to_stored
+
+if TYPE_CHECKING:
+    from dragoman.apiserver.external.policies import Policies
+    from dragoman.apiserver.external.webhooks import Webhooks
+
+ASKING: Final = (
+    "ValidatingAdmissionPolicy",
+    "MutatingAdmissionPolicy",
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+)
+"""The kinds whose objects want to be asked about writes."""
 
 
 class AdmissionChain:
@@ -30,12 +43,30 @@ class AdmissionChain:
         self._now = now
         self._caller = Caller(store)
         self.conversion = Conversion(self._caller, uid)
-        self._webhooks = Webhooks(store, lookup.authorizer, self._caller, uid)
-        self._policies = Policies(store, lookup.authorizer)
+        self._store = store
+        self._uid = uid
+        self._shelves = tuple(store.shelf(BY_NAME[name]) for name in ASKING)
+
+    # Made with the first object that wants to be asked: most clusters have none, and expressions are a lot to load.
+
+    @cached_property
+    def _webhooks(self) -> Webhooks:
+        from dragoman.apiserver.external.webhooks import Webhooks
+
+        return Webhooks(self._store, self._lookup.authorizer, self._caller, self._uid)
+
+    @cached_property
+    def _policies(self) -> Policies:
+        from dragoman.apiserver.external.policies import Policies
+
+        return Policies(self._store, self._lookup.authorizer)
 
     def wants(self, attributes: Attributes) -> bool:
         """Whether any policy or webhook may have something to say."""
-        return self._policies.wants(attributes) or self._webhooks.wants(attributes)
+        for shelf in self._shelves:
+            if shelf.records:
+                return self._policies.wants(attributes) or self._webhooks.wants(attributes)
+        return False
 
     async def mutate(self, attributes: Attributes) -> None:
         """Let mutating policies, then webhooks change the object. Raises Refused."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from dragoman.api.kinds import Kind
 from dragoman.apiserver.custom.kind import CustomKind
-from dragoman.apiserver.strategies.admission import BindingStrategy, PolicyStrategy, WebhookStrategy
 from dragoman.apiserver.strategies.base import (
     Generational,
     Returned,
@@ -69,12 +70,6 @@ _TABLE: dict[str, Strategy] = {
     "HorizontalPodAutoscaler": Generational(),
     "FlowSchema": StatusAloneGenerational(),
     "PriorityLevelConfiguration": StatusAloneGenerational(),
-    "ValidatingAdmissionPolicy": PolicyStrategy("ValidatingAdmissionPolicy"),
-    "MutatingAdmissionPolicy": PolicyStrategy("MutatingAdmissionPolicy"),
-    "ValidatingAdmissionPolicyBinding": BindingStrategy("ValidatingAdmissionPolicyBinding"),
-    "MutatingAdmissionPolicyBinding": BindingStrategy("MutatingAdmissionPolicyBinding"),
-    "MutatingWebhookConfiguration": WebhookStrategy("MutatingWebhookConfiguration"),
-    "ValidatingWebhookConfiguration": WebhookStrategy("ValidatingWebhookConfiguration"),
     "CertificateSigningRequest": SigningRequestStrategy(),
     "PersistentVolume": Returned(),
     "PersistentVolumeClaim": Returned(),
@@ -95,4 +90,17 @@ _TABLE: dict[str, Strategy] = {
 
 def strategy_of(kind: Kind) -> Strategy:
     """The strategy of a kind."""
-    return CUSTOM if isinstance(kind, CustomKind) else _TABLE.get(kind.kind, GENERIC)
+    if isinstance(kind, CustomKind):
+        return CUSTOM
+    if kind.group == "admissionregistration.k8s.io":
+        return _of_admission(kind.kind)
+    return _TABLE.get(kind.kind, GENERIC)
+
+
+@cache
+def _of_admission(kind: str) -> Strategy:
+    from dragoman.apiserver.strategies import admission  # with the expression language: a lot to load, for few
+
+    if kind.endswith("PolicyBinding"):
+        return admission.BindingStrategy(kind)
+    return admission.PolicyStrategy(kind) if kind.endswith("Policy") else admission.WebhookStrategy(kind)

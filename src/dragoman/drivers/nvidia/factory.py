@@ -22,7 +22,6 @@ from dragoman.drivers.nvidia.hardware import Hardware
 from dragoman.drivers.nvidia.health import IGNORED, HealthOptions, parse_xids
 from dragoman.drivers.nvidia.images import MPS_IMAGE
 from dragoman.drivers.nvidia.mps import Daemons
-from dragoman.drivers.nvidia.nvml import NvmlHardware
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.node.driver import Driver
 from dragoman.node.plugin import Places
@@ -68,6 +67,8 @@ def standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory
     options = DriverOptions(
         gates_with(gates, "--feature-gates"), shares, health, args.nvidia_driver_root, args.mps_image
     )
+    from dragoman.drivers.nvidia.nvml import NvmlHardware  # not for simulated GPUs
+
     hardware = NvmlHardware(driver_root=Path(args.driver_root_ctr_path or args.nvidia_driver_root))
     # A machine without the kernel driver is refused at once, not by a loop that fails again and again.
     hardware.open()

@@ -10,7 +10,7 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
 from dragoman.cli.record import recorded
 from dragoman.cluster.client import Listed
-from dragoman.errors import Denied, NotFound
+from dragoman.errors import Forbidden, NotFound
 from dragoman.runtime.clock import Clock
 from dragoman.snapshot.change import HELD
 from dragoman.testing.build import claim, device_class, gpus, node, pod
@@ -28,8 +28,8 @@ def test_a_recorded_cluster_reads_back_whole_without_what_containers_are_started
     async def main(clock: Clock) -> None:
         stage = Stage(clock)
         await stage.apply(node("a"), gpus("a", 2), device_class(), claim("c"), with_secret(pod("p", "c")))
-        items, denied = await recorded(stage.client)
-        assert denied == []
+        items, seen = await recorded(stage.client)
+        assert seen.hidden == ()
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         for word in ("hush", "managedFields", "last-applied"):
             assert word not in text
@@ -49,15 +49,15 @@ class Partly:
         if kind.kind == "PodGroup":
             raise NotFound("no such kind")
         if kind.kind == "Node":
-            raise Denied("forbidden")
+            raise Forbidden("forbidden")
         item: Object = {"kind": kind.kind, "metadata": {"name": "x", "namespace": namespace}}
         return Listed([item], "1")
 
 
 def test_what_may_not_be_listed_is_told_and_what_is_not_served_is_not_missed() -> None:
     async def main(clock: Clock) -> None:
-        items, denied = await recorded(Partly(), "team")  # type: ignore[arg-type]
-        assert denied == ["Node"]
+        items, seen = await recorded(Partly(), "team")  # type: ignore[arg-type]
+        assert seen.hidden == (("Node", ""),)
         assert {item["kind"] for item in items} == {*HELD, "Event"} - {"PodGroup", "Node"}
         for item in items:
             assert item["metadata"]["namespace"] == ("team" if kind_of(item["kind"]).namespaced else "")

@@ -14,6 +14,7 @@ import yaml
 
 from dragoman.cluster import kubeconfig
 from dragoman.cluster.credentials import Credentials
+from dragoman.cluster.proxies import proxy_of
 from dragoman.errors import Denied, Invalid, NotFound
 from dragoman.runtime.clock import Clock
 
@@ -180,3 +181,43 @@ def test_a_plugin_that_fails_is_denied_with_what_it_said(tmp_path: Path, name: s
 
 def test_plain_json_is_a_kubeconfig_too(tmp_path: Path) -> None:
     assert kubeconfig.find(str(write(tmp_path, json.dumps(config())))).token == "t"
+
+
+def test_whom_a_user_acts_as(tmp_path: Path) -> None:
+    user = {"token": "t", "as": "eve", "as-uid": "u-7", "as-groups": ["ops", "gpu"], "as-user-extra": {"x/y": ["1"]}}
+    access = kubeconfig.find(str(write(tmp_path, config(user=user))))
+    credentials = Credentials(access, Clock())
+    sent = asyncio.run(credentials.headers())
+    assert (sent["Impersonate-User"], sent["Impersonate-Uid"]) == ("eve", "u-7")
+    assert credentials.repeated() == [
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Group", "gpu"),
+        ("Impersonate-Extra-x%2Fy", "1"),
+    ]
+    assert access.who == "user u as eve, context one"
+
+
+SERVER = "https://api.example.com:6443"
+PROXIES: dict[str, tuple[str, str, dict[str, str], str]] = {
+    "none": (SERVER, "", {}, ""),
+    "of the cluster": (SERVER, "http://p:1", {"HTTPS_PROXY": "http://q:2", "NO_PROXY": "*"}, "http://p:1"),
+    "of the environment": (SERVER, "", {"https_proxy": "q:2"}, "http://q:2"),
+    "of another scheme": (SERVER, "", {"HTTP_PROXY": "http://q:2"}, ""),
+    "not for this domain": (SERVER, "", {"HTTPS_PROXY": "http://q:2", "NO_PROXY": "x.org, example.com"}, ""),
+    "for the domain, not below": (SERVER, "", {"HTTPS_PROXY": "http://q:2", "NO_PROXY": "ple.com"}, "http://q:2"),
+    "not for this port": (SERVER, "", {"HTTPS_PROXY": "http://q:2", "NO_PROXY": ".example.com:6443"}, ""),
+    "for another port": (SERVER, "", {"HTTPS_PROXY": "http://q:2", "NO_PROXY": "example.com:443"}, "http://q:2"),
+    "not for this network": ("https://10.3.2.1", "", {"HTTPS_PROXY": "http://q:2", "NO_PROXY": "10.0.0.0/8"}, ""),
+    "never for loopback": ("https://127.0.0.5:6443", "", {"HTTPS_PROXY": "http://q:2"}, ""),
+}
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_proxies_are_chosen_as_kubectl_does(name: str) -> None:
+    server, proxy_url, environ, expected = PROXIES[name]
+    assert proxy_of(server, proxy_url, environ) == expected
+
+
+def test_a_proxy_that_is_not_spoken_to_is_named() -> None:
+    with pytest.raises(Invalid, match="socks5 proxies are not supported"):
+        proxy_of(SERVER, "socks5://127.0.0.1:1080", {})

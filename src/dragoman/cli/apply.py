@@ -6,7 +6,7 @@ import argparse
 import asyncio
 
 from dragoman.cli import connect, manifests, output
-from dragoman.errors import DragomanError, NotFound
+from dragoman.errors import Forbidden, Invalid, NotFound, NotServed, Stale
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Apply all objects; 1 if the server refused one. The others are applied all the same, as kubectl does."""
+    """Apply all objects; 1 if the server refused one, 2 for want of rights.
+
+    The others are applied all the same, as kubectl does.
+    """
     return asyncio.run(_apply(args))
 
 
@@ -38,15 +41,19 @@ async def _apply(args: argparse.Namespace) -> int:
             label = f"{kind.kind.lower()}/{meta['name']}"
             try:
                 before = await client.get(kind, meta["name"], namespace)
+            except NotServed:
+                raise
             except NotFound:
                 before = None
+            except Forbidden:
+                before = {}  # there may be one: who may write it need not be allowed to read it
             try:
                 after = await client.patch(
                     kind, meta["name"], obj, namespace, type="apply", manager="dragoman-apply", force=True, strict=True
                 )
-            except DragomanError as error:
-                output.say(f"error: {label}: {error}")
-                status = 1
+            except (Invalid, Stale, NotFound, Forbidden) as error:
+                output.error(f"{label}: {error}")
+                status = max(status, 2 if isinstance(error, Forbidden) else 1)
                 continue
             output.write(f"{label} {_outcome(before, after)}")
     return status
@@ -55,6 +62,8 @@ async def _apply(args: argparse.Namespace) -> int:
 def _outcome(before: dict[str, object] | None, after: dict[str, object]) -> str:
     if before is None:
         return "created"
+    if not before:
+        return "applied"
 
     def version(obj: dict[str, object]) -> object:
         return obj["metadata"]["resourceVersion"]  # type: ignore[index]

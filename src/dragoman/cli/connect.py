@@ -1,6 +1,7 @@
 """Which cluster is meant? The flags that say so, and a client for it.
 
 Order: --kubeconfig, then $KUBECONFIG, then ./dragoman.kubeconfig (what `dragoman up` writes), then ~/.kube/config.
+`kubectl dra` reads what kubectl reads, so not ./dragoman.kubeconfig.
 """
 
 from __future__ import annotations
@@ -22,15 +23,42 @@ if TYPE_CHECKING:
     from dragoman.cluster.kubeconfig import Access
 
 EMBEDDED = "dragoman.kubeconfig"
+PLUGIN = "kubectl"
+SHORT = {
+    "claim": "ResourceClaim",
+    "template": "ResourceClaimTemplate",
+    "class": "DeviceClass",
+    "slice": "ResourceSlice",
+}
+"""Words of ours for kinds (docs/glossary.md), beside those that the server knows."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """--kubeconfig, --context and --namespace."""
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", help=f"kubeconfig to use; default: $KUBECONFIG, ./{EMBEDDED}, ~/.kube/config"
-    )
+    """Which cluster, as whom, and how long to wait: kubectl's flags of these names."""
+    plugin = parser.prog.startswith(PLUGIN)
+    parser.set_defaults(embedded="" if plugin else EMBEDDED)
+    order = "$KUBECONFIG, ~/.kube/config" if plugin else f"$KUBECONFIG, ./{EMBEDDED}, ~/.kube/config"
+    parser.add_argument("--kubeconfig", metavar="FILE", help=f"kubeconfig to use; default: {order}")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: its current context")
     parser.add_argument("-n", "--namespace", metavar="NS", default="", help="namespace; default: that of the context")
+    parser.add_argument("--as", dest="impersonate", metavar="USER", default="", help="act as this user")
+    parser.add_argument(
+        "--as-group", dest="impersonate_groups", metavar="GROUP", action="append", default=[], help="and in this group"
+    )
+    parser.add_argument("--as-uid", dest="impersonate_uid", metavar="UID", default="", help="and with this uid")
+    parser.add_argument(
+        "--request-timeout", type=_timeout, metavar="TIME", help="of one request, such as 5s or 1m; 0: no limit"
+    )
+
+
+def _timeout(text: str) -> float:
+    """Seconds of a duration, as kubectl takes it: without a unit, seconds."""
+    from dragoman.runtime.config import duration_s
+
+    try:
+        return duration_s(f"{text}s" if text.isdecimal() else text)
+    except Invalid as error:
+        raise argparse.ArgumentTypeError(error.what) from None
 
 
 def access(args: argparse.Namespace) -> Access:
@@ -38,9 +66,28 @@ def access(args: argparse.Namespace) -> Access:
     from dragoman.cluster import kubeconfig  # commands that read files only start faster without it
 
     path = args.kubeconfig
-    if path is None and not os.environ.get("KUBECONFIG") and Path(EMBEDDED).is_file():
-        path = EMBEDDED
-    return kubeconfig.find(path, args.context)
+    embedded = getattr(args, "embedded", EMBEDDED)
+    if path is None and embedded and not os.environ.get("KUBECONFIG") and Path(embedded).is_file():
+        path = embedded
+    found = kubeconfig.find(path, args.context)
+    return _acting(found, args)
+
+
+def _acting(found: Access, args: argparse.Namespace) -> Access:
+    from msgspec.structs import replace
+
+    user, groups, uid = (getattr(args, name, None) for name in ("impersonate", "impersonate_groups", "impersonate_uid"))
+    if (limit_s := getattr(args, "request_timeout", None)) is not None:
+        found = replace(found, request_timeout_s=limit_s)
+    if user:
+        found = replace(found, impersonate=user)
+    if groups:
+        found = replace(found, impersonate_groups=tuple(groups))
+    if uid:
+        found = replace(found, impersonate_uid=uid)
+    if (found.impersonate_groups or found.impersonate_uid or found.impersonate_extra) and not found.impersonate:
+        raise Invalid("--as", "is missing: groups, uid and extra values are those of a user to act as")
+    return found
 
 
 @asynccontextmanager
@@ -67,6 +114,7 @@ def kind_named(word: str) -> Kind:
     """
     lowered = word.lower()
     plain, _, group = lowered.partition(".")
+    plain = next((name.lower() for word, name in SHORT.items() if plain in (word, f"{word}s", f"{word}es")), plain)
     for kind in KINDS:
         if plain in {kind.plural, kind.kind.lower(), *kind.short} and kind.group.startswith(group):
             return kind

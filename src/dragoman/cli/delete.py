@@ -7,7 +7,7 @@ import asyncio
 
 from dragoman.api.kinds import Kind
 from dragoman.cli import connect, manifests, output
-from dragoman.errors import NotFound
+from dragoman.errors import Forbidden, Invalid, NotFound, NotServed
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,12 +36,14 @@ def _targets(args: argparse.Namespace) -> list[tuple[Kind, str, str]]:
     word, _, name = args.kind.partition("/")
     names = [name] if name else args.name
     kind = connect.kind_named(word)
+    if not names:
+        raise Invalid(args.kind, f"name the {kind.plural} to delete: dragoman delete {args.kind} NAME, or -f FILE")
     return [(kind, connect.namespace(args), each) for each in names]
 
 
 async def _delete(args: argparse.Namespace) -> int:
     if not args.filename and not args.kind:
-        output.say("error: nothing named to delete; usage: dragoman delete KIND NAME, or -f FILE")
+        output.error("nothing named to delete; usage: dragoman delete KIND NAME, or -f FILE")
         return 2
     status = 0
     async with connect.client(args) as client:
@@ -51,8 +53,13 @@ async def _delete(args: argparse.Namespace) -> int:
                     kind, name, scope if kind.namespaced else "", grace_period_s=0 if args.now else None
                 )
                 output.write(f"{kind.kind.lower()}/{name} deleted")
+            except NotServed:
+                raise
             except NotFound as error:
                 if not args.ignore_not_found:
-                    output.say(f"error: {error}")
-                    status = 1
+                    output.error(str(error))
+                    status = max(status, 1)
+            except Forbidden as error:
+                output.error(str(error))
+                status = 2
     return status

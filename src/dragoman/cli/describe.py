@@ -10,6 +10,7 @@ import yaml
 from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
 from dragoman.cli import connect, output
+from dragoman.errors import Forbidden, NotFound, NotServed
 
 # Bookkeeping of the server that tells a reader nothing.
 HIDDEN = ("managedFields", "selfLink", "resourceVersion", "generation", "uid")
@@ -24,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print one object and its events."""
+    """Print one object and its events; 1 if it does not exist."""
     return asyncio.run(_describe(args))
 
 
@@ -37,11 +38,21 @@ async def _describe(args: argparse.Namespace) -> int:
         return 2
     scope = connect.namespace(args) if kind.namespaced else ""
     async with connect.client(args) as client:
-        obj = await client.get(kind, name, scope)
+        try:
+            obj = await client.get(kind, name, scope)
+        except NotServed:
+            raise
+        except NotFound as error:
+            output.error(str(error))
+            return 1
         selector = f"involvedObject.name={name},involvedObject.uid={obj['metadata'].get('uid', '')}"
-        events = (await client.list(kind_of("Event"), scope, field_selector=selector)).items
+        hidden = ""
+        try:
+            events = (await client.list(kind_of("Event"), scope, field_selector=selector)).items
+        except Forbidden:
+            events, hidden = [], f" not visible to {client.access.who}"
     output.write(_fields(obj))
-    output.write("Events:" + (" <none>" if not events else ""))
+    output.write("Events:" + (hidden or " <none>" if not events else ""))
     if events:
         body = [
             (e.get("type", ""), e.get("reason", ""), str(e.get("count") or 1), _source(e), e.get("message", ""))

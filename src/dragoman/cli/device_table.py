@@ -8,12 +8,13 @@ import csv
 import difflib
 import io
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from dragoman.cli import output, source
-from dragoman.errors import Invalid
+from dragoman.errors import Forbidden, Invalid
 from dragoman.explain.messages import plural
 from dragoman.inspect.inventory import TERMS, Inventory, Row, inventory
 from dragoman.runtime.clock import Clock
@@ -33,10 +34,16 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("--by", f"must name a term: {', '.join(TERMS)} or an attribute")
     if args.watch:
         return asyncio.run(_watch(args, by))
-    found = inventory(source.tool_input(args).snapshot, by, Clock().utc())
+    found = _inventory(source.tool_input(args), by, Clock().utc())
     _check(found)
     _print(found, args.output)
     return 0 if found.total.counts.total else 1
+
+
+def _inventory(world: source.ToolInput, by: tuple[str, ...], now: datetime) -> Inventory:
+    if "ResourceSlice" in world.hidden:
+        raise Forbidden(f"resourceslices not visible to {world.who}: no devices to count; ask for rights to list them")
+    return inventory(world.snapshot, by, now, nodes_known="Node" not in world.hidden)
 
 
 def _check(found: Inventory) -> None:
@@ -53,7 +60,7 @@ async def _watch(args: argparse.Namespace, by: tuple[str, ...]) -> int:
     before: Inventory | None = None
     while True:
         world = await source.world_now(args)
-        found = inventory(world.snapshot, by, clock.utc())
+        found = _inventory(world, by, clock.utc())
         if found != before:
             if before is not None and args.output == "text":
                 output.write("")

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dragoman.cli import connect, explain_watch, output, simulate, source
+from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
     from dragoman.allocate.allocator import AllocatorOptions
@@ -23,8 +24,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of explain."""
     parser.add_argument(
         "object",
-        nargs="?",
-        default="",
+        nargs="*",
+        default=[],
         help="pod/NAME, claim/NAME, node/NAME or device/DRIVER/POOL/DEVICE; default: everything pending",
     )
     source.arguments(parser)
@@ -40,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.cli import diagnostic
     from dragoman.explain import answers
 
-    kind, name = answers.object_of(args.object)
+    if len(args.object) > 2:
+        raise Invalid(" ".join(args.object), "names more than one object; explain takes one, such as pod/NAME")
+    kind, name = answers.object_of("/".join(args.object))
     options = simulate.options_of(args)
     world = source.tool_input(args, options.gates)
     scene = _scene(world, options, args.preemption)
@@ -69,4 +72,5 @@ def _scene(world: source.ToolInput, options: AllocatorOptions, preemption: Preem
     clock = Clock()
     context = SchedulingContext(new_id=Entropy().uuid4, options=options, preemption=preemption)
     cluster = settled(bring(world.snapshot, clock.utc(), known=True))
-    return ExplainInput(world.snapshot, cluster, world.order, events_of(world.events), context, clock.monotonic)
+    events = events_of(world.events)
+    return ExplainInput(world.snapshot, cluster, world.order, events, context, clock.monotonic, world.hidden)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.api.kinds import Kind
 from dragoman.cli import connect, output
+from dragoman.errors import NotFound, NotServed
 
 if TYPE_CHECKING:
     from dragoman.api.shape import Object
@@ -36,13 +37,20 @@ async def _get(args: argparse.Namespace) -> int:
     kind = connect.kind_named(word)
     scope = "" if args.all_namespaces or not kind.namespaced else connect.namespace(args)
     async with connect.client(args) as client:
-        if args.output in ("", "wide"):
-            return await _table(client, kind, scope, name, args)
-        if name:
-            objects = [await client.get(kind, name, scope)]
-        else:
-            listed = await client.list(kind, scope, field_selector=args.field_selector, label_selector=args.selector)
-            objects = listed.items
+        try:
+            if args.output in ("", "wide"):
+                return await _table(client, kind, scope, name, args)
+            if name:
+                objects = [await client.get(kind, name, scope)]
+            else:
+                objects = (
+                    await client.list(kind, scope, field_selector=args.field_selector, label_selector=args.selector)
+                ).items
+        except NotServed:
+            raise
+        except NotFound as error:
+            output.error(str(error))
+            return 1
     _write(kind, objects, args.output, single=bool(name))
     return 0
 

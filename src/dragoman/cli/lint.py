@@ -113,13 +113,13 @@ def _background(args: argparse.Namespace) -> tuple[list[Document], int]:
 
 
 async def _live(args: argparse.Namespace) -> tuple[str, int]:
-    from dragoman.cli import connect, record
+    from dragoman.cli import connect, live, record
 
     async with connect.client(args) as client:
-        items, denied = await record.recorded(client)
+        items, seen = await record.recorded(client, own=connect.namespace(args))
         version = await client.server_version()
-    for kind in denied:
-        output.say(f"note: not allowed to list {kind}: references to them may be reported missing")
+    for line in live.notes(seen):
+        output.say(f"{line}; references to them may be reported missing")
     digits = re.match(r"\d+", str(version.get("minor", "")))
     minor = min(max(int(digits[0]), OLDEST), NEWEST) if digits else NEWEST
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), minor

@@ -62,6 +62,8 @@ def _overview(prog: str) -> str:
 
 def main(argv: Sequence[str], prog: str = "dragoman") -> int:
     """Run one command line; returns the exit status."""
+    if len(argv) == 2 and argv[0] == "help":
+        argv = (argv[1], "--help")
     if not argv or argv[0] in ("-h", "--help", "help"):
         output.write(_overview(prog))
         return 0 if argv else 2
@@ -88,9 +90,10 @@ def _near(word: str) -> str:
     return next(iter(difflib.get_close_matches(word, COMMANDS, 1)), "")
 
 
-def _guarded(prog: str) -> int:
+def guarded(argv: Sequence[str], prog: str = "dragoman") -> int:
+    """`main` with every error as one line on stderr and exit status 2."""
     try:
-        return main(sys.argv[1:], prog)
+        return main(argv, prog)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -143,9 +146,9 @@ def _defect(error: Exception) -> int:
 
 def run() -> None:
     """Entry of the command `dragoman`."""
-    sys.exit(_guarded("dragoman"))
+    sys.exit(guarded(sys.argv[1:]))
 
 
 def run_as_plugin() -> None:
     """Entry of `kubectl-dra`, which kubectl calls for `kubectl dra ...`."""
-    sys.exit(_guarded("kubectl dra"))
+    sys.exit(guarded(sys.argv[1:], "kubectl dra"))

@@ -12,11 +12,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
-from dragoman.cli import connect, output
+from dragoman.cli import connect, live, output
 from dragoman.cluster.client import Client
-from dragoman.errors import Denied, NotFound
+from dragoman.errors import Denied
 from dragoman.snapshot.change import HELD
 
 KINDS = (*sorted(HELD), "Event")
@@ -32,10 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file; 0."""
-    items, denied = asyncio.run(_recorded(args))
+    items, seen = asyncio.run(_recorded(args))
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, separators=(",", ":"))
-    for kind in denied:
-        output.say(f"note: not allowed to list {kind_of(kind).plural}: they are missing in the file")
+    for line in live.notes(seen):
+        output.say(line)
     if args.output == "-":
         output.write(text)
         return 0
@@ -56,33 +55,20 @@ def _write(path: Path, text: str) -> None:
         raise Denied(f"{path}: cannot be written: {error.strerror}") from None
 
 
-async def _recorded(args: argparse.Namespace) -> tuple[list[Object], list[str]]:
+async def _recorded(args: argparse.Namespace) -> tuple[list[Object], live.LiveObjects]:
     async with connect.client(args) as client:
-        return await recorded(client, args.namespace)
+        return await recorded(client, args.namespace, own=client.access.namespace)
 
 
-async def recorded(client: Client, namespace: str = "") -> tuple[list[Object], list[str]]:
-    """The objects that decisions need (of one namespace, if named), and the kinds that may not be listed."""
-    found: dict[str, list[Object]] = {}
-    denied: list[str] = []
+async def recorded(client: Client, namespace: str = "", *, own: str = "") -> tuple[list[Object], live.LiveObjects]:
+    """The objects that decisions need (of one namespace, if named), and what was seen of the cluster.
 
-    async def read(name: str) -> None:
-        kind = kind_of(name)
-        try:
-            listed = await client.list(kind, namespace if kind.namespaced else "")
-        except NotFound:
-            return  # a server without that kind has no such objects
-        except Denied:
-            denied.append(name)
-            return
-        found[name] = [_needed(item) for item in listed.items]
-        if name == "Pod":  # as explain takes those of a live cluster: files are decided in their order
-            found[name].sort(key=_age)
-
-    async with asyncio.TaskGroup() as group:
-        for name in KINDS:
-            group.create_task(read(name), name=f"list {name}")
-    return [item for name in KINDS for item in found.get(name, ())], sorted(denied)
+    own: the namespace that is read where the whole cluster may not be. Errors: as `live.read`.
+    """
+    seen = await live.read(client, KINDS, namespace=namespace, own=own)
+    found = {name: [_needed(item) for item in items] for name, items in seen.found.items()}
+    found.get("Pod", []).sort(key=_age)  # as explain takes those of a live cluster: files are decided in their order
+    return [item for name in KINDS for item in found.get(name, ())], seen
 
 
 def _age(obj: Object) -> tuple[str, str]:

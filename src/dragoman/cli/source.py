@@ -26,9 +26,6 @@ if TYPE_CHECKING:  # what flags do not need is imported where it is used, so tha
 NOT_ASKED_FOR = frozenset({"CronJob", "ReplicationController", "PriorityClass"})
 """Kinds that a snapshot holds and a live cluster is not asked for."""
 
-MAY_BE_DENIED = frozenset({"ResourceQuota", "LimitRange", "PodDisruptionBudget"})
-"""Kinds without which everything but their own refusals is answered."""
-
 FROZEN_MIN = 5_000
 """Objects that are so many that looking for garbage among them is felt."""
 
@@ -66,7 +63,8 @@ class ToolInput(NamedTuple):
 
     order: pods and workloads in file order (for a live cluster, pods by creation time). documents: as read, for
     places; empty for a live cluster. events: Event objects, as on the wire. refused: objects of the files that an API
-    server would not take, which are not in the snapshot.
+    server would not take, which are not in the snapshot. hidden: kinds of a live cluster that may not be seen at all;
+    who: the user who may not.
     """
 
     snapshot: Snapshot
@@ -74,6 +72,8 @@ class ToolInput(NamedTuple):
     documents: tuple[Document, ...] = ()
     events: tuple[dict[str, Any], ...] = ()
     refused: tuple[RejectedDocument, ...] = ()
+    hidden: frozenset[str] = frozenset()
+    who: str = ""
 
 
 def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
@@ -214,47 +214,33 @@ def _applied(live: Object, before: Object, manifest: Object, gvk: tuple[str, str
 
 async def _live(args: argparse.Namespace) -> ToolInput:
     from dragoman.api import codec
-    from dragoman.api.kinds import kind_of
-    from dragoman.errors import Denied, Invalid, NotFound
+    from dragoman.cli import live
+    from dragoman.errors import Invalid
     from dragoman.snapshot.change import HELD, Snapshot
 
-    objects: list[tuple[str, object]] = []
-    events: list[dict[str, Any]] = []
+    kinds = (*sorted(HELD - NOT_ASKED_FOR), "Event")
     async with connect.client(args) as client:
-
-        async def read(name: str) -> None:
+        seen = await live.read(client, kinds, own=args.namespace or client.access.namespace)
+    for line in live.notes(seen):
+        output.say(line)
+    objects: list[tuple[str, object]] = []
+    for name, items in seen.found.items():
+        if name == "Event":
+            continue
+        type_ = codec.TYPES[name]
+        for item in items:
             try:
-                listed = await client.list(kind_of(name))
-            except NotFound:
-                return  # a server without that kind has no such objects
-            except Denied:
-                if name not in MAY_BE_DENIED:
-                    raise
-                return
-            type_ = codec.TYPES[name]
-            for item in listed.items:
-                try:
-                    objects.append((name, codec.decode(type_, item)))
-                except Invalid as error:
-                    meta = item.get("metadata") or {}
-                    kept = codec.salvaged(type_, item)
-                    what = "only the devices that it holds count" if kept else "it is left out"
-                    where = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
-                    output.say(f"warning: {name} {where} cannot be read, {what}: {error}")
-                    if kept:
-                        objects.append((name, kept))
-
-        async def read_events() -> None:
-            try:
-                events.extend((await client.list(kind_of("Event"))).items)
-            except Denied:
-                return  # nice to have: who may not see events is told less
-
-        async with asyncio.TaskGroup() as group:
-            for name in sorted(HELD - NOT_ASKED_FOR):
-                group.create_task(read(name), name=f"list {name}")
-            group.create_task(read_events(), name="list Event")
+                objects.append((name, codec.decode(type_, item)))
+            except Invalid as error:
+                meta = item.get("metadata") or {}
+                kept = codec.salvaged(type_, item)
+                what = "only the devices that it holds count" if kept else "it is left out"
+                where = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
+                output.say(f"warning: {name} {where} cannot be read, {what}: {error}")
+                if kept:
+                    objects.append((name, kept))
     snapshot = Snapshot.from_objects(objects)
     pods = sorted(snapshot.pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     order = tuple(("Pod", pod.metadata.namespace, pod.metadata.name) for pod in pods)
-    return ToolInput(snapshot, order, (), tuple(events))
+    events = tuple(seen.found.get("Event", ()))
+    return ToolInput(snapshot, order, (), events, hidden=live.hidden_kinds(seen), who=seen.who)

@@ -12,6 +12,7 @@ import ssl
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -52,7 +53,15 @@ class Credentials:
             headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         if access.impersonate:
             headers["Impersonate-User"] = access.impersonate
+            if access.impersonate_uid:
+                headers["Impersonate-Uid"] = access.impersonate_uid
         return headers
+
+    def repeated(self) -> list[tuple[str, str]]:
+        """Headers of impersonation that may occur several times: one for each group and each extra value."""
+        extra = [(quote(key, safe=""), value) for key, values in self.access.impersonate_extra for value in values]
+        groups = [("Impersonate-Group", group) for group in self.access.impersonate_groups]
+        return [*groups, *((f"Impersonate-Extra-{key}", value) for key, value in extra)]
 
     def expire(self) -> None:
         """The server said 401: ask again next time."""

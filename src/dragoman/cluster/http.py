@@ -7,6 +7,8 @@ server serves to the ones we think in. Watches are split into lines here, since 
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Unpack
 
@@ -20,7 +22,19 @@ from dragoman.api.shape import Object
 from dragoman.cluster.client import Listed, PatchOptions, WatchEvent
 from dragoman.cluster.credentials import Credentials
 from dragoman.cluster.kubeconfig import Access
-from dragoman.errors import Bug, Denied, DragomanError, Invalid, NotFound, Retry, Stale
+from dragoman.cluster.proxies import proxy_of
+from dragoman.errors import (
+    Bug,
+    Denied,
+    DragomanError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotServed,
+    Retry,
+    Stale,
+    Unauthenticated,
+)
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
@@ -45,6 +59,9 @@ class HttpClient:
         self.manager = manager
         self._entropy = entropy
         self._credentials = Credentials(access, clock)
+        self._proxy = proxy_of(access.server, access.proxy_url, os.environ)
+        limit_s = REQUEST_TIMEOUT_S if access.request_timeout_s is None else access.request_timeout_s
+        self._timeout = aiohttp.ClientTimeout(total=limit_s or None)
         self._open: aiohttp.ClientSession | None = None
         self._served: dict[str, str] = {}
         self._watched: set[str] = set()
@@ -95,22 +112,64 @@ class HttpClient:
                 access.server + path,
                 params={key: value for key, value in (query or {}).items() if value},
                 data=data,
-                headers=headers,
-                proxy=access.proxy_url or None,
+                headers=[*headers.items(), *self._credentials.repeated()],
+                proxy=self._proxy or None,
                 server_hostname=access.tls_server_name or None,
-                timeout=timeout or aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
+                allow_redirects=False,
+                timeout=timeout or self._timeout,
             )
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise Denied(f"{access.server}: its certificate is not trusted: {error.certificate_error}") from None
-        except aiohttp.ClientConnectorError as error:
-            raise Retry(f"{access.server} does not answer: {_reason(error.os_error)}; is it running?") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Retry(f"{access.server} does not answer: {error or type(error).__name__}") from None
+            raise self._unreachable(error, path) from None
         if response.status >= 400:
             if response.status == 401:
                 self._credentials.expire()
-            raise await _failure(response, f"{method} {path}")
+            raise self._in_context(await _failure(response, f"{method} {path}"), path)
+        if response.status >= 300:
+            response.release()
+            to = response.headers.get("Location", "another place")
+            raise Retry(f"{access.server} is not a Kubernetes API server: {path} redirects to {to}; {_STANDS_BETWEEN}")
         return response
+
+    def _unreachable(self, error: Exception, path: str) -> DragomanError:
+        """Why no answer came, for people: the server, and what to look at."""
+        server = self.access.server
+        match error:
+            case aiohttp.ClientConnectorCertificateError():
+                return Denied(
+                    f"{server}: its certificate is not trusted: {_certificate_reason(error.certificate_error)}; "
+                    "check certificate-authority and tls-server-name of the kubeconfig"
+                )
+            case aiohttp.ClientConnectorSSLError():
+                why = getattr(error.os_error, "reason", None) or error.os_error
+                return Retry(f"{server}: no TLS connection: {why}; is the server's URL right (https, port)?")
+            case aiohttp.ClientProxyConnectionError():
+                return Retry(f"{server}: the proxy {self._proxy} does not answer: {_reason(error.os_error)}")
+            case aiohttp.ClientHttpProxyError():
+                return Denied(f"{server}: the proxy {self._proxy} refuses: {error.status} {error.message}")
+            case aiohttp.ClientConnectorError():
+                return Retry(f"{server} does not answer: {_reason(error.os_error)}; is it running?")
+            case aiohttp.InvalidURL():
+                return Invalid("kubeconfig", f"{server!r} is not the URL of a server")
+            case TimeoutError():
+                limit_s = self._timeout.total
+                within = f" within {limit_s:g} s" if limit_s else ""
+                return Retry(f"{server} did not answer GET {path}{within}; try again, or raise --request-timeout")
+        return Retry(f"{server} does not answer: {error or type(error).__name__}")
+
+    def _in_context(self, error: DragomanError, path: str) -> DragomanError:
+        """Answers that are about who we are, with the server and the user."""
+        server, who = self.access.server, self.access.who
+        match error:
+            case Unauthenticated():
+                return Unauthenticated(
+                    f"{server} does not accept the credentials of {who}: {error} (401); log in again, "
+                    "or choose another context or kubeconfig"
+                )
+            case Denied() | NotServed():
+                return type(error)(f"{server}: {error} ({who})")
+            case Retry():
+                return Retry(f"{server}: {error}", after_s=error.after_s)
+        return error
 
     async def _call(self, method: str, path: str, **more: Any) -> Any:
         response = await self._send(method, path, **more)
@@ -119,7 +178,11 @@ class HttpClient:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Retry(f"{self.access.server}: the answer broke off: {error or type(error).__name__}") from None
         except msgspec.DecodeError:
-            raise Retry(f"{self.access.server}: {method} {path} answered something that is not JSON") from None
+            what = "an HTML page" if "html" in response.headers.get("Content-Type", "") else "something"
+            raise Retry(
+                f"{self.access.server} is not a Kubernetes API server: {method} {path} answered {what} "
+                f"that is not JSON; {_STANDS_BETWEEN}"
+            ) from None
         finally:
             response.release()
 
@@ -141,7 +204,10 @@ class HttpClient:
             if any(entry["name"] == kind.plural for entry in resources.get("resources", ())):
                 self._served[kind.kind] = version
                 return version
-        raise NotFound(f"{self.access.server} serves no {kind.plural}.{kind.group} in {', '.join(kind.versions)}")
+        raise NotServed(
+            f"{self.access.server} serves no {kind.plural}.{kind.group} in {', '.join(kind.versions)} "
+            f"({self.access.who})"
+        )
 
     async def _at(self, kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> tuple[str, str]:
         version = await self.version_of(kind)
@@ -347,8 +413,17 @@ def _event(line: bytes) -> WatchEvent:
         return msgspec.convert(deepjson.loads(line), WatchEvent)
 
 
+_STANDS_BETWEEN = "check the server's URL, and proxy-url or HTTPS_PROXY: a proxy or login page may stand between"
+
+
+def _certificate_reason(error: Exception) -> str:
+    return str(getattr(error, "verify_message", "") or error)
+
+
 def _reason(error: OSError) -> str:
     """Why there is no connection, in the system's words, which asyncio wraps in its own."""
+    if isinstance(error, socket.gaierror):
+        return "its host name is not known"
     return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
@@ -364,7 +439,15 @@ async def _failure(response: aiohttp.ClientResponse, request: str) -> DragomanEr
     except msgspec.DecodeError:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
-        text = raw.decode(errors="replace").strip()[:200]
+        text = " ".join(raw.decode(errors="replace").split())[:200]
+        if "html" in response.headers.get("Content-Type", "") or text.startswith("<"):
+            kind = Retry if response.status >= 500 else Denied
+            title = " ".join(re.sub(r"<[^>]*>", " ", text).split())[:80]
+            return kind(
+                f"an HTML page answers {request} ({response.status} {response.reason}: {title}); {_STANDS_BETWEEN}"
+            )
+        if response.status == 404:
+            return NotServed(f"{request} is not served: {text or response.reason}")
         status = {"code": response.status, "message": f"{request}: {text or response.reason}"}
     status["code"] = response.status
     after = response.headers.get("Retry-After", "")
@@ -381,14 +464,18 @@ def _of_status(status: Object, request: str, *, after_s: float | None = None) ->
     if code == 404:
         return NotFound(message)
     if code == 401:
-        return Denied(
-            f"{message}: the server does not know the token; is the kubeconfig of another or an older cluster?"
-        )
+        return Unauthenticated(message)
     if code == 403:
+        return Forbidden(message)
+    if code == 407:
         return Denied(message)
     if code == 429 or code >= 500:
         details = status.get("details") or {}
-        return Retry(message, after_s=after_s or details.get("retryAfterSeconds"))
+        wait_s = after_s or details.get("retryAfterSeconds")
+        if code == 429:
+            again = f" in {wait_s:g} s" if wait_s else " later"
+            message = f"too many requests (429): {message}; try again{again}"
+        return Retry(message, after_s=wait_s)
     if code in (400, 405, 406, 413, 415, 422):
         if len(causes) == 1 and causes[0].get("field"):
             return Invalid(causes[0]["field"], causes[0].get("message") or message)

@@ -48,8 +48,22 @@ class Access(msgspec.Struct, frozen=True):
     password: str = ""
     exec: ExecPlugin | None = None
     impersonate: str = ""
+    impersonate_groups: tuple[str, ...] = ()
+    impersonate_uid: str = ""
+    impersonate_extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    request_timeout_s: float | None = None
+    """None: the client's own limit; 0: no limit."""
     namespace: str = "default"
     context: str = ""
+    user: str = ""
+    """The kubeconfig's name of the user."""
+
+    @property
+    def who(self) -> str:
+        """Who we are there, for messages: as the kubeconfig names it."""
+        user = f"user {self.user}" if self.user else "no user"
+        acting = f" as {self.impersonate}" if self.impersonate else ""
+        return f"{user}{acting}, context {self.context}" if self.context else f"{user}{acting}"
 
 
 def find(path: str | None = None, context: str | None = None, environ: Mapping[str, str] | None = None) -> Access:
@@ -84,6 +98,7 @@ def in_cluster(environ: Mapping[str, str] | None = None, folder: Path = SERVICE_
         token_file=str(folder / "token"),
         namespace=namespace.read_text().strip() if namespace.is_file() else "default",
         context="in-cluster",
+        user="service account",
     )
 
 
@@ -163,9 +178,21 @@ class _Merged:
             password=str(user.get("password") or ""),
             exec=_exec(user_file, user.get("exec")),
             impersonate=str(user.get("as") or ""),
+            impersonate_groups=tuple(map(str, user.get("as-groups") or ())),
+            impersonate_uid=str(user.get("as-uid") or ""),
+            impersonate_extra=_extra(user_file, user.get("as-user-extra")),
             namespace=str(ctx.get("namespace") or "default"),
             context=chosen,
+            user=str(ctx.get("user") or ""),
         )
+
+
+def _extra(file: Path, given: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not given:
+        return ()
+    if not isinstance(given, dict) or not all(isinstance(values, list) for values in given.values()):
+        raise Invalid(f"{file}: user.as-user-extra", "must be an object of lists")
+    return tuple((str(key), tuple(map(str, values))) for key, values in given.items())
 
 
 def _exec(file: Path, spec: Any) -> ExecPlugin | None:

@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api.core import Pod
 from dragoman.api.files import DEFAULT_NAMESPACE
+from dragoman.api.kinds import kind_of
 from dragoman.api.meta import NamespacedName
-from dragoman.errors import Invalid, NotFound
+from dragoman.errors import Forbidden, Invalid, NotFound
 from dragoman.explain import describe, messages, quotas
 from dragoman.explain import report as say
 from dragoman.explain.conflict_messages import plain
@@ -34,7 +36,7 @@ from dragoman.explain.state import EventInfo, deletion, stuck
 from dragoman.explain.user_names import in_user_words
 from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Put, Snapshot
-from dragoman.snapshot.usage import DeviceId
+from dragoman.snapshot.usage import DeviceId, claim_names
 from dragoman.whatif.budget import EXPLAIN_S, Budget, deadline
 from dragoman.whatif.cluster import ClusterState
 from dragoman.whatif.decide import DecidedUnit, run
@@ -43,6 +45,8 @@ from dragoman.whatif.units import Named, units
 
 KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "claim": "claim", "resourceclaim": "claim", "node": "node"}
 KINDS |= {"resourceclaims": "claim", "nodes": "node", "no": "node", "device": "device", "devices": "device"}
+
+BASIS = ("Node", "ResourceSlice", "DeviceClass")
 
 
 class ExplainInput(msgspec.Struct):
@@ -57,6 +61,8 @@ class ExplainInput(msgspec.Struct):
     events: tuple[EventInfo, ...]
     context: SchedulingContext
     monotonic: Callable[[], float]
+    hidden: frozenset[str] = frozenset()
+    """Kinds of which nothing may be seen (rights): that an object of theirs is not in raw means nothing."""
 
     @property
     def settled(self) -> Snapshot:
@@ -119,13 +125,56 @@ def about_pod(scene: ExplainInput, key: NamespacedName) -> About:
     """Why a pod is where it is, or where it would go now."""
     pod = scene.settled.pods.get(key) or scene.raw.pods.get(key)
     if pod is None:
+        _require(scene, "Pod", f"pod {'/'.join(key)}")
         raise _missing("pod", key, scene.settled.pods)
     waiting = units(scene.cluster, [*scene.order, ("Pod", *key)])
     if not any(key in unit.pods for unit in waiting):
         snapshot = scene.raw if key in scene.raw.pods else scene.settled
-        facts = pod_facts(snapshot, pod, scene.events, scene.cluster.now, scene.context)
+        facts = pod_facts(snapshot, pod, scene.events, scene.cluster.now, scene.context, scene.hidden)
         return About({"pods": [describe.pod_json(facts)]}, describe.pod_lines(facts), not facts.reasons)
+    if hidden_basis(scene):
+        return _not_decided(scene, pod)
     return _waiting_pod(scene, scene.cluster, [*scene.order, ("Pod", *key)], key)
+
+
+def hidden_basis(scene: ExplainInput) -> tuple[str, ...]:
+    """Kinds that may not be seen and without which nothing can be said about where a pod fits."""
+    return tuple(kind_of(kind).plural for kind in BASIS if kind in scene.hidden)
+
+
+def _not_decided(scene: ExplainInput, pod: Pod) -> About:
+    """A pending pod of which only its own objects can be seen: they, and what its scheduler last reported."""
+    namespace, name = key = (pod.metadata.namespace, pod.metadata.name)
+    missing = ", ".join(hidden_basis(scene))
+    lines = [f"pod {namespace}/{name} is pending; why is not decided here: {missing} not visible"]
+    for used in claim_names(pod):
+        claim = scene.settled.claims.get((namespace, used))
+        if claim is None and "ResourceClaim" not in scene.hidden:
+            lines.append(f"  claim {used} does not exist")
+        elif claim is not None:
+            held = "allocated" if claim.status.allocation is not None else "not allocated yet"
+            lines.append(f"  claim {used} is {held}")
+    mine = [e for e in scene.events if e.kind == "Pod" and e.key == key and e.reason == "FailedScheduling"]
+    if mine:
+        lines.append(f"  its scheduler last reported: {max(mine, key=lambda event: event.last).message}")
+    elif "Event" not in scene.hidden:
+        lines.append("  no scheduler has reported anything about it")
+    body: dict[str, Any] = {
+        "namespace": namespace,
+        "name": name,
+        "node": None,
+        "claims": [],
+        "nodes": [],
+        "refusal": None,
+    }
+    body["notVisible"] = list(hidden_basis(scene))
+    return About({"pods": [body]}, lines, False)
+
+
+def _require(scene: ExplainInput, kind: str, what: str) -> None:
+    """Raises Forbidden where what is not found may well be there."""
+    if kind in scene.hidden:
+        raise Forbidden(f"{what}: {kind_of(kind).plural} not visible; ask for the right to list them")
 
 
 def _waiting_pod(scene: ExplainInput, cluster: ClusterState, order: Sequence[Named], key: NamespacedName) -> About:
@@ -164,6 +213,7 @@ def about_claim(scene: ExplainInput, key: NamespacedName) -> About:
     snapshot = scene.raw if key in scene.raw.claims else scene.settled
     claim = snapshot.claims.get(key)
     if claim is None:
+        _require(scene, "ResourceClaim", f"claim {'/'.join(key)}")
         raise _missing("claim", key, [*scene.raw.claims, *scene.settled.claims])
     facts = claim_facts(snapshot, claim, scene.cluster.now, scene.context)
     body: dict[str, Any] = {"claims": [describe.claim_json(facts)]}
@@ -188,6 +238,7 @@ def about_device(scene: ExplainInput, name: str) -> About:
     if len(parts) < 3:
         raise Invalid(f"device/{name}", "must be device/DRIVER/POOL/DEVICE")
     device = DeviceId(parts[0], "/".join(parts[1:-1]), parts[-1])
+    _require(scene, "ResourceSlice", f"device {name}")
     facts = device_facts(scene.raw, device, scene.context)
     if facts is None:
         known = [
@@ -205,6 +256,7 @@ def about_node(scene: ExplainInput, name: str) -> About:
     """What a node has, and what is wrong with it."""
     node = scene.raw.nodes.get(name)
     if node is None:
+        _require(scene, "Node", f"node {name}")
         near = difflib.get_close_matches(name, list(scene.raw.nodes), 3)
         raise NotFound(f"node {name} does not exist" + (f"; near: {', '.join(near)}" if near else ""))
     facts = node_facts(scene.raw, node, scene.cluster.now)
@@ -223,11 +275,18 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
     waits: list[say.Summary] = []
     fits: list[tuple[str, str]] = []
     waiting = units(scene.cluster, scene.order)
+    undecided = (
+        [key for unit in waiting for key in unit.pods if _is_asked(key, namespace)] if hidden_basis(scene) else []
+    )
+    for key in undecided:
+        about_it = _not_decided(scene, scene.settled.pods[key])
+        pods += about_it.body["pods"]
+        waits.append(say.Summary(f"pod {'/'.join(key)}", tuple(about_it.lines), tuple(about_it.lines)))
     asked = sum(_is_asked(key, namespace) for unit in waiting for key in unit.pods)
     budget = Budget.shared(scene.monotonic, asked)
     now = scene.cluster.now
     answers: dict[NamespacedName, Explanation] = {}
-    for step in run(scene.cluster, scene.order, scene.context):
+    for step in run(scene.cluster, scene.order, scene.context) if not hidden_basis(scene) else ():
         if not any(_is_asked(key, namespace) for key in step.unit.pods):
             continue
         brief = budget.is_brief(step)
@@ -243,9 +302,9 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
             fits.append(("/".join(verdict.pod), verdict.node))
     for key in sorted(key for key in scene.raw.pods if _is_asked(key, namespace)):
         pod = scene.raw.pods[key]
-        reasons = stuck(scene.raw, pod, scene.events, now)
+        reasons = stuck(scene.raw, pod, scene.events, now, scene.hidden)
         if reasons:
-            pods.append(describe.pod_json(pod_facts(scene.raw, pod, scene.events, now, scene.context)))
+            pods.append(describe.pod_json(pod_facts(scene.raw, pod, scene.events, now, scene.context, scene.hidden)))
             why = tuple(messages.sentence(reason) for reason in reasons)
             waits.append(say.Summary(f"pod {'/'.join(key)}", why, why))
     for key in sorted(key for key in scene.raw.claims if _is_asked(key, namespace)):

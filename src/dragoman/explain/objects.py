@@ -150,10 +150,15 @@ class NodeDescription(msgspec.Struct, frozen=True):
 
 
 def pod_facts(
-    snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: datetime, context: SchedulingContext
+    snapshot: Snapshot,
+    pod: Pod,
+    events: Sequence[EventInfo],
+    now: datetime,
+    context: SchedulingContext,
+    hidden: frozenset[str] = frozenset(),
 ) -> PodDescription:
-    """A pod with a node."""
-    reasons = stuck(snapshot, pod, events, now)
+    """A pod with a node. hidden: kinds of which nothing may be seen."""
+    reasons = stuck(snapshot, pod, events, now, hidden)
     if is_finished(pod):
         state = "finished"
     elif pod.metadata.deletion_timestamp is not None:

@@ -138,6 +138,15 @@ StateReason: TypeAlias = (
 )
 
 
+_FOLLOWS_FROM: dict[type[StateBase], str] = {
+    PodNodeNotFound: "Node",
+    NoResourceSlices: "ResourceSlice",
+    DeviceNotPublished: "ResourceSlice",
+    PodClaimNotFound: "ResourceClaim",
+}
+"""Facts that are read from the absence of an object of a kind."""
+
+
 class EventInfo(msgspec.Struct, frozen=True):
     """An event about an object. first and last: RFC 3339, "" if unknown."""
 
@@ -177,8 +186,18 @@ def _reported(raw: Mapping[str, Any]) -> EventInfo:
 # ---- pods that have their node
 
 
-def stuck(snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: datetime) -> tuple[StateReason, ...]:
-    """Why a bound pod does not run (yet); () if it runs, is finished or has no node."""
+def stuck(
+    snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: datetime, hidden: frozenset[str] = frozenset()
+) -> tuple[StateReason, ...]:
+    """Why a bound pod does not run (yet); () if it runs, is finished or has no node.
+
+    hidden: kinds of which nothing may be seen, so that nothing follows from their absence.
+    """
+    found = _stuck(snapshot, pod, events, now)
+    return tuple(reason for reason in found if _FOLLOWS_FROM.get(type(reason)) not in hidden)
+
+
+def _stuck(snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: datetime) -> tuple[StateReason, ...]:
     if not pod.spec.node_name or is_finished(pod):
         return ()
     if pod.metadata.deletion_timestamp is not None and pod.metadata.finalizers:

@@ -91,9 +91,12 @@ class Inventory(msgspec.Struct, frozen=True):
     pools: int
 
 
-def inventory(snapshot: Snapshot, by: Sequence[str], now: datetime) -> Inventory:
-    """Counts all devices. by: any of TERMS, or the name of an attribute (bare or with its domain)."""
-    return _Count(snapshot, tuple(by), now).run()
+def inventory(snapshot: Snapshot, by: Sequence[str], now: datetime, *, nodes_known: bool = True) -> Inventory:
+    """Counts all devices. by: any of TERMS, or the name of an attribute (bare or with its domain).
+
+    nodes_known: False where nodes may not be listed, so that their absence means nothing.
+    """
+    return _Count(snapshot, tuple(by), now, nodes_known=nodes_known).run()
 
 
 def devices_on(snapshot: Snapshot, node: str, now: datetime) -> Inventory:
@@ -116,7 +119,8 @@ class _Part(NamedTuple):
 
 
 class _Count:
-    def __init__(self, snapshot: Snapshot, by: Terms, now: datetime) -> None:
+    def __init__(self, snapshot: Snapshot, by: Terms, now: datetime, *, nodes_known: bool = True) -> None:
+        self.nodes_known = nodes_known
         self.snapshot = snapshot
         self.by = by
         self.now = now
@@ -221,7 +225,7 @@ class _Count:
 
     def _homeless(self, resource_slice: ResourceSlice, part: _Part) -> bool:
         node = resource_slice.spec.node_name or part.node
-        return bool(node) and node not in self.snapshot.nodes
+        return self.nodes_known and bool(node) and node not in self.snapshot.nodes
 
     # ---- what a device is
 

@@ -135,7 +135,7 @@ class Place:
         for device in ("null", "zero", "random", "urandom", "tty", "stdout", "stderr", "stdin"):
             root.put(f"dev/{device}", Entry("device", mode=0o666, changed=now))
         for node in self.edits.device_nodes:
-            root.put(node.path.strip("/"), Entry("device", mode=0o660, changed=now))
+            root.put(node.path.strip("/"), Entry("device", mode=node.file_mode or 0o660, changed=now))
         for mount in self.edits.mounts:
             path = mount.container_path.strip("/")
             named = posixpath.basename(path)

@@ -363,6 +363,9 @@ class Plugin:
         began = self.clock.monotonic()
         try:
             devices = await self._prepare(ref, claim)
+        except NotYet as error:
+            self._log.info("not prepared yet", claim=str(ref), uid=ref.uid, error=str(error))
+            return error
         except Exception as error:
             self._seconds.labels(self.driver.name, "prepare", "error").observe(self.clock.monotonic() - began)
             self._log.warning("not prepared", claim=str(ref), uid=ref.uid, error=describe(error))

@@ -291,3 +291,42 @@ def test_without_names_all_nodes_of_the_domain_are_waited_for() -> None:
         await lab.settles(lambda: lab.running("w0", "w1"))
 
     run(scenario, gates={"ComputeDomainCliques": False, "IMEXDaemonsWithDNSNames": False})
+
+
+@pytest.mark.parametrize("mode", ["never-ready", "crash", "host-service"])
+def test_a_fault_of_imex_keeps_the_pod_waiting_until_it_is_mended(mode: str) -> None:
+    async def scenario(lab: DomainLab) -> None:
+        from dragoman.drivers.nvidia.compute_domain.faults import FAULTS, ImexFault
+
+        await lab.apply(domain("train", "c"))
+        await lab.settles(lambda: lab.domain_is("train", "Ready", 0))
+        await lab.clock.sleep(5)
+        fault, driver = ImexFault("rack-0", mode=mode), lab.plugins["rack-0"].driver
+        said = FAULTS[0].inject(driver, None, fault)
+        assert "on node rack-0" in said
+        await lab.apply(pod("w", "c", node="rack-0"))
+        await lab.clock.sleep(60)
+        assert (await lab.get("Pod", "w"))["status"]["phase"] == "Pending"
+        assert await lab.domain_is("train", "NotReady", 1) == ""
+        FAULTS[0].recover(driver, fault)
+        await lab.settles(lambda: lab.running("w"))
+
+    run(scenario)
+
+
+def test_a_fabric_that_is_not_ready_stops_the_driver_unless_the_gate_is_off() -> None:
+    from dragoman.drivers.nvidia.compute_domain.fabric import GpuFabric, clique_of
+    from dragoman.drivers.nvidia.gates import gates_with
+
+    ready = [GpuFabric(f"gpu-{n}", "COMPLETED", 0, "u-u-i-d", 7) for n in range(2)]
+    late = [ready[0], GpuFabric("gpu-1", "IN_PROGRESS")]
+    assert clique_of(ready, gates_with({})) == "u-u-i-d.7"
+    assert clique_of([GpuFabric("gpu-0")], gates_with({})) == ""
+    assert clique_of([GpuFabric("gpu-0", "COMPLETED")], gates_with({})) == ""
+    with pytest.raises(Invalid, match="NVLink fabric of GPU gpu-1: state is IN_PROGRESS"):
+        clique_of(late, gates_with({}))
+    assert clique_of(late, gates_with({"CrashOnNVLinkFabricErrors": False})) == "u-u-i-d.7"
+    assert clique_of(late, gates_with({"FabricManagerPartitioning": True})) == "u-u-i-d.7"
+    two = [ready[0], GpuFabric("gpu-1", "COMPLETED", 0, "u-u-i-d", 8)]
+    with pytest.raises(Invalid, match="in several cliques"):
+        clique_of(two, gates_with({}))

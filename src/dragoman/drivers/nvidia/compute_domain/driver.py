@@ -66,6 +66,7 @@ class ComputeDomainDriver:
     """One node's channels and daemon device, in a pool named like the node.
 
     client: with the rights of the kubelet plugin. folder: the plugin's own, of the host. namespace: the driver's.
+    host: the file of a simulated host's state.
     """
 
     name = COMPUTE_DOMAIN
@@ -78,6 +79,7 @@ class ComputeDomainDriver:
         folder: Path,
         gates: DriverGates = DEFAULTS,
         namespace: str = NAMESPACE,
+        host: Path | None = None,
     ) -> None:
         self.node_name = node_name
         self.client = client
@@ -85,6 +87,7 @@ class ComputeDomainDriver:
         self.folder = folder
         self.gates = gates
         self.namespace = namespace
+        self.host = host
         self.host_managed = gates.on("HostManagedIMEXDaemon")
         self.clique = ""
         self._places: dict[str, tuple[str, str]] = {}

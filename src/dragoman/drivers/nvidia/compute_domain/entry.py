@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.drivers.entry import ClusterSite, DriverEntry, DriverFactory, MachineProfile
 from dragoman.drivers.nvidia.classes import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLASSES, device_class
+from dragoman.drivers.nvidia.compute_domain.faults import FAULTS
 
 if TYPE_CHECKING:
     from dragoman.api.shape import Object
@@ -84,6 +85,7 @@ ENTRY = DriverEntry(
     flags=_flags,
     up_flags=_up_flags,
     up_settings=_up_settings,
+    faults=FAULTS,
     installed=_installed,
     control=_control,
     control_settings=_control_settings,

@@ -85,6 +85,7 @@ def on_machine(machine: MachineProfile, settings: DomainSettings) -> DriverFacto
             _simulated_fabric(machine, node_name, site, gates),
             folder,
             gates,
+            host=site.simulated_dir / HOST_FILE,
         )
 
     def tools(driver: ComputeDomainDriver, site: Site) -> Mapping[str, Tool]:

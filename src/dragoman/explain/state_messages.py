@@ -48,12 +48,23 @@ def sentence(reason: state.StateReason) -> str:
             return f"node {reason.node} is not ready{_since(reason.since_s)}" + (
                 f" ({reason.reported})" if reason.reported else ""
             )
+        case state.DeviceTaintEviction():
+            return _eviction(reason)
         case state.Starting():
             return f"bound to {reason.node}{_since(reason.since_s)}, not started yet; no problem found"
         case state.DeletionBlocked():
             return _deletion(reason)
         case _:
             assert_never(reason)
+
+
+def _eviction(reason: state.DeviceTaintEviction) -> str:
+    value = f"={reason.value}" if reason.value else ""
+    source = f"DeviceTaintRule {reason.rule}" if reason.rule else "its driver"
+    when = f"at {reason.at} (in {reason.left_s} s), when its toleration ends" if reason.left_s else "now"
+    head = f"device {reason.device} of claim {reason.claim} is tainted {reason.key}{value}:NoExecute by {source}"
+    why = "; its toleration does not name the effect NoExecute, which alone keeps a running pod"
+    return f"{head}: the pod is evicted {when}{why if reason.not_covering else ''}"
 
 
 def _deletion(reason: state.DeletionBlocked) -> str:

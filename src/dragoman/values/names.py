@@ -6,6 +6,7 @@ Reasons follow the API's wording, without a field path: who asks knows where the
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 LABEL_MAX: Final = 63
@@ -74,8 +75,9 @@ def dns_subdomain(text: str) -> str | None:
     return _by_pattern(what, _SUBDOMAIN, "example.com")
 
 
+@lru_cache(maxsize=4096)
 def label_key(text: str) -> str | None:
-    """`[prefix/]name`: keys of labels, annotations, taints; names of resources."""
+    """`[prefix/]name`: keys of labels, annotations, taints; names of resources. The same few in most objects."""
     parts = text.split("/")
     what = f"must consist of alphanumeric characters, '-', '_' or '.', and {_ENDS}"
     name_examples = ("MyName", "my.name", "123-abc")

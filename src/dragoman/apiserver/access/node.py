@@ -113,14 +113,14 @@ class PodsOfNodes:
         self._shelf = store.shelf(POD)
         self._seen = -1
         self._home: dict[NamespacedName, str] = {}
-        self._pods: dict[str, set[NamespacedName]] = {}
+        self._pods: dict[str, dict[NamespacedName, None]] = {}
         self._used: dict[NamespacedName, tuple[int, frozenset[Reference]]] = {}
 
     def of(self, node: str) -> Iterable[StoredObject]:
-        """The pods that are bound to a node."""
+        """The pods that are bound to a node, the newest first: it is what a kubelet asks about."""
         self._follow()
         records = self._shelf.records
-        return [records[key] for key in self._pods.get(node, ())]
+        return (records[key] for key in reversed(self._pods.get(node, {})))
 
     def uses(self, node: str, namespace: str, reference: Reference) -> bool:
         """Whether a pod of the node uses an object."""
@@ -159,14 +159,14 @@ class PodsOfNodes:
         self._drop(key)
         if node:
             self._home[key] = node
-            self._pods.setdefault(node, set()).add(key)
+            self._pods.setdefault(node, {})[key] = None
 
     def _drop(self, key: NamespacedName) -> None:
         node = self._home.pop(key, "")
         self._used.pop(key, None)
         if node:
             pods = self._pods[node]
-            pods.discard(key)
+            pods.pop(key, None)
             if not pods:
                 del self._pods[node]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.drivers.entry import DriverFactory, MachineProfile, Site
-from dragoman.drivers.nvidia import smi, smi_script
+from dragoman.drivers.nvidia import smi_script
 from dragoman.drivers.nvidia.classes import GPU
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
 from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
@@ -103,6 +103,8 @@ def up_settings(args: Namespace) -> MachineSettings:
 
 def on_machine(machine: MachineProfile, settings: MachineSettings, where: str = "") -> DriverFactory:
     """On the GPUs of a machine profile; where: whose gates are to blame. Raises Invalid."""
+    from dragoman.drivers.nvidia import smi  # not for clusters without GPUs
+
     options = machine_options(machine, settings, where)
 
     def make(node_name: str, site: Site) -> Driver:

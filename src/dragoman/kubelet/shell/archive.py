@@ -7,14 +7,15 @@ import posixpath
 import tarfile
 
 from dragoman.kubelet.shell.files import FileFault
-from dragoman.kubelet.shell.language import ProgramCall, ShellProgram
+from dragoman.kubelet.shell.language import ProgramCall
 from dragoman.kubelet.shell.process import ThreadWork
 from dragoman.kubelet.shell.reading import collect
 
 _IGNORED = "vmpzoP"
 
 
-def _tar(call: ProgramCall) -> int | ThreadWork:
+def tar(call: ProgramCall) -> int | ThreadWork:
+    """The program."""
     words = list(call.args[1:])
     if words and not words[0].startswith("-"):
         words[0] = f"-{words[0]}"
@@ -44,7 +45,7 @@ def _tar(call: ProgramCall) -> int | ThreadWork:
 
 def _pack(call: ProgramCall, archive: str, folder: str, names: list[str]) -> int:
     files, packed = call.around.files, io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
+    with tarfile.open(fileobj=packed, mode="w") as made:
         for name in names:
             root = posixpath.normpath(posixpath.join(folder, name))
             if files.find(root) is None:
@@ -55,10 +56,10 @@ def _pack(call: ProgramCall, archive: str, folder: str, names: list[str]) -> int
                 member.mode, member.mtime = entry.mode, entry.changed
                 if entry.sort == "folder":
                     member.type = tarfile.DIRTYPE
-                    tar.addfile(member)
+                    made.addfile(member)
                 elif entry.sort == "file":
                     member.size = len(entry.data)
-                    tar.addfile(member, io.BytesIO(entry.data))
+                    made.addfile(member, io.BytesIO(entry.data))
     if archive == "-":
         call.output.write(packed.getvalue())
     else:
@@ -70,8 +71,8 @@ def _unpack(call: ProgramCall, archive: str, folder: str, names: list[str], *, o
     files, now = call.around.files, call.around.process.now
     data = (yield from collect(call)) if archive == "-" else files.read(call.path(archive))
     try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-            for member in tar:
+        with tarfile.open(fileobj=io.BytesIO(data)) as sent:
+            for member in sent:
                 if names and member.name not in names:
                     continue
                 if only_list:
@@ -83,7 +84,7 @@ def _unpack(call: ProgramCall, archive: str, folder: str, names: list[str], *, o
                     files.make_folder(path, now, parents=True)
                 elif member.isfile():
                     files.make_folder(posixpath.dirname(path), now, parents=True)
-                    content = tar.extractfile(member)
+                    content = sent.extractfile(member)
                     files.write(path, content.read() if content else b"", now)
                     files.set_mode(path, member.mode & 0o777)
     except tarfile.TarError as error:
@@ -91,6 +92,3 @@ def _unpack(call: ProgramCall, archive: str, folder: str, names: list[str], *, o
     except FileFault as fault:
         return call.fail(str(fault))
     return 0
-
-
-PROGRAMS: dict[str, ShellProgram] = {"tar": _tar}

@@ -10,7 +10,7 @@ import posixpath
 import re
 from datetime import UTC, datetime
 
-from dragoman.kubelet.shell import archive, filetools, python, text
+from dragoman.kubelet.shell import filetools, python, text
 from dragoman.kubelet.shell.language import Leaving, ProgramCall, ScriptShell, ShellProgram, read_line
 from dragoman.kubelet.shell.process import TURN, Pipe, Room, Signal, ThreadWork, Until, forever
 from dragoman.kubelet.shell.reading import UsageFault, collect, options_of, unescaped
@@ -398,8 +398,14 @@ def _clear(call: ProgramCall) -> int:
     return 0
 
 
+def _tar(call: ProgramCall) -> int | ThreadWork:
+    from dragoman.kubelet.shell import archive  # `kubectl cp` only
+
+    return archive.tar(call)
+
+
 _TABLE: dict[str, ShellProgram] = {
-    **archive.PROGRAMS,
+    "tar": _tar,
     **filetools.PROGRAMS,
     **text.PROGRAMS,
     "echo": _echo,

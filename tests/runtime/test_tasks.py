@@ -215,30 +215,3 @@ def test_a_loop_that_breaks_while_it_is_cancelled_ends_all_the_same() -> None:
         return runs
 
     assert asyncio.run(asyncio.wait_for(run(), 10)) == 1
-
-
-def test_work_that_comes_while_a_group_ends_is_dropped_in_silence() -> None:
-    ran: list[str] = []
-
-    async def late() -> None:
-        ran.append("late")
-
-    async def slow_to_end(tasks: Tasks) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            assert tasks.start_if_open("late", late()) is None
-
-    async def group() -> None:
-        async with Tasks("test", Clock(), Entropy(1)) as tasks:
-            assert tasks.start_if_open("slow to end", slow_to_end(tasks)) is not None
-
-    async def run() -> None:
-        task = asyncio.ensure_future(group())
-        await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
-    assert not ran

@@ -72,7 +72,7 @@ def _deletion(reason: state.DeletionBlocked) -> str:
     devices = [name.split("/") for name in reason.devices]
     blocked = [f"{parts[-1]} of pool {'/'.join(parts[1:-1])} stays blocked" for parts in devices]
     reported = "; ".join([*held, *blocked])
-    head = f"deletion of {reason.object} waits{_since(reason.since_s)} for {', '.join(reason.finalizers)}"
+    head = f"deletion of {reason.object} is pending{_since(reason.since_s)} on {', '.join(reason.finalizers)}"
     return f"{head}: {reported}" if reported else head
 
 

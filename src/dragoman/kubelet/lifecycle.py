@@ -144,7 +144,11 @@ class PodWorker:
         if self._stopped:
             return
         name = f"pod {self.pod.metadata.namespace}/{self.pod.metadata.name}"
-        self._task = self.node.tasks.start_if_open(name, self._work())
+        work = self._work()
+        try:
+            self._task = self.node.tasks.start(name, work)
+        except RuntimeError:  # the agent's task group is being cancelled, and this timer rang before `stop`
+            work.close()
 
     def stop(self) -> None:
         """Let go of timers, for good (the agent ends; the containers run on)."""

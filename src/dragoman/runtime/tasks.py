@@ -59,17 +59,6 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
-    def start_if_open(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
-        """As `start`; where the group is ending already the work is dropped, and None returned.
-
-        For timers, which may ring between the cancellation of a group and its end.
-        """
-        try:
-            return self.start(name, work)
-        except RuntimeError:  # all that create_task raises: the group is shutting down, or has ended
-            work.close()
-            return None
-
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:

@@ -31,6 +31,7 @@ from tests.allocate.shortforms import (
 )
 
 Result = DeviceRequestAllocationResult
+RULED = {"value": "9", "requestPolicy": {"default": "1", "validRange": {"min": "1", "max": "4"}}}
 OBJECTS = [
     node(),
     node("n2"),
@@ -43,6 +44,7 @@ OBJECTS = [
             device("held", attrs={"x": 1}),
             device("tainted", attrs={"x": 1}, taints=[{"key": "k", "effect": "NoSchedule"}]),
             device("drain", attrs={"x": 1}, consumesCounters=[draws(mem=9)]),
+            device("ruled", attrs={"x": 1}, allowMultipleAllocations=True, capacity={"mem": RULED}),
             device("shared", attrs={"x": 1}, allowMultipleAllocations=True, capacity={"mem": {"value": "4"}}),
         ],
         count=2,
@@ -77,6 +79,10 @@ TAMPERED: dict[str, tuple[Callable[[list[Result]], list[Result]], str]] = {
     "a shared device without a share": (change(1, device="shared"), "share"),
     "too much of a capacity": (
         change(1, device="shared", share_id="s", consumed_capacity={"mem": Quantity.parse("5")}),
+        "capacity",
+    ),
+    "one unit more of a capacity than its policy allows": (
+        change(1, device="ruled", share_id="s", consumed_capacity={"mem": Quantity.parse("5")}),
         "capacity",
     ),
     "admin access that nobody asked for": (change(0, admin_access=True), "admin"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli import connect
+from dragoman.cli import connect, manifests
 from dragoman.cli.main import guarded
 from dragoman.errors import Invalid
 
@@ -66,3 +66,33 @@ def test_help_of_a_command_and_a_delete_that_names_nothing(folder: Path, capsys:
     assert "usage: dragoman devices" in capsys.readouterr().out
     assert guarded(["delete", "claim"]) == 2
     assert "name the resourceclaims to delete" in capsys.readouterr().err
+
+
+def test_environment_values_of_daemons_are_checked_as_flags_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value, choice in (
+        ("DRAGOMAN_POLICY", "bogus", "first-fit"),
+        ("DRAGOMAN_LOG_LEVEL", "loud", "warning"),
+        ("DRAGOMAN_LOG_FORMAT", "xml", "human"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setenv(name, value)
+            assert guarded(["scheduler"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {name}: must be one of")
+        assert choice in line
+        assert value in line
+
+
+def test_controllers_are_left_out_by_a_hyphen(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(["controllers", "--controllers", "-klaims"]) == 2
+    assert "there is no klaims" in capsys.readouterr().err
+
+
+def test_a_folder_with_a_kustomization(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = folder / "lab"
+    lab.mkdir()
+    (lab / "kustomization.yaml").write_text("resources: [pod.yaml]\n")
+    (lab / "pod.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n")
+    assert [Path(name).name for name, _ in manifests.texts([str(lab)])] == ["pod.yaml"]

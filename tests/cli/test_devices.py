@@ -13,7 +13,7 @@ from dragoman.cli import devices
 from dragoman.cli.main import main
 from dragoman.errors import Invalid
 from dragoman.inspect.inventory import TERMS
-from dragoman.testing.build import DRIVER, claim, device_class, gpus, node
+from dragoman.testing.build import DRIVER, claim, device_class, gpus, manifest, node
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_json_has_every_row_and_count(shown: Any) -> None:
 
 def test_csv(shown: Any) -> None:
     assert shown(WORLD, "-o", "csv", "--by", "driver").splitlines() == [
-        "driver,total,held,shared,free,tainted,blocked,unusable,heldTainted,fits",
-        f"{DRIVER},2,1,0,1,0,0,0,0,",
+        "driver,total,held,shared,free,tainted,blocked,unusable,heldTainted,fits,unavailable",
+        f"{DRIVER},2,1,0,1,0,0,0,0,,0",
     ]
 
 
@@ -91,3 +91,10 @@ def test_no_devices(shown: Any, tmp_path: Path) -> None:
 
 def test_help_names_every_term() -> None:
     assert ", ".join(TERMS) == devices.TERMS
+
+
+def test_free_devices_of_a_cordoned_node_are_no_pods(shown: Any) -> None:
+    off = manifest("Node", "off", spec={"unschedulable": True})
+    out = shown([*WORLD, off, gpus("off", 3)]).splitlines()
+    assert "UNAVAILABLE" in out[0]
+    assert out[-1] == "unavailable: 3 on nodes that are cordoned"

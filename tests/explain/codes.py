@@ -378,6 +378,20 @@ CODES: dict[str, Callable[[], Reasons]] = {
         running(),
     ),
     "Starting": lambda: bound(node("node-a"), running()),
+    "DeviceTaintEviction": lambda: bound(
+        node("node-a"),
+        gpus("node-a", 1),
+        manifest(
+            "DeviceTaintRule",
+            "ecc",
+            spec={
+                "deviceSelector": {"driver": DRIVER},
+                "taint": {"key": "example.com/sick", "value": "ecc", "effect": "NoExecute"},
+            },
+        ),
+        given(),
+        running("train"),
+    ),
     "DeletionBlocked": deleting,
 }
 

@@ -11,6 +11,7 @@ from dragoman.explain import describe
 from dragoman.explain.focus import focus
 from dragoman.explain.objects import claim_facts, device_facts, node_facts, pod_facts
 from dragoman.explain.state import consumers_of, deletion, events_of, stuck
+from dragoman.explain.state_messages import sentence
 from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.usage import DeviceId
 from dragoman.testing.build import DRIVER, claim, device, device_class, gpus, manifest, node, pod, pool, snapshot_of
@@ -165,3 +166,55 @@ def test_the_part_around_a_node_holds_what_decides_there() -> None:
     assert {key[1] for key in small.pods} == {"p", "n"}
     assert {key[1] for key in small.claims} == {"c", "new"}
     assert set(small.holders) == set(snapshot.holders)
+
+
+def tainted(effect: str = "NoExecute", added: str = "2025-12-31T23:59:00Z") -> dict[str, Any]:
+    taint = {"key": "example.com/sick", "value": "ecc", "effect": effect, "timeAdded": added}
+    rule = {"deviceSelector": {"driver": DRIVER, "device": "gpu-2"}, "taint": taint}
+    return manifest("DeviceTaintRule", "ecc", api_version="resource.k8s.io/v1beta2", spec=rule)
+
+
+TOLERATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "none": ([], "now"),
+    "for ever": ([{"key": "example.com/sick", "operator": "Exists", "effect": "NoExecute"}], ""),
+    "for a while": (
+        [{"key": "example.com/sick", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}],
+        "at 2026-01-01T00:04:00Z (in 240 s), when its toleration ends",
+    ),
+    "without the effect": ([{"operator": "Exists"}], "now; its toleration does not name the effect NoExecute"),
+    "of another key": ([{"key": "example.com/sik", "operator": "Exists", "effect": "NoExecute"}], "now"),
+}
+
+
+@pytest.mark.parametrize("name", TOLERATIONS)
+def test_a_running_pod_on_a_tainted_device_is_evicted_when(name: str) -> None:
+    tolerations, words = TOLERATIONS[name]
+    snapshot = snapshot_of(*WORLD, tainted(), given("c", 2, tolerations=tolerations), bound("p", "c", phase="Running"))
+    reasons = stuck(snapshot, snapshot.pods["default", "p"], (), NOW)
+    sentences = [sentence(reason) for reason in reasons]
+    if not words:
+        assert sentences == []
+        return
+    (said,) = sentences
+    assert said.startswith(f"device {DRIVER}/a/gpu-2 of claim c is tainted example.com/sick=ecc:NoExecute by ")
+    assert "DeviceTaintRule ecc" in said
+    assert f"the pod is evicted {words}" in said
+
+
+def test_taints_that_only_keep_new_pods_away_evict_nobody() -> None:
+    snapshot = snapshot_of(*WORLD, tainted("NoSchedule"), given("c", 2), bound("p", "c", phase="Running"))
+    assert stuck(snapshot, snapshot.pods["default", "p"], (), NOW) == ()
+
+
+def test_a_running_pod_on_a_lost_node_and_one_that_ends_behind_a_missing_driver() -> None:
+    lost = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}
+    snapshot = snapshot_of(
+        manifest("Node", "a", status=lost), gpus("a", 3), given("c", 1), bound("p", "c", phase="Running")
+    )
+    (reason,) = stuck(snapshot, snapshot.pods["default", "p"], (), NOW)
+    assert "node a is not ready" in sentence(reason)
+    meta = {"deletionTimestamp": "2025-12-31T23:50:00Z"}
+    ending = pod("p", "c", nodeName="a", status={"phase": "Running"}, metadata=meta)
+    snapshot = snapshot_of(node("a"), given("c", 1), ending)
+    (reason,) = stuck(snapshot, snapshot.pods["default", "p"], (), NOW)
+    assert sentence(reason) == f"no ResourceSlice of driver {DRIVER} for a"

@@ -183,3 +183,23 @@ def test_rows_add_up_and_layouts_that_are_alike_change_nothing(nodes: list[tuple
     assert reported.total.counts.held == expected
     assert sum(row.counts.total for row in reported.rows) == sum(number for number, _, _ in nodes)
     assert sum(row.counts.held for row in reported.rows) == expected
+
+
+OFF: dict[str, tuple[dict[str, Any], str]] = {
+    "not ready": ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, "node not ready"),
+    "cordoned": ({"spec": {"unschedulable": True}}, "node cordoned"),
+    "tainted": (
+        {"spec": {"taints": [{"key": "b.io/x", "effect": "NoExecute"}, {"key": "a.io/y", "effect": "NoSchedule"}]}},
+        "node tainted a.io/y, b.io/x",
+    ),
+    "tainted in vain": ({"spec": {"taints": [{"key": "b.io/x", "effect": "PreferNoSchedule"}]}}, ""),
+}
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_free_devices_of_nodes_that_take_no_pods_are_unavailable(name: str) -> None:
+    fields, why = OFF[name]
+    snapshot = snapshot_of(node("ok"), gpus("ok", 2), manifest("Node", "off", **fields), gpus("off", 3))
+    found = inventory(snapshot, ("driver",), NOW)
+    assert (found.total.counts.free, found.total.counts.unavailable) == ((2, 3) if why else (5, 0))
+    assert found.unavailable == ({why: 3} if why else {})

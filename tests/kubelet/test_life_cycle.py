@@ -568,6 +568,39 @@ async def node_is_registered(scene: Scene) -> None:
     assert (await scene.client.get(NODE, "n1"))["metadata"]["uid"] != node["metadata"]["uid"]
 
 
+async def status_of_others_is_corrected(scene: Scene) -> None:
+    """What a node life cycle controller writes about a node that it took for dead, and a hand that lowers capacity."""
+    await scene.pod("steady")
+    await scene.phase("steady", "Running")
+
+    async def pod_ready() -> str:
+        conditions = (await scene.client.get(POD, "steady", "default"))["status"]["conditions"]
+        return str(next(c["status"] for c in conditions if c["type"] == "Ready"))
+
+    async def all_well() -> bool:
+        node = await scene.client.get(NODE, "n1")
+        known = {c["type"]: c["status"] for c in node["status"]["conditions"]}
+        well = (known["Ready"], known["DiskPressure"], node["status"]["allocatable"]["cpu"]) == ("True", "False", "32")
+        return well and await pod_ready() == "True"
+
+    await scene.until(all_well, 10)
+    for status in (
+        {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]},
+        {"conditions": [{"type": "DiskPressure", "status": "True", "reason": "ByHand"}]},
+        {"allocatable": {"cpu": "3"}},
+    ):
+        body = {"status": status}
+        await scene.client.patch(NODE, "n1", body, type="strategic", subresource="status")
+        unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        await scene.client.patch(POD, "steady", unready, "default", type="strategic", subresource="status")
+        assert not await all_well()
+        await scene.until(all_well, 10)
+        # and it is not written again and again
+        version = (await scene.client.get(NODE, "n1"))["metadata"]["resourceVersion"]
+        await scene.clock.sleep(60)
+        assert (await scene.client.get(NODE, "n1"))["metadata"]["resourceVersion"] == version
+
+
 SCENARIOS: dict[str, Scenario] = {
     "a pod that has finished gives its claim back before it says so": finished_pod_gives_back_first,
     "an exit code other than 0 fails a pod that is not restarted": failed_pod_says_so,
@@ -596,6 +629,7 @@ SCENARIOS: dict[str, Scenario] = {
     "after a reboot pods run again, one-time pods failed": reboot_starts_everything_anew,
     "a driver that stays away loses its slices, not its pods": driver_stays_away,
     "a wrong annotation is said on the container": annotations_that_say_nothing,
+    "status that others wrote is corrected within 10 s": status_of_others_is_corrected,
     "the environment is resolved as a kubelet does": environment_is_complete,
     "the node registers itself, lives by a lease and comes back": node_is_registered,
 }

@@ -121,3 +121,18 @@ def _guided(seed: int) -> str:
     assert not isinstance(guided, Found), seed
     assert ledger.trail == [], seed
     return "not found"
+
+
+def test_what_is_undone_in_a_list_attribute_is_what_the_last_device_took_away() -> None:
+    """Two values survive; one more device leaves one of them, and after it is undone the other one is possible again."""
+    values = {name: ("string", name) for name in ("red", "green", "blue")}
+    ledger = Ledger(lists=True)
+    key = (0, 0)
+    assert ledger.join(key, "match", frozenset(values.values()))
+    assert ledger.join(key, "match", frozenset({values["red"], values["green"]}))
+    before = ledger.mark()
+    assert ledger.join(key, "match", frozenset({values["red"], values["blue"]}))
+    assert not ledger.join(key, "match", frozenset({values["green"]}))
+    ledger.rewind(before)
+    assert not ledger.join(key, "match", frozenset({values["blue"]}))
+    assert ledger.join(key, "match", frozenset({values["green"]}))

@@ -174,6 +174,17 @@ def test_a_jump_of_the_clock_is_not_silence() -> None:
     assert not beats.heard
 
 
+def test_who_decides_right_after_a_pause_of_the_whole_process_takes_no_node_for_silent() -> None:
+    seconds = 5000.0
+    beats = Heartbeats(Clock(wall=lambda: seconds))
+    beats.first_seen("n")
+    seconds += 90  # SIGSTOP, or a laptop that was closed
+    assert seconds - beats.up_to_date()["n"] < nodes.GRACE_S
+    seconds += 90
+    beats.beat("n")
+    assert beats.up_to_date()["n"] == seconds  # not later than now
+
+
 NO_EXECUTE = Taint(key="k", value="v", effect="NoExecute", time_added="2027-01-15T08:00:00Z")  # 1_800_000_000
 STAYS: dict[str, tuple[list[Any], float | None]] = {
     "no toleration": ([], 1_800_000_100.0),

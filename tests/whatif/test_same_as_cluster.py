@@ -39,13 +39,6 @@ from .scenarios import Operation, Scenario, scenario
 
 SEEDS = range(int(os.environ.get("DRAGOMAN_WHATIF_SEEDS", "12")))
 COMPLETE = frozenset(KINDS)
-NO_PART = {
-    "endpoints": "what-if holds no Services, and no pod, claim or device depends on one",
-    "disruption": "it writes the status of budgets, which what-if does not hold",
-    "pool-status": "it answers ResourcePoolStatusRequests, which what-if does not hold",
-    "cronjob": "time stands still in what-if, and passes in the cluster while it comes to rest",
-}
-"""Controllers that change nothing of what is compared, each with the reason."""
 
 
 # ---- the two ways
@@ -326,7 +319,7 @@ def test_simulate_and_the_embedded_cluster_come_to_the_same(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [controller.name for controller in CONTROLLERS if controller.name not in NO_PART])
+@pytest.mark.parametrize("name", [controller.name for controller in CONTROLLERS])
 def test_without_any_one_controller_they_do_not(name: str) -> None:
     fewer = [controller for controller in CONTROLLERS if controller.name != name]
     assert any(differences(seed, fewer) for seed in SEEDS), f"no seed needs {name}"

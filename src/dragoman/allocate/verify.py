@@ -19,6 +19,7 @@ from dragoman.api.resource import (
     ALL,
     AllocationResult,
     Device,
+    DeviceCapacity,
     DeviceRequestAllocationResult,
     DeviceSelector,
     DeviceSubRequest,
@@ -33,6 +34,7 @@ from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.pools import device_targets, slice_targets
 from dragoman.snapshot.selection import selects
 from dragoman.snapshot.usage import DeviceId
+from dragoman.values.quantity import Quantity
 
 COSTLY = 1_000
 """Worst-case cost of a selector (CEL units) from which its verdict on a device is kept."""
@@ -200,6 +202,9 @@ class _Check:
             for capacity, amount in (result.consumed_capacity or {}).items():
                 if capacity in wanted and amount.nanos < wanted[capacity].nanos:
                     self.wrong("capacity", claim, result.request, f"{device_id}: less {capacity} than asked for")
+                if not admin and capacity in device.capacity and not _allowed(device.capacity[capacity], amount):
+                    detail = f"{device_id}: its policy does not allow {amount} of {capacity}"
+                    self.wrong("capacity", claim, result.request, detail)
             return
         if not admin:
             if holders:
@@ -395,6 +400,16 @@ class _Check:
                         continue
                     if self._matches(asked, device, driver):
                         yield DeviceId(driver, pool, device.name)
+
+
+def _allowed(capacity: DeviceCapacity, amount: Quantity) -> bool:
+    """Whether a share may take so much: the default, one of the values, at most the maximum."""
+    policy = capacity.request_policy
+    if policy is None or (policy.default is not None and policy.default.nanos == amount.nanos):
+        return True
+    if policy.valid_range is not None:
+        return policy.valid_range.max is None or amount.nanos <= policy.valid_range.max.nanos
+    return not policy.valid_values or any(value.nanos == amount.nanos for value in policy.valid_values)
 
 
 def _true(selector: DeviceSelector, device: Device, view: DeviceView) -> bool:

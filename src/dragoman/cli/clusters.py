@@ -64,19 +64,17 @@ def _is_own(record: named.ClusterRecord) -> bool:
 
 
 def _list() -> int:
-    rows = [("NAME", "STATE", "NODES", "API SERVER", "KUBECONFIG")]
+    rows: list[tuple[str, ...]] = []
     for record in named.records():
-        state = "running" if record.ready and record.is_running else "starting" if record.is_running else "ended"
+        state = "running" if record.ready and record.is_running else "starting" if record.is_running else "stopped"
         rows.append((record.name, state, str(record.nodes), record.server or "-", record.kubeconfig))
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    output.write(output.rows(("NAME", "STATE", "NODES", "API SERVER", "KUBECONFIG"), rows))
     return 0
 
 
 def _kubeconfig(record: named.ClusterRecord, *, merge: bool) -> int:
     if not record.is_running:
-        raise Denied(f"cluster {record.name} does not run")
+        raise Denied(f"cluster {record.name} is not running")
     text = Path(record.kubeconfig).read_text()
     if not merge:
         print(text, end="")

@@ -82,7 +82,8 @@ def _acting(found: Access, args: argparse.Namespace) -> Access:
     if user:
         found = replace(found, impersonate=user)
     if groups:
-        found = replace(found, impersonate_groups=tuple(groups))
+        listed = groups.split(",") if isinstance(groups, str) else groups  # text: of the environment
+        found = replace(found, impersonate_groups=tuple(listed))
     if uid:
         found = replace(found, impersonate_uid=uid)
     if (found.impersonate_groups or found.impersonate_uid or found.impersonate_extra) and not found.impersonate:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from dragoman.cli.shell import Shell
 
+DASHED = ("--controllers",)
+"""Flags whose values may begin with a hyphen."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the controllers."""

@@ -21,6 +21,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.values.visible import visible
 
 STATES = ("held", "shared", "free", "tainted", "blocked", "unusable")
+SHOWN = ("held", "shared", "free", "unavailable", "tainted", "blocked", "unusable")
 LINES_MAX = 40
 TROUBLES_MAX = 10
 NAMES_SHOWN = 3
@@ -90,6 +91,7 @@ def as_json(found: Inventory) -> dict[str, Any]:
         "pools": found.pools,
         "total": _counts(found.total),
         "rows": [{**dict(zip(found.by, row.terms, strict=True)), **_counts(row)} for row in found.rows],
+        "unavailable": found.unavailable,
         "problems": [
             {
                 "reason": trouble.what,
@@ -106,13 +108,13 @@ def as_json(found: Inventory) -> dict[str, Any]:
 def _counts(row: Row) -> dict[str, Any]:
     counts = row.counts
     reported = {"total": counts.total, **{state: getattr(counts, state) for state in STATES}}
-    return {**reported, "heldTainted": counts.held_tainted, "fits": row.fits}
+    return {**reported, "heldTainted": counts.held_tainted, "unavailable": counts.unavailable, "fits": row.fits}
 
 
 def _csv(found: Inventory) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*found.by, "total", *STATES, "heldTainted", "fits"))
+    writer.writerow((*found.by, "total", *STATES, "heldTainted", "fits", "unavailable"))
     for row in found.rows:
         counts = _counts(row)
         fits = " ".join(f"{kind}={number}" for kind, number in row.fits.items())
@@ -121,6 +123,7 @@ def _csv(found: Inventory) -> str:
                 *(visible(term) for term in row.terms),
                 *(counts[name] for name in ("total", *STATES, "heldTainted")),
                 fits,
+                counts["unavailable"],
             )
         )
     return text.getvalue().rstrip("\n")
@@ -133,7 +136,7 @@ def lines(found: Inventory) -> list[str]:
     """A table on one screen: rows that count alike stand together where there are many; then what is wrong."""
     if not found.total.counts.total:
         return [f"no devices are published ({plural(found.nodes, 'node')})"]
-    shown = [state for state in STATES if state in ("held", "free") or getattr(found.total.counts, state)]
+    shown = [state for state in SHOWN if state in ("held", "free") or getattr(found.total.counts, state)]
     has_fits = bool(found.total.fits)
     header = [term.upper() for term in found.by] + ["TOTAL", *(state.upper() for state in shown)]
     body = [_cells(terms, row, shown, has_fits=has_fits) for terms, row in _grouped(found.rows)]
@@ -144,8 +147,17 @@ def lines(found: Inventory) -> list[str]:
     reported = [table]
     if rest:
         reported.append(f"and {len(rest)} more rows; -o csv shows all")
+    if found.unavailable:
+        reasons = ", ".join(f"{number:,} on {why}" for why, number in _by_node_state(found.unavailable))
+        reported.append(f"unavailable: {reasons}")
     reported += _troubles(found)
     return reported
+
+
+def _by_node_state(reasons: dict[str, int]) -> list[tuple[str, int]]:
+    """(what nodes are like, devices there), most first: `cordoned nodes`."""
+    named = [(f"nodes that are {why.removeprefix('node ')}", number) for why, number in reasons.items()]
+    return sorted(named, key=lambda entry: (-entry[1], entry[0]))
 
 
 def _cells(terms: Sequence[str], row: Row, shown: Sequence[str], *, has_fits: bool) -> list[str]:

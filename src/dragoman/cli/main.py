@@ -80,8 +80,19 @@ def main(argv: Sequence[str], prog: str = "dragoman") -> int:
     module = importlib.import_module(f"dragoman.cli.{module_name}")
     parser = Usage(prog=f"{prog} {name}", description=summary[0].upper() + summary[1:] + ".")
     module.arguments(parser)
-    args = parser.parse_args(argv[1:])
+    args = parser.parse_args(_joined(argv[1:], getattr(module, "DASHED", ())))
     return int(module.run(args))
+
+
+def _joined(argv: Sequence[str], dashed: Sequence[str]) -> list[str]:
+    """Values that begin with a hyphen joined to their flags, which argparse takes for flags otherwise."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] in dashed and word.startswith("-") and not word.startswith("--"):
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
 
 
 def _near(word: str) -> str:

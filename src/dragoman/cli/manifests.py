@@ -21,6 +21,8 @@ from dragoman.api.kinds import KINDS, Kind
 from dragoman.errors import Invalid, NotFound
 
 SUFFIXES = (".yaml", ".yml", ".json")
+KUSTOMIZATION = "kustomization"
+"""Stem of a file that says how others are put together, and is no object of a cluster."""
 _WRITER_WAIT_S = 5.0
 
 
@@ -34,7 +36,7 @@ def texts(names: list[str]) -> Iterator[tuple[str, str]]:
             continue
         path = Path(name)
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+            inside = sorted(f for f in path.iterdir() if f.suffix in SUFFIXES and f.stem != KUSTOMIZATION)
             if not inside:
                 raise NotFound(f"{name}: no .yaml, .yml or .json files in this folder")
             yield from ((str(file), _text(str(file), _content(file))) for file in inside)

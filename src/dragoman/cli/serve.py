@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from dragoman.cli import connect
+from dragoman.errors import Invalid
 from dragoman.runtime.config import variable
 
 if TYPE_CHECKING:
@@ -43,11 +44,14 @@ def listening_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def from_environment(parser: argparse.ArgumentParser) -> None:
-    """Let DRAGOMAN_* give what no flag gives."""
+    """Let DRAGOMAN_* give what no flag gives. Raises Invalid for a value that the flag would not take."""
     for action in parser._actions:
         for option in action.option_strings:
             value = os.environ.get(variable(option)) if option.startswith("--") else None
             if value is not None:
+                if action.choices is not None and value not in action.choices:
+                    choices = ", ".join(map(str, action.choices))
+                    raise Invalid(variable(option), f"must be one of {choices}, got {value!r}")
                 action.default = value if action.nargs != 0 else value.lower() in ("1", "true", "yes")
                 action.required = False
 

@@ -1,4 +1,4 @@
-"""What does `dragoman demo` show? Devices, claims, a pending pod and why, on an embedded cluster of its own.
+"""What does `dragoman demo` show? Devices, claims, and why a pod is pending, on an embedded cluster of its own.
 
 Everything shown is read from the cluster's API over HTTPS, as kubectl would; the tour decides nothing.
 """
@@ -17,6 +17,7 @@ import yaml
 from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
+from rich.text import Text
 
 from dragoman.api.kinds import Kind, kind_of
 from dragoman.api.shape import Object
@@ -26,6 +27,7 @@ from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.errors import NotFound, Retry
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.values.visible import visible
 
 WAIT_S = 20.0
 CLAIM, POD, SLICE, EVENT = kind_of("ResourceClaim"), kind_of("Pod"), kind_of("ResourceSlice"), kind_of("Event")
@@ -49,7 +51,7 @@ async def _demo(folder: Path) -> int:
             await Tour(screen, client, clock).walk(clock.monotonic() - started)
         finally:
             await client.close()
-    screen.print(Rule("How to go on"))
+    screen.print(Rule("Next steps"))
     for line in _how_to_go_on():
         screen.print(f"  {line}", soft_wrap=True)
     return 0
@@ -60,11 +62,11 @@ def _how_to_go_on() -> list[str]:
     found = [] if shutil.which("dragoman") else [f"export PATH={Path(sys.executable).parent}:$PATH"]
     return [
         *found,
-        "dragoman up --node worker=example*2         a cluster that stays; it writes ./dragoman.kubeconfig",
+        "dragoman up --node worker=example*2         run a cluster; writes ./dragoman.kubeconfig",
         "export KUBECONFIG=$PWD/dragoman.kubeconfig  in another terminal",
         "kubectl get resourceslices                  (or: dragoman get resourceslices)",
         "kubectl apply -f your-pod.yaml              (or: dragoman apply -f your-pod.yaml)",
-        "dragoman simulate -f your-pod.yaml -f nodes.yaml    no cluster at all",
+        "dragoman simulate -f your-pod.yaml -f nodes.yaml    without a cluster",
     ]
 
 
@@ -124,7 +126,7 @@ class Tour:
 
     async def walk(self, start_s: float) -> None:
         """All stops."""
-        self.screen.print(Rule("Dragoman: devices by condition, not by number"))
+        self.screen.print(Rule("Dragoman: dynamic resource allocation in five steps"))
         self._say(f"An embedded cluster with one simulated node was ready in {start_s:.1f} s.")
         await self.devices()
         await self.one_device()
@@ -157,11 +159,13 @@ class Tour:
         self._say("What the container sees (kubectl logs train):")
         for line in text.splitlines():
             if "GPU_DEVICE" in line or "DRA_" in line:
-                self.screen.print(f"    {line.strip()}", style="cyan", soft_wrap=True)
+                self.screen.print(Text(f"    {visible(line.strip())}"), style="cyan", soft_wrap=True)
 
     async def the_very_device(self) -> None:
         """A CEL selector."""
-        self._head("3", "A condition picks the very device", "selectors are CEL over what the driver published")
+        self._head(
+            "3", "A selector picks a certain device", "selectors are CEL expressions over the attributes of devices"
+        )
         expression = "device.attributes['gpu.example.com'].index == 7"
         self._say(f"  {expression}")
         await self._apply(claim("number-seven", request(cel=expression)))
@@ -171,7 +175,7 @@ class Tour:
 
     async def shared(self) -> None:
         """One claim, two pods; and two devices in one claim."""
-        self._head("4", "Two pods share one claim; another claim takes two devices", "sharing is said, not smuggled")
+        self._head("4", "Two pods share one claim; another claim takes two devices", "kubectl get resourceclaims")
         await self._apply(claim("team", request()))
         await self._apply(pod("alice", resourceClaimName="team"))
         await self._apply(pod("bob", resourceClaimName="team"))
@@ -183,12 +187,16 @@ class Tour:
 
     async def too_many(self) -> None:
         """A pending pod, why, and how it runs once devices are free."""
-        self._head("5", "More than is left: pending, with the reason", "kubectl describe pod greedy")
+        self._head(
+            "5",
+            "A claim for more devices than are free: the pod is pending, with the reason",
+            "kubectl describe pod greedy",
+        )
         await self._apply(claim("four", request(count=4)))
         await self._apply(pod("greedy", resourceClaimName="four"))
         event = await self._until(EVENT, lambda: self._event("greedy", "FailedScheduling"))
-        self.screen.print(f"    {event['message']}", style="yellow", soft_wrap=True)
-        self._say("Delete pod both: its two devices come back, and greedy starts at once.")
+        self.screen.print(Text(f"    {visible(event['message'])}"), style="yellow", soft_wrap=True)
+        self._say("Once pod both is deleted, its two devices are free and greedy starts.")
         begin = self.clock.monotonic()
         await self.client.delete(POD, "both", "default", grace_period_s=0)
         await self._running("greedy")
@@ -203,7 +211,7 @@ class Tour:
         self.screen.print(f"  # {command}", style="dim")
 
     def _say(self, text: str) -> None:
-        self.screen.print(f"  {text}", soft_wrap=True)
+        self.screen.print(Text(f"  {visible(text)}"), soft_wrap=True)
 
     def _print(self, table: Table) -> None:
         grid = Table.grid(padding=(0, 0, 0, 4))
@@ -229,7 +237,7 @@ class Tour:
     async def _apply(self, obj: Object, *, show: bool = False) -> None:
         if show:
             for line in yaml.safe_dump(obj, sort_keys=False, allow_unicode=True).rstrip().splitlines():
-                self.screen.print(f"    {line}", style="dim", soft_wrap=True)
+                self.screen.print(Text(f"    {visible(line)}"), style="dim", soft_wrap=True)
         kind = kind_of(obj["kind"])
         name = obj["metadata"]["name"]
         await self.client.patch(kind, name, obj, "default", type="apply", manager="dragoman-demo", force=True)

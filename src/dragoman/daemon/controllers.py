@@ -133,7 +133,7 @@ class Controllers:
             self._ownership,
             self._clock.now(),
             gone=self._gone,
-            heartbeats=self._heartbeats.heard,
+            heartbeats=self._heartbeats.up_to_date(),
             tally=self._tally,
             others=self._others,
             custom=dict(self._custom.values()),

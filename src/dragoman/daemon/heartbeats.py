@@ -25,11 +25,17 @@ class Heartbeats:
 
     def beat(self, node: str) -> None:
         """It lives."""
+        self.catch_up()
         self.heard[node] = self._clock.now()
 
     def first_seen(self, node: str) -> None:
         """It is known now, if it was not before."""
         self.heard.setdefault(node, self._clock.now())
+
+    def up_to_date(self) -> dict[str, float]:
+        """`heard`, for who decides right after a pause, before `run` has had its turn."""
+        self.catch_up()
+        return self.heard
 
     def catch_up(self) -> None:
         """Add what has passed unwatched since the last tick to all."""

@@ -253,7 +253,9 @@ def node_lines(facts: NodeDescription) -> list[str]:
         fits = ", ".join(f"{number} x {kind or 'device'}" for kind, number in sorted(row.fits.items()))
         more = f"; still fit: {fits}" if fits else ""
         others = [
-            f"{getattr(counts, s)} {s}" for s in ("shared", "tainted", "blocked", "unusable") if getattr(counts, s)
+            f"{getattr(counts, s)} {s}"
+            for s in ("shared", "unavailable", "tainted", "blocked", "unusable")
+            if getattr(counts, s)
         ]
         reported = ", ".join([f"{counts.free} of {counts.total} free", f"{counts.held} held", *others])
         lines.append(f"  class {row.terms[0]}: {reported}{more}")

@@ -119,7 +119,7 @@ def double_allocation_effects(double_allocation: DoubleAllocation, component: st
         for pod in double_allocation.pods:
             text = (
                 f"device {double_allocation.device} was allocated to two claims and the other one keeps it: this pod "
-                "waits on its node without a device; delete it to have it scheduled again"
+                "is pending on its node without a device; delete it to have it scheduled again"
             )
             reported.append(Emit(Ref("Pod", *pod), "Warning", "DeviceAllocatedTwice", text, component, "Scheduling"))
     return tuple(reported)

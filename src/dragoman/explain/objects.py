@@ -21,6 +21,7 @@ from dragoman.api.resource import Device, DeviceRequestAllocationResult, Resourc
 from dragoman.api.selectors import Selector, SelectorFailed, compile_selector, device_view
 from dragoman.explain.focus import claims_used, released
 from dragoman.explain.state import (
+    STARTING,
     ConsumerState,
     EventInfo,
     StateReason,
@@ -163,7 +164,7 @@ def pod_facts(
         state = "finished"
     elif pod.metadata.deletion_timestamp is not None:
         state = "deleting"
-    elif not reasons:
+    elif not reasons or pod.status.phase not in STARTING:
         state = "running"
     else:
         state = "starting" if all(type(reason).__name__ == "Starting" for reason in reasons) else "stuck"

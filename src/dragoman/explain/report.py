@@ -281,7 +281,7 @@ def device_lines(answer: Explanation, reader: str | None = None) -> list[str]:
     lines = []
     for reasons in list(groups.values())[:DEVICES_SHOWN]:
         more = len(reasons) - 1
-        also = f" (and {messages.plural(more, 'device')} alike)" if more else ""
+        also = f" (and {messages.plural(more, 'device')} for the same reason)" if more else ""
         lines.append(messages.sentence(messages.without_node(reasons[0]), reader) + also)
     rest = sum(map(len, list(groups.values())[DEVICES_SHOWN:]))
     return [*lines, f"and {messages.plural(rest, 'other device')}"] if rest else lines

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import msgspec
 
 from dragoman.api.core import Pod
 from dragoman.api.meta import NamespacedName, parse_time
-from dragoman.api.resource import FINALIZER, ResourceClaim
+from dragoman.api.resource import (
+    FINALIZER,
+    Device,
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+)
 from dragoman.explain.focus import claims_used
+from dragoman.reconcile.taints import NO_EXECUTE, delay_s
 from dragoman.schedule.claims import group_name, same
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.pools import slice_targets
+from dragoman.snapshot.taints import rules_of_pool, taints_of, tolerates
 from dragoman.snapshot.usage import DeviceId, claim_names, is_finished
 
 PREPARE_FAILED = "FailedPrepareDynamicResources"
@@ -113,6 +122,23 @@ class ConsumerState(msgspec.Struct, frozen=True):
     state: str
 
 
+class DeviceTaintEviction(StateBase, frozen=True):
+    """A NoExecute taint of a device that the pod's claim has will evict the pod. rule: empty for a driver's taint.
+
+    at: RFC 3339; left_s: seconds until then, 0 if now. not_covering: a toleration matches the taint but does not name
+    the effect NoExecute, so that it lets the device be allocated and does not keep the pod.
+    """
+
+    claim: str
+    device: str
+    key: str
+    value: str
+    rule: str
+    at: str
+    left_s: int
+    not_covering: bool
+
+
 class DeletionBlocked(StateBase, frozen=True):
     """An object ("claim NAME" or "pod NAME") is being deleted and a finalizer holds it. devices stay held meanwhile."""
 
@@ -134,6 +160,7 @@ StateReason: TypeAlias = (
     | PodNodeNotFound
     | NodeNotReady
     | Starting
+    | DeviceTaintEviction
     | DeletionBlocked
 )
 
@@ -203,12 +230,66 @@ def _stuck(snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: datet
     if pod.metadata.deletion_timestamp is not None and pod.metadata.finalizers:
         since = _since(pod.metadata.deletion_timestamp, now)
         return (DeletionBlocked(f"pod {pod.metadata.name}", pod.metadata.finalizers, (), (), since),)
+    evictions = tuple(_evictions(snapshot, pod, now))
     if pod.status.phase not in STARTING:
-        return ()
-    reasons = [*_node(snapshot, pod, now), *_claims(snapshot, pod), *_prepare(snapshot, pod, events, now)]
+        lost = _node(snapshot, pod, now) if snapshot.nodes else ()
+        missing = _absent(snapshot, pod) if pod.metadata.deletion_timestamp is not None else ()
+        return (*lost, *evictions, *dict.fromkeys(missing))
+    reasons = [*evictions, *_node(snapshot, pod, now), *_claims(snapshot, pod), *_prepare(snapshot, pod, events, now)]
     if reasons:
         return tuple(dict.fromkeys(reasons))
     return (Starting(pod.spec.node_name, _since(_scheduled(pod), now)),)
+
+
+def _absent(snapshot: Snapshot, pod: Pod) -> Iterator[StateReason]:
+    """Drivers that must unprepare a pod's devices before it can go, and publish nothing for its node any longer."""
+    for claim in claims_used(snapshot, pod):
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            if not publishes(snapshot, result.driver, pod.spec.node_name):
+                yield NoResourceSlices(pod.spec.node_name, result.driver)
+
+
+def _evictions(snapshot: Snapshot, pod: Pod, now: datetime) -> Iterator[StateReason]:
+    """NoExecute taints on the pod's devices that its claims' tolerations do not hold off for ever."""
+    for claim in claims_used(snapshot, pod):
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            rules = rules_of_pool(snapshot, result.driver, result.pool)
+            for rule, taint in _taints(snapshot, result, rules):
+                delay = delay_s(result.tolerations, taint) if taint.effect == NO_EXECUTE else None
+                if delay is None:
+                    continue
+                added = _moment(taint.time_added) or now
+                at = max(added + timedelta(seconds=delay), now)
+                yield DeviceTaintEviction(
+                    claim.metadata.name,
+                    f"{result.driver}/{result.pool}/{result.device}",
+                    taint.key,
+                    taint.value or "",
+                    rule,
+                    at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    int((at - now).total_seconds()),
+                    any(t.effect != NO_EXECUTE and tolerates(t, taint) for t in result.tolerations),
+                )
+
+
+def _taints(
+    snapshot: Snapshot, result: DeviceRequestAllocationResult, rules: Sequence[DeviceTaintRule]
+) -> tuple[tuple[str, DeviceTaint], ...]:
+    names = keys_of(snapshot.slices_by_pool, (result.driver, result.pool))
+    for name in names:
+        for device in snapshot.slices[name].spec.devices:
+            if device.name == result.device:
+                return taints_of(device, result.driver, result.pool, rules)
+    return taints_of(Device(name=result.device), result.driver, result.pool, rules)
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return parse_time(text) if text else None
+    except ValueError:
+        return None
 
 
 def _node(snapshot: Snapshot, pod: Pod, now: datetime) -> Iterator[StateReason]:

@@ -48,6 +48,8 @@ def sentence(reason: state.StateReason) -> str:
             return f"node {reason.node} is not ready{_since(reason.since_s)}" + (
                 f" ({reason.reported})" if reason.reported else ""
             )
+        case state.DeviceTaintEviction():
+            return _eviction(reason)
         case state.Starting():
             return f"bound to {reason.node}{_since(reason.since_s)}, not started yet; no problem found"
         case state.DeletionBlocked():
@@ -56,12 +58,21 @@ def sentence(reason: state.StateReason) -> str:
             assert_never(reason)
 
 
+def _eviction(reason: state.DeviceTaintEviction) -> str:
+    value = f"={reason.value}" if reason.value else ""
+    source = f"DeviceTaintRule {reason.rule}" if reason.rule else "its driver"
+    when = f"at {reason.at} (in {reason.left_s} s), when its toleration ends" if reason.left_s else "now"
+    head = f"device {reason.device} of claim {reason.claim} is tainted {reason.key}{value}:NoExecute by {source}"
+    why = "; its toleration does not name the effect NoExecute, which alone keeps a running pod"
+    return f"{head}: the pod is evicted {when}{why if reason.not_covering else ''}"
+
+
 def _deletion(reason: state.DeletionBlocked) -> str:
     held = [f"still reserved for pod {c.name} (uid {c.uid or 'unknown'}), {_FATES[c.state]}" for c in reason.consumers]
     devices = [name.split("/") for name in reason.devices]
     blocked = [f"{parts[-1]} of pool {'/'.join(parts[1:-1])} stays blocked" for parts in devices]
     reported = "; ".join([*held, *blocked])
-    head = f"deletion of {reason.object} waits{_since(reason.since_s)} for {', '.join(reason.finalizers)}"
+    head = f"deletion of {reason.object} is pending{_since(reason.since_s)} on {', '.join(reason.finalizers)}"
     return f"{head}: {reported}" if reported else head
 
 

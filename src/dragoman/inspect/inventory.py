@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from dragoman.api.core import Node
 from dragoman.api.meta import parse_time
 from dragoman.api.resource import Device, DeviceTaint, ResourceSlice
 from dragoman.api.selectors import DeviceView, Selector, compile_selector, device_view
@@ -40,8 +41,9 @@ class Counts(msgspec.Struct):
     """Devices by state; each device is in exactly one.
 
     held: given to a claim, alone. shared: in use by shares, others may join. blocked: nobody holds it, but others use
-    up a counter that it draws on. tainted: free but for an effective taint. unusable: its pool is incomplete, invalid
-    or obsolete, or its node does not exist. heldTainted counts the tainted among those in use once more.
+    up a counter that it draws on. tainted: free but for an effective taint. unavailable: free, but on a node that
+    takes no pod now (not ready, cordoned) or only pods that tolerate its taints. unusable: its pool is incomplete,
+    invalid or obsolete, or its node does not exist. heldTainted counts the tainted among those in use once more.
     """
 
     total: int = 0
@@ -52,6 +54,7 @@ class Counts(msgspec.Struct):
     blocked: int = 0
     unusable: int = 0
     held_tainted: int = 0
+    unavailable: int = 0
 
     def add(self, state: str, number: int, *, tainted: bool) -> None:
         """Counts devices in a state."""
@@ -89,6 +92,8 @@ class Inventory(msgspec.Struct, frozen=True):
     troubles: tuple[Trouble, ...]
     nodes: int
     pools: int
+    unavailable: dict[str, int] = {}
+    """Why devices are unavailable: the node's state to the number of devices."""
 
 
 def inventory(snapshot: Snapshot, by: Sequence[str], now: datetime, *, nodes_known: bool = True) -> Inventory:
@@ -135,6 +140,8 @@ class _Count:
         self.placed = bool({"node", "pool"} & set(by))
         self.static: dict[tuple[int, str | None, str], list[Terms]] = {}
         self.troubles: list[Trouble] = []
+        self.unavailable: dict[str, int] = {}
+        self.node_states: dict[str, str] = {}
         self.ages: dict[tuple[str, str], str] = {}
 
     def pool_of(self, resource_slice: str) -> tuple[str, str]:
@@ -153,7 +160,9 @@ class _Count:
         for (state, tainted), number in self.states.items():
             total.counts.add(state, number, tainted=tainted)
         nodes = len(self.snapshot.nodes)
-        return Inventory(self.by, total, tuple(rows.values()), tuple(self.troubles), nodes, len(every))
+        return Inventory(
+            self.by, total, tuple(rows.values()), tuple(self.troubles), nodes, len(every), self.unavailable
+        )
 
     def _pool(self, driver: str, pool: str) -> None:
         snapshot = self.snapshot
@@ -185,6 +194,9 @@ class _Count:
             is_tainted = part.tainted or index in tainted
             unusable = trouble or self._homeless(resource_slice, part)
             state = _state(part, holders, left, unusable=unusable, tainted=is_tainted)
+            if state == "free" and (why := self._node_state(resource_slice.spec.node_name or part.node)):
+                state = "unavailable"
+                self.unavailable[why] = self.unavailable.get(why, 0) + 1
             every = self._terms(driver, pool, resource_slice, part, holders)
             for terms in every:
                 mark = (terms, state, is_tainted)
@@ -226,6 +238,16 @@ class _Count:
     def _homeless(self, resource_slice: ResourceSlice, part: _Part) -> bool:
         node = resource_slice.spec.node_name or part.node
         return self.nodes_known and bool(node) and node not in self.snapshot.nodes
+
+    def _node_state(self, name: str | None) -> str:
+        """What keeps pods off a node: not ready, cordoned or tainted; "" for nothing."""
+        if not name:
+            return ""
+        known = self.node_states.get(name)
+        if known is None:
+            node = self.snapshot.nodes.get(name)
+            known = self.node_states[name] = _keeps_pods_off(node) if node is not None else ""
+        return known
 
     # ---- what a device is
 
@@ -396,6 +418,15 @@ def _state(
     if any(left.get(key, 0) < amount for key, amount in part.uses):
         return "blocked"
     return "tainted" if tainted else "free"
+
+
+def _keeps_pods_off(node: Node) -> str:
+    if any(condition.type == "Ready" and condition.status != "True" for condition in node.status.conditions):
+        return "node not ready"
+    if node.spec.unschedulable:
+        return "node cordoned"
+    keys = sorted({taint.key for taint in node.spec.taints if taint.effect in _EFFECTIVE})
+    return f"node tainted {', '.join(keys)}" if keys else ""
 
 
 def _greedy(parts: Iterable[_Part], left: dict[tuple[str, str], int]) -> int:

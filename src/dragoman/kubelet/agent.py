@@ -60,7 +60,7 @@ BUCKETS = tuple(0.1 * (40 / 0.1) ** (step / 14) for step in range(15))
 
 
 class NodeHost:
-    """What the agents of one process share: one watch of pods, one sink of events, one beat.
+    """What the agents of one process share: one watch of pods and one of nodes, one sink of events, one beat.
 
     node_name: only that node's pods are watched; empty for all. images: whose containers are processes of this
     machine, which find the API at api_port of loopback.
@@ -86,6 +86,9 @@ class NodeHost:
         selector = f"spec.nodeName={node_name}" if node_name else "spec.nodeName!="
         self.informer = Informer(client, POD, clock, entropy, type_=KubeletPod, field_selector=selector)
         self.pods = Routes(self.informer, lambda pod: pod.spec.node_name)
+        named = f"metadata.name={node_name}" if node_name else ""
+        self.node_informer = Informer(client, NODE, clock, entropy, field_selector=named)
+        self.nodes = Routes(self.node_informer, lambda node: node.metadata.name)
         self.events = Events(client, clock)
         self.agents: dict[str, NodeAgent] = {}
         self._beats: list[Callable[[], None]] = []
@@ -96,6 +99,7 @@ class NodeHost:
         """Serve the agents for ever."""
         async with Tasks("kubelet", self.clock, self.entropy) as tasks:
             tasks.supervise("watch pods", self.informer.run)
+            tasks.supervise("watch nodes", self.node_informer.run)
             tasks.supervise("events", self.events.run)
             tasks.supervise("beat", self._beat)
 
@@ -242,6 +246,7 @@ class NodeAgent:
         server: aio.Server | None = None
         stop_beat: Callable[[], None] = lambda: None  # noqa: E731
         leave_pods: Callable[[], None] = lambda: None  # noqa: E731
+        leave_nodes: Callable[[], None] = lambda: None  # noqa: E731
         try:
             async with Tasks(f"kubelet: {self.node_name}", self.clock, self.entropy) as tasks:
                 self._tasks = tasks
@@ -261,6 +266,7 @@ class NodeAgent:
                 else:
                     self.plugins.start_directly(tasks)
                 await self.host.informer.synced()
+                leave_nodes = self.host.nodes.subscribe(self.node_name, self.node_object.seen)
                 leave_pods = self.host.pods.subscribe(self.node_name, self._receive)
                 self._drop_orphans()
                 tasks.supervise("housekeeping", self._keep_house)
@@ -269,6 +275,7 @@ class NodeAgent:
             self.started.clear()
             stop_beat()
             leave_pods()
+            leave_nodes()
             self.host.agents.pop(self.node_name, None)
             for worker in self._workers.values():
                 worker.stop()

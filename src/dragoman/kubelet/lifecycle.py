@@ -42,6 +42,8 @@ SLOW_S = 1.0
 """A start that takes longer is reported as being under way."""
 PREPARE_BACKOFF = Backoff(initial_s=1.0, max_s=10.0, jitter=0.1)
 WRITE_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.1)
+CORRECT_S = 1.0
+"""How long what others wrote into the status of a pod stands."""
 CONTAINER_BACKOFF = Backoff(initial_s=2.0, max_s=300.0, jitter=0.0)
 
 
@@ -113,6 +115,18 @@ class PodWorker:
         if _concerns(old, pod):
             self._retry_at.clear()  # what kept a container from starting may be mended
             self.wake()
+        elif _overwritten(self._written, pod):
+            self._correct()
+
+    def _correct(self) -> None:
+        """Others wrote into our part of the status: write it again, but not faster than they can."""
+        self._written = {}
+        if self._task is not None:
+            self._again = True
+        elif not self._stopped:
+            if self._timer:
+                self._timer.cancel()
+            self._timer = self.node.clock.call_later(CORRECT_S, self.wake)
 
     def lost(self) -> None:
         """The pod is gone from the API, by our own hand or by force."""
@@ -130,7 +144,11 @@ class PodWorker:
         if self._stopped:
             return
         name = f"pod {self.pod.metadata.namespace}/{self.pod.metadata.name}"
-        self._task = self.node.tasks.start(name, self._work())
+        work = self._work()
+        try:
+            self._task = self.node.tasks.start(name, work)
+        except RuntimeError:  # the agent's task group is being cancelled, and this timer rang before `stop`
+            work.close()
 
     def stop(self) -> None:
         """Let go of timers, for good (the agent ends; the containers run on)."""
@@ -574,6 +592,14 @@ def _concerns(old: KubeletPod, new: KubeletPod) -> bool:
         or (new.is_finished and not old.is_finished)
         or _gates(old) != _gates(new)
     )
+
+
+def _overwritten(written: dict[str, Any], pod: KubeletPod) -> bool:
+    """Whether conditions that we wrote say something else now."""
+    if not written or pod.is_finished:
+        return False
+    known = {condition.type: condition.status for condition in pod.status.conditions}
+    return any(known.get(mine["type"]) != mine["status"] for mine in written["conditions"])
 
 
 def _gates(pod: KubeletPod) -> list[tuple[str, str]]:

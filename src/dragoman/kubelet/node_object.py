@@ -5,6 +5,7 @@ Registers as a kubelet does: creates the object or corrects its own fields, neve
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from dragoman import __version__
+from dragoman.api.core import Node
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import format_micro_time, format_time
 from dragoman.api.shape import Object
@@ -22,6 +24,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.retry import Backoff
+from dragoman.values.quantity import Quantity
 
 NODE = kind_of("Node")
 LEASE = kind_of("Lease")
@@ -30,6 +33,8 @@ LEASE_S = 40
 RENEW_S = 10.0
 STATUS_S = 300.0
 """An unchanged status is reported so often."""
+CORRECT_S = 2.0
+"""How long a status that somebody else wrote stands at most."""
 BACKOFF = Backoff(initial_s=0.2, max_s=7.0, jitter=0.2)
 
 CAPACITY = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
@@ -64,6 +69,7 @@ class NodeObject:
         self.uid = ""
         self._ready_since = ""
         self._lease: Object | None = None
+        self._overwritten = asyncio.Event()
         self._log = get("kubelet", node=node_name)
 
     async def register(self) -> None:
@@ -91,14 +97,40 @@ class NodeObject:
             NODE, self.node_name, {"status": self._status()}, type="strategic", subresource="status"
         )
 
+    def seen(self, what: str, node: Node) -> None:
+        """The Node is now like this: what others wrote into our part of its status is put right soon."""
+        if what == "gone" or self._is_ours(node):
+            return
+        if node.status.conditions:  # a Node that was just created has none yet
+            self._log.warning("node status was overwritten: writing it again")
+        self._ready_since = ""
+        self._overwritten.set()
+
+    def _is_ours(self, node: Node) -> bool:
+        known = {condition.type: condition.status for condition in node.status.conditions}
+        if any(known.get(condition["type"]) != condition["status"] for condition in self._conditions("")):
+            return False
+        capacity = {name: Quantity.parse(amount) for name, amount in self.facts.capacity.items()}
+        allocatable = node.status.allocatable or {}
+        return all(allocatable.get(name) == amount for name, amount in capacity.items())
+
     async def keep_reporting(self) -> None:
-        """Report the status now and then, for ever; a Node that was deleted is registered again."""
+        """Report the status now and then, for ever, and soon after others wrote it; a Node that was deleted is
+        registered again."""
         while True:
-            await self.clock.sleep(self.entropy.jitter(STATUS_S, 0.04))
+            try:
+                await self.clock.within(self.entropy.jitter(STATUS_S, 0.04), self._overwritten.wait())
+                await self.clock.sleep(self.entropy.jitter(CORRECT_S / 2, 0.5))
+            except TimeoutError:
+                pass
+            self._overwritten.clear()
             try:
                 await self.report()
             except NotFound:
                 await self.register()
+            except DragomanError:
+                self._overwritten.set()
+                raise
 
     async def keep_lease(self) -> None:
         """Renew the lease for ever."""
@@ -167,9 +199,7 @@ class NodeObject:
             "spec": spec,
         }
 
-    def _status(self) -> dict[str, Any]:
-        now = format_time(datetime.fromtimestamp(self.clock.now(), UTC))
-        self._ready_since = self._ready_since or now
+    def _conditions(self, now: str) -> list[dict[str, str]]:
         calm = [
             ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
             ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -177,7 +207,12 @@ class NodeObject:
         ]
         conditions = [_condition(kind, "False", reason, text, now, self._ready_since) for kind, reason, text in calm]
         ready = ("KubeletReady", "kubelet is posting ready status")
-        conditions.append(_condition("Ready", "True", *ready, now, self._ready_since))
+        return [*conditions, _condition("Ready", "True", *ready, now, self._ready_since)]
+
+    def _status(self) -> dict[str, Any]:
+        now = format_time(datetime.fromtimestamp(self.clock.now(), UTC))
+        self._ready_since = self._ready_since or now
+        conditions = self._conditions(now)
         arch = self._labels()["kubernetes.io/arch"]
         status: dict[str, Any] = {
             "capacity": dict(self.facts.capacity),

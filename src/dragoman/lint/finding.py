@@ -119,7 +119,9 @@ CODES: dict[str, FindingCode] = {
     "UnknownClass": FindingCode(WARNING, "A request names a DeviceClass that is not there."),
     "UnknownClaim": FindingCode(WARNING, "A pod names a claim or a template that is not there."),
     "ForeignPool": FindingCode(WARNING, "A slice of a driver that names pools after nodes has a pool of another name."),
-    "UnusedClaim": FindingCode(NOTE, "No container names the claim: its devices are allocated and nobody sees them."),
+    "UnusedClaim": FindingCode(
+        NOTE, "No container names the claim: its devices are allocated but not visible to any container."
+    ),
     "UnknownRequest": FindingCode(ERROR, "A container names a request that its claim does not have."),
     "AttributeIsCapacity": FindingCode(ERROR, "A selector reads as attribute what drivers publish as capacity."),
     "CapacityIsAttribute": FindingCode(ERROR, "A selector reads as capacity what drivers publish as attribute."),

@@ -30,6 +30,7 @@ from dragoman.node.plugin import Places, Plugin, PluginOptions
 from dragoman.runtime import log
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.values.visible import visible_lines
 
 
 def main(
@@ -44,7 +45,7 @@ def main(
     try:
         asyncio.run(_serve(make, tuple(classes), args))
     except DragomanError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {visible_lines(str(error))}\n")
         sys.exit(2)
     sys.exit(0)
 

@@ -240,7 +240,7 @@ class Preparer:
         only_pods = all(c.resource == "pods" and not c.api_group for c in claim.status.reserved_for)
         if before is not None and only_pods and (not consumers or before == consumers):
             raise Stale(
-                f"claim {ref} ({ref.uid}) was unprepared and is reserved for nobody new since: "
+                f"claim {ref} ({ref.uid}) was unprepared and has not been reserved again: "
                 "this call comes too late, or must be repeated once the reservation has changed"
             )
 

@@ -98,7 +98,7 @@ def bring(
         before = list(objects(snapshot))
         after = identified(before, now)
         snapshot = apply_all(snapshot, [Put(*n) for o, n in zip(before, after, strict=True) if o[1] is not n[1]])
-    ownership = ownerships.of_all(objects(snapshot))
+    ownership = ownerships.of_all(_unsorted(snapshot))
     if snapshot.quotas:
         snapshot = apply_all(snapshot, counted(snapshot))
     return ClusterState(snapshot, ownership, now, complete=complete)
@@ -110,6 +110,14 @@ def objects(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
         for _, value in sorted(getattr(snapshot, field).items()):
             yield kind, value
     for (kind, _, _), value in sorted(snapshot.workloads.items(), key=lambda item: item[0]):
+        yield kind, value
+
+
+def _unsorted(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
+    for field, kind in _KINDS.items():
+        for value in getattr(snapshot, field).values():
+            yield kind, value
+    for (kind, _, _), value in snapshot.workloads.items():
         yield kind, value
 
 

@@ -28,9 +28,16 @@ from dragoman.whatif.writes import write
 _Key: TypeAlias = tuple[int, Any]
 """Which controller is to look at which of its keys."""
 
-CONTROLLERS: tuple[Controller, ...] = tuple(c for c in table() if c.name not in ("cronjob", "resourcequota"))
-"""All but that of CronJobs, no time passes here in which a run could come due; and that of quotas, which would recount
-from what a file shows: what is used grows and shrinks with every change (`cluster.shown`)."""
+NO_PART = {
+    "endpoints": "snapshots hold no Services, and no pod, claim or device depends on one",
+    "disruption": "it writes the status of budgets, which snapshots do not hold",
+    "pool-status": "it answers ResourcePoolStatusRequests, which snapshots do not hold",
+    "cronjob": "no time passes here in which a run could come due",
+    "resourcequota": "it would recount from what a file shows; what is used follows each change (`cluster.shown`)",
+}
+"""Controllers that have no part here, each with the reason."""
+CONTROLLERS: tuple[Controller, ...] = tuple(controller for controller in table() if controller.name not in NO_PART)
+"""All others."""
 ASKS_MAX = 5
 _COVERED = frozenset(
     {
@@ -41,6 +48,11 @@ _COVERED = frozenset(
 )
 """What need not be looked at in a first look over everything: the pods or workloads that these concern are looked at
 themselves."""
+
+
+def _is_covered(controller: str, kind: str) -> bool:
+    # What a namespace that ends still holds is looked for when the namespace is looked at.
+    return (controller, kind) in _COVERED or (controller == "namespaces" and kind != "Namespace")
 
 
 class SettleLimits(msgspec.Struct, frozen=True):
@@ -107,7 +119,7 @@ class _Run:
             indices = looking.get(kind)
             if indices is None:
                 names = [(index, self.controllers[index].name) for index in self._interested(kind)]
-                indices = [index for index, name in names if (name, kind) not in _COVERED and name not in idle]
+                indices = [index for index, name in names if not _is_covered(name, kind) and name not in idle]
                 looking[kind] = indices
             change = Put(kind, value)
             for index in indices:

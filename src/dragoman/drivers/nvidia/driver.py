@@ -367,7 +367,7 @@ class _Preparation:
             if known.placed is None:
                 continue
             if result.admin_access:
-                raise Invalid(f"claim {self.claim.ref}", f"{result.device} does not exist before somebody prepares it")
+                raise Invalid(f"claim {self.claim.ref}", f"{result.device} does not exist before it is prepared")
             wanted.setdefault(known.placed, []).append(result.device)
         for placed in best_order(list(wanted)):
             for device in wanted[placed]:

@@ -132,7 +132,7 @@ async def _claimed_by_another(bed: Bed, ref: ClaimRef, device: DeviceChoice, poi
     if len(granted) == 2 and not device.device.allow_multiple_allocations:
         raise Defect(f"after a crash at step {point} {device} is prepared for both {' and '.join(granted)}")
     if not granted:
-        raise Defect(f"after a crash at step {point} {device} can be prepared for nobody")
+        raise Defect(f"after a crash at step {point} {device} can no longer be prepared for any claim")
     for claim in (other, ref):
         await _after(point, bed.unprepare(claim))
 

@@ -307,7 +307,7 @@ async def late_prepare(bed: Bed) -> None:
 @case(
     "force-delete",
     "pod and claim are force-deleted and come back under the same name",
-    "old and new claim are told apart by uid: preparing the new one and unpreparing the old one do not touch each "
+    "old and new claim are distinguished by uid: preparing the new one and unpreparing the old one do not touch each "
     "other",
     MANAGER,
 )

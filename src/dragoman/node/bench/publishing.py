@@ -124,7 +124,7 @@ async def many_devices(bed: Bed) -> None:
 
 @case(
     "slice-deleted",
-    "somebody deletes a slice",
+    "a slice is deleted by another client",
     "the driver publishes it again, and the pool is consistent at every moment",
     HELPER,
 )
@@ -141,8 +141,8 @@ async def slice_deleted(bed: Bed) -> None:
 
 @case(
     "slice-changed",
-    "somebody changes a slice",
-    "the driver writes back what it wants to be there",
+    "a slice is changed by another client",
+    "the driver restores it",
     HELPER,
 )
 async def slice_changed(bed: Bed) -> None:

@@ -192,7 +192,7 @@ async def _still_serves(bed: Bed) -> None:
 @case(
     "stale-sockets",
     "socket files of a killed instance are in the way",
-    "a driver that is started again after kill -9 replaces the socket files that nobody serves any more",
+    "a driver that is started again after kill -9 replaces the socket files that no process serves any more",
     "kubelet plugin directories, KEP-4381",
     alone=True,
 )

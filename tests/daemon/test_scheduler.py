@@ -12,6 +12,7 @@ import pytest
 from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
 from dragoman.api.gates import lenient_gates
 from dragoman.api.kinds import kind_of
+from dragoman.api.meta import Ref
 from dragoman.api.selectors import DeviceView, Selector
 from dragoman.api.shape import Object
 from dragoman.apiserver.bootstrap import bootstrap
@@ -20,7 +21,9 @@ from dragoman.apiserver.inprocess import InProcessClient
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.store import Store
 from dragoman.cluster.client import Client
+from dragoman.cluster.commit import Committer
 from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
+from dragoman.effects import Bind
 from dragoman.errors import Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -160,6 +163,20 @@ def test_pods_of_other_schedulers_are_left_alone() -> None:
         await stage.apply(node("a"), pod("other", schedulerName="somebody"), pod("p"))
         await stage.bound("p")
         assert "nodeName" not in (await stage.pod("other"))["spec"]
+
+    staged(scenario)
+
+
+def test_a_binding_is_for_one_pod_and_never_for_the_next_one_of_that_name() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.apply(node("a"), pod("made-anew", schedulerName="somebody"))
+        committer = Committer(stage.client, stage.clock, stage.entropy)
+        decided_for = Ref("Pod", "default", "made-anew", "the uid of its predecessor")
+        outcome = await committer.carry_out([Bind(decided_for, "a")])
+        assert isinstance(outcome.error, Stale)
+        assert "nodeName" not in (await stage.pod("made-anew"))["spec"]
+        uid = (await stage.pod("made-anew"))["metadata"]["uid"]
+        assert (await committer.carry_out([Bind(Ref("Pod", "default", "made-anew", uid), "a")])).ok
 
     staged(scenario)
 

@@ -118,6 +118,7 @@ def test_a_tolerated_taint_evicts_later(cluster: Any) -> None:
 
 QUIET: dict[str, Any] = {
     "a taint that only forbids scheduling": lambda c: (slices(c, {**TAINT, "effect": "NoSchedule"}), user(c)),
+    "a driver's own taint without effect": lambda c: (slices(c, {**TAINT, "effect": "None"}), user(c)),
     "a claim that is not reserved for the pod": lambda c: (slices(c, TAINT), user(c, reserve=False)),
     "an older generation's taint": lambda c: (
         slices(c, TAINT, generation=1),

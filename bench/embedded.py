@@ -1,6 +1,6 @@
 """How fast and how large is an embedded cluster? Start-up, first pod, pods a second, and 1,000 nodes.
 
-    .venv/bin/python bench/embedded.py [first|throughput|nodes]...
+    .venv/bin/python bench/embedded.py [first|throughput|nodes]... [flags of `dragoman up`, e.g. --authorization allow]
 
 Prints one JSON line a measurement. `dragoman up` runs as a process of its own; everything goes
 through its API over TLS, and nodes and drivers talk gRPC over real Unix sockets.
@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 import dragoman
@@ -106,19 +107,27 @@ async def all_running(config: Path, count: int) -> tuple[float, float]:
         await client.close()
 
 
-def first() -> None:
+def first(*flags: str) -> None:
     """From the command to a pod with a claim that runs."""
     for attempt in range(3):
-        with up("--node", "worker=example") as (_, config, begin):
-            ready = time.monotonic() - begin
+        with up("--node", "worker=example", *flags) as (process, config, begin):
+            ready, spent = time.monotonic() - begin, cpu_s(process.pid)
             asyncio.run(all_running(config, 1))
             seconds = time.monotonic() - begin
-        report("up until a pod with a claim runs", attempt=attempt, ready_s=round(ready, 2), seconds=round(seconds, 2))
+            memory = memory_mb(process.pid, "VmRSS")
+        report(
+            "up until a pod with a claim runs",
+            attempt=attempt,
+            ready_s=round(ready, 2),
+            ready_cpu_s=round(spent, 2),
+            seconds=round(seconds, 2),
+            rss_mb=memory,
+        )
 
 
-def throughput() -> None:
+def throughput(*flags: str) -> None:
     """50 nodes of 8 devices, all filled with one-device pods."""
-    with up("--node", "n=example*50") as (process, config, _begin):
+    with up("--node", "n=example*50", *flags) as (process, config, _begin):
         before = cpu_s(process.pid)
         created, seconds = asyncio.run(all_running(config, 400))
         spent = cpu_s(process.pid) - before
@@ -143,10 +152,10 @@ def cpu_s(pid: int) -> float:
     return (int(parts[11]) + int(parts[12])) / TICKS
 
 
-def nodes() -> None:
+def nodes(*flags: str) -> None:
     """1,000 nodes of 8 devices in one process."""
-    with up("--node", "n=example*1000") as (process, _, begin):
-        ready = time.monotonic() - begin
+    with up("--node", "n=example*1000", *flags) as (process, _, begin):
+        ready, spent = time.monotonic() - begin, cpu_s(process.pid)
         time.sleep(5)
         before = cpu_s(process.pid)
         time.sleep(20)
@@ -154,6 +163,7 @@ def nodes() -> None:
         report(
             "1,000 nodes of 8 devices",
             ready_s=round(ready, 2),
+            ready_cpu_s=round(spent, 2),
             rss_mb=memory_mb(process.pid, "VmRSS"),
             peak_mb=memory_mb(process.pid, "VmHWM"),
             idle_core_percent=round(100 * idle, 1),
@@ -163,5 +173,7 @@ def nodes() -> None:
 ALL = {"first": first, "throughput": throughput, "nodes": nodes}
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or ALL:
-        ALL[wanted]()
+    given = sys.argv[1:]
+    names = [*takewhile(lambda word: not word.startswith("-"), given)]
+    for wanted in names or ALL:
+        ALL[wanted](*given[len(names) :])

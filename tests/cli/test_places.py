@@ -11,6 +11,7 @@ import pytest
 from dragoman.cli import places
 from dragoman.cli.main import main
 from dragoman.errors import Denied, DragomanError
+from dragoman.node import paths
 
 DAEMONS = {"node-agent": ["node-agent"], "driver": ["driver", "example"]}
 
@@ -58,7 +59,7 @@ def test_a_second_instance_of_a_driver_is_refused() -> None:
 
 
 def test_the_folder_of_a_kubelet_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "KUBELET", tmp_path / "kubelet")
+    monkeypatch.setattr(paths, "KUBELET", tmp_path / "kubelet")
     with pytest.raises(DragomanError, match="no kubelet has run on this machine"):
         places.check_root(tmp_path / "kubelet", "x.sock")
     assert not list(tmp_path.iterdir())

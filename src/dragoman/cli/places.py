@@ -7,11 +7,8 @@ import os
 from pathlib import Path
 
 from dragoman.errors import Denied, Invalid
-from dragoman.node.paths import KUBELET
+from dragoman.node.paths import check_kubelet
 from dragoman.values.names import dns_subdomain
-
-PLUGINS_REGISTRY = "plugins_registry"
-"""A kubelet makes it below its folder when it starts."""
 
 
 def check_node(name: str) -> None:
@@ -28,12 +25,7 @@ def check_root(folder: Path, longest: str) -> None:
     from dragoman.node.rpc import checked_socket  # --help is fast without gRPC
 
     checked_socket(folder.absolute() / longest)
-    if folder == KUBELET and not (folder / PLUGINS_REGISTRY).is_dir():
-        raise Invalid(
-            f"--root-dir {folder}",
-            f"no kubelet has run on this machine ({folder / PLUGINS_REGISTRY} does not exist); beside a "
-            "`dragoman node-agent` give the agent's --root-dir; for a node of `dragoman up --data DIR`: DIR/n/NODE",
-        )
+    check_kubelet(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

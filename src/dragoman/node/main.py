@@ -25,7 +25,7 @@ from dragoman.cluster.kubeconfig import find
 from dragoman.errors import DragomanError
 from dragoman.node.classes import install_classes
 from dragoman.node.driver import Driver
-from dragoman.node.paths import CDI, KUBELET
+from dragoman.node.paths import CDI, KUBELET, check_kubelet
 from dragoman.node.plugin import Places, Plugin, PluginOptions
 from dragoman.runtime import log
 from dragoman.runtime.clock import Clock
@@ -43,6 +43,7 @@ def main(
     args = _parser().parse_args(argv)
     log.setup(level=args.log_level, format="auto")
     try:
+        check_kubelet(args.root_dir)
         asyncio.run(_serve(make, tuple(classes), args))
     except DragomanError as error:
         sys.stderr.write(f"error: {visible_lines(str(error))}\n")

@@ -55,3 +55,12 @@ def test_a_second_instance_of_a_driver_is_refused() -> None:
                 main(["driver", "nic", "--simulate", "dgx-h100", "--node-name", "n", "--root-dir", short])
         finally:
             os.close(held)
+
+
+def test_the_folder_of_a_kubelet_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "KUBELET", tmp_path / "kubelet")
+    with pytest.raises(DragomanError, match="no kubelet has run on this machine"):
+        places.check_root(tmp_path / "kubelet", "x.sock")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "kubelet" / "plugins_registry").mkdir(parents=True)
+    places.check_root(tmp_path / "kubelet", "x.sock")

@@ -126,7 +126,7 @@ def test_a_driver_that_does_not_look_is_said() -> None:
         assert await state(world, "x") == (
             "active",
             "XID 79 on GPU gpu-0 of node n1; the driver does not watch for this: start it with its feature gate "
-            "NVMLDeviceHealthCheck=true",
+            "NVMLDeviceHealthCheck=true (dragoman up --gpu-feature-gates NVMLDeviceHealthCheck=true)",
         )
 
     played(scenario, ("n1", "dgx-h100"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,11 +183,25 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples/nvidia").glob("*.yaml")
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_an_example_runs(cluster: Cluster, file: Path) -> None:
-    cluster.kubectl("apply", "-f", str(file))
-    pods = [doc["metadata"]["name"] for doc in yaml.safe_load_all(file.read_text()) if doc["kind"] == "Pod"]
-    assert pods
-    cluster.running(*pods)
+def test_an_example_runs_on_the_line_that_it_gives(tmp_path: Path, file: Path) -> None:
+    text = file.read_text()
+    (line,) = re.findall(r"^#   dragoman up (.+)$", text, flags=re.MULTILINE)
+    made = Cluster(tmp_path, *shlex.split(line))
+    made.start()
+    try:
+        made.kubectl("apply", "-f", str(file))
+        kinds = {doc["metadata"]["name"]: doc["kind"] for doc in yaml.safe_load_all(text)}
+        pods = [name for name, kind in kinds.items() if kind == "Pod"]
+        jobs = [name for name, kind in kinds.items() if kind == "Job"]
+        assert pods or jobs
+        for job in jobs:
+            made.kubectl("wait", "--for=condition=Complete", f"job/{job}", "--timeout=60s")
+        if pods:
+            # Ready, and not only Running: a container whose command has ended is started again and again.
+            made.kubectl("wait", "--for=condition=Ready", *(f"pod/{name}" for name in pods), "--timeout=60s")
+            assert [made.phase(name) for name in pods] == ["Running"] * len(pods)
+    finally:
+        made.stop()
 
 
 def test_four_shares_fit_and_a_fifth_waits(tmp_path: Path) -> None:

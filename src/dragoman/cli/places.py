@@ -7,7 +7,11 @@ import os
 from pathlib import Path
 
 from dragoman.errors import Denied, Invalid
+from dragoman.node.paths import KUBELET
 from dragoman.values.names import dns_subdomain
+
+PLUGINS_REGISTRY = "plugins_registry"
+"""A kubelet makes it below its folder when it starts."""
 
 
 def check_node(name: str) -> None:
@@ -17,10 +21,19 @@ def check_node(name: str) -> None:
 
 
 def check_root(folder: Path, longest: str) -> None:
-    """Raises Invalid or Denied for a folder that cannot be made, or is too deep for the socket `longest` below it."""
+    """Make it. Raises Invalid or Denied for a folder that cannot be made, or is too deep for the socket `longest`.
+
+    The kubelet's own folder is never made: where it is missing nobody would ever call the driver.
+    """
     from dragoman.node.rpc import checked_socket  # --help is fast without gRPC
 
     checked_socket(folder.absolute() / longest)
+    if folder == KUBELET and not (folder / PLUGINS_REGISTRY).is_dir():
+        raise Invalid(
+            f"--root-dir {folder}",
+            f"no kubelet has run on this machine ({folder / PLUGINS_REGISTRY} does not exist); beside a "
+            "`dragoman node-agent` give the agent's --root-dir; for a node of `dragoman up --data DIR`: DIR/n/NODE",
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

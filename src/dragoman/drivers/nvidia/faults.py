@@ -112,7 +112,10 @@ def _gpu(driver: NvidiaDriver, fault: XidFault | GpuLostFault | MemoryOverrun) -
 def _unheard(driver: NvidiaDriver) -> str:
     if driver.gates.on("NVMLDeviceHealthCheck"):
         return ""
-    return "; the driver does not watch for this: start it with its feature gate NVMLDeviceHealthCheck=true"
+    return (
+        "; the driver does not watch for this: start it with its feature gate NVMLDeviceHealthCheck=true "
+        "(dragoman up --gpu-feature-gates NVMLDeviceHealthCheck=true)"
+    )
 
 
 _GPU = FaultField("gpu", "GPU", "as 3, gpu-3, or a UUID", in_name=True)

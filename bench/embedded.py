@@ -112,6 +112,7 @@ def first(*flags: str) -> None:
     for attempt in range(3):
         with up("--node", "worker=example", *flags) as (process, config, begin):
             ready, spent = time.monotonic() - begin, cpu_s(process.pid)
+            at_first = memory_mb(process.pid, "VmRSS")
             asyncio.run(all_running(config, 1))
             seconds = time.monotonic() - begin
             memory = memory_mb(process.pid, "VmRSS")
@@ -121,6 +122,7 @@ def first(*flags: str) -> None:
             ready_s=round(ready, 2),
             ready_cpu_s=round(spent, 2),
             seconds=round(seconds, 2),
+            ready_rss_mb=at_first,
             rss_mb=memory,
         )
 
@@ -131,12 +133,14 @@ def throughput(*flags: str) -> None:
         before = cpu_s(process.pid)
         created, seconds = asyncio.run(all_running(config, 400))
         spent = cpu_s(process.pid) - before
+        memory = memory_mb(process.pid, "VmRSS")
     report(
         "apply to Running, 50 nodes, 400 pods",
         created_s=round(created, 2),
         seconds=round(seconds, 2),
         pods_per_s=round(400 / seconds),
         cpu_ms_per_pod=round(1000 * spent / 400, 1),
+        rss_mb=memory,
     )
 
 

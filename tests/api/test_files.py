@@ -134,6 +134,17 @@ WRONG: dict[str, tuple[str, str]] = {
         "apiVersion: v1\nkind: Pod\nmetadata: []\n",
         "f.yaml, document 1, line 3 (Pod): metadata: must be an object, got a list",
     ),
+    "a number for an image of a template": (
+        "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec:\n  template:\n    spec:\n      containers:\n"
+        "      - name: c\n        image: 7\n",
+        "f.yaml, document 1, line 9 (DaemonSet default/d): spec.template.spec.containers[0].image: "
+        "must be a string, got an integer",
+    ),
+    "text for a template": (
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: d}\nspec: {jobTemplate: {spec: {template: {spec: \ud55c}}}}\n",
+        "f.yaml, document 1, line 4 (CronJob default/d): spec.jobTemplate.spec.template.spec: "
+        "must be an object, got a string",
+    ),
     "broken syntax": ("a: b: c\n", "f.yaml, document 1, line 1: broken YAML: mapping values are not allowed"),
 }
 

@@ -214,6 +214,17 @@ def test_what_was_applied_before_and_is_not_in_the_manifest_any_more_goes(
     assert ran(capsys, "-f", recorded, "-f", write(bare, name="more.yaml"))[0] == 0
 
 
+def test_a_job_with_a_generated_name_runs(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": "night-", "namespace": "default"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}},
+    }
+    assert main(["simulate", "-f", write(node("n1"), job)]) == 0
+    assert "default/night-" in capsys.readouterr().out
+
+
 def test_the_same_object_twice_in_one_file_is_an_error(write: Any) -> None:
     with pytest.raises(Invalid, match="is already defined in"):
         main(["simulate", "-f", write(*BASE, claim("c"), claim("c"))])

@@ -14,6 +14,7 @@ import msgspec
 
 from dragoman.api import convert, yamltext
 from dragoman.api.codec import TYPES, decode
+from dragoman.api.core import PodSpec, Workload
 from dragoman.api.kinds import BY_NAME, Kind
 from dragoman.api.meta import Value
 from dragoman.api.validate.field import split_path
@@ -184,9 +185,32 @@ def _understood(name: str, chunk: yamltext.Chunk) -> tuple[Document, DocumentInv
     if struct is None:
         return document, None
     try:
-        return Document(name, chunk, raw, stored, kind, decode(struct, stored)), None
+        value = decode(struct, stored)
     except Invalid as error:
         return document, document.invalid(error.where, error.what + _HINTS.get(error.what, ""))
+    for path in (
+        _TEMPLATES if isinstance(value, Workload) else ()
+    ):  # which stay raw, so that nothing is lost when pods are made from them
+        spec = _at(stored, *path)
+        try:
+            if isinstance(spec, str):
+                raise Invalid("", "must be an object, got a string")
+            decode(PodSpec, spec or {})
+        except Invalid as error:
+            where = ".".join(filter(None, (*path, error.where)))
+            return document, document.invalid(where, error.what + _HINTS.get(error.what, ""))
+    return Document(name, chunk, raw, stored, kind, value), None
+
+
+_TEMPLATES = (("spec", "template", "spec"), ("spec", "jobTemplate", "spec", "template", "spec"))
+"""Where workloads hold the spec of the pods that they make."""
+
+
+def _at(obj: Any, *path: str) -> Any:
+    """The value at the path, None where there is none."""
+    for field in path:
+        obj = obj.get(field) if isinstance(obj, dict) else None
+    return obj
 
 
 def _known(raw: dict[str, Any]) -> Kind | None:

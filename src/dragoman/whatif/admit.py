@@ -210,7 +210,8 @@ def judged(
     meta = made.setdefault("metadata", {})
     name, namespace = str(meta.get("name") or meta.get("generateName") or ""), str(meta.get("namespace") or "")
     if kind.kind == "Job" and isinstance(made.get("spec"), dict):
-        select_own_pods({**made, "metadata": {**meta, "uid": uid_for("Job", namespace, name)}})
+        named = meta.get("name") or f"{name}00000"  # as long as the name that the server would make
+        select_own_pods({**made, "metadata": {**meta, "name": named, "uid": uid_for("Job", namespace, name)}})
     if inside is not None and inside.status.phase == "Terminating":
         return Rejection(kind.kind, namespace, name, "metadata.namespace", terminating_text(kind, name, namespace))
     if kind.kind in _ADMIN and inside is not None:

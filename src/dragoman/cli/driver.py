@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
         return _run_controller(args)
     entry = next(entry for entry in DRIVERS if entry.command == args.driver)
     places.check_node(args.node_name)
-    places.check_root(args.root_dir, f"plugins_registry/{entry.name}-reg.sock")
-    # Bad flags, profiles and hardware are refused before anything is served.
+    # Bad flags, profiles and hardware are refused before anything is made or served.
     factory = entry.standalone(args, _machine(entry, args))
+    places.check_root(args.root_dir, f"plugins_registry/{entry.name}-reg.sock")
     if not args.pod_uid:  # with one, two instances share the folder and have sockets of their own
         places.hold_root(args.root_dir, f"driver {entry.command}")
     return serve.serve(args, lambda shell: _serving(shell, entry, factory, args))

@@ -212,9 +212,9 @@ def write_volumes(place: Place, folder: Path) -> dict[str, Path]:
             if mount.below and key != mount.below and not key.startswith(prefix):
                 continue
             path = root / key.removeprefix(mount.below).lstrip("/")
-            if entry.sort == "folder":
+            if entry.kind == "folder":
                 path.mkdir(parents=True, exist_ok=True)
-            elif entry.sort == "file":
+            elif entry.kind == "file":
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if not path.is_dir():
                     path.write_bytes(entry.data)

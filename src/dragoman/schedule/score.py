@@ -28,7 +28,7 @@ class Raw(NamedTuple):
     room: final (0 to 200, weights in). affinity and devices: more is better. taints: fewer is better.
     """
 
-    room: int
+    resources: int
     affinity: int = 0
     taints: int = 0
     devices: int = 0
@@ -40,7 +40,7 @@ def totals(raws: Sequence[Raw]) -> list[int]:
     taints = max((raw.taints for raw in raws), default=0)
     devices = max((raw.devices for raw in raws), default=0)
     return [
-        raw.room
+        raw.resources
         + (AFFINITY * (raw.affinity * TOP // affinity) if affinity else 0)
         + TAINTS * (TOP - (raw.taints * TOP // taints if taints else 0))
         + (DEVICES * (raw.devices * TOP // devices) if devices else 0)
@@ -56,7 +56,7 @@ def static_scores(spec: PodSpec, node: Node) -> tuple[int, int]:
     return liked, untolerated_soft(spec, node) if node.spec.taints else 0
 
 
-def room_score(
+def resource_score(
     asked: ResourceAmounts,
     extra: ResourceAmounts,
     allocatable: Mapping[str, Quantity] | None,

@@ -26,6 +26,7 @@ PLACES_ALLOWED = {
     ("mapped", "cel/stdlib/net.py"): "IPv4-mapped addresses of IPv6",
     ("mapped", "explain/messages.py"): "upstream's words for a pod's reason",
     ("busy", "kubelet/shell/files.py"): "strerror(EBUSY)",
+    ("sort", "daemon/scheduler_config.py"): "kube-scheduler's extension point queueSort and its plugin",
     ("sort", "kubelet/shell/text.py"): "the program of that name",
     ("guide", "daemon/coexistence.py"): "the folder of a page that help names",
     ("view", "allocate/attribute_reads.py"): VIEW,

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api.admission import NO_RESOURCE
 from dragoman.api.shape import Object
 from dragoman.apiserver import discovery, metadata, openapi, openapi2, reviews, streams, strict, subresources, table
 from dragoman.apiserver.admission import Attributes
@@ -657,4 +658,4 @@ def _legacy(served: Served, path: str) -> Object:
 
 
 def _no_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", NO_RESOURCE)

@@ -104,7 +104,7 @@ class Registry:
     def add_usage_host(self, host: UsageHost) -> None:
         """Serve metrics.k8s.io, also of the pods that this host runs."""
         self.metrics.hosts.append(host)
-        self.served.offer_metrics()
+        self.served.serve_metrics()
 
     def now_text(self) -> str:
         """Now as metav1.Time."""

@@ -125,7 +125,7 @@ class Served:
                 return self._on[key]
         return stage(version) == "ga"
 
-    def offer_metrics(self) -> None:
+    def serve_metrics(self) -> None:
         """Offer metrics.k8s.io: somebody measures pods."""
         self.generation += 1
         self.has_metrics = True

@@ -10,7 +10,14 @@ from dragoman.api import codec
 from dragoman.api.core import Pod
 from dragoman.reconcile.autoscaling import limits
 from dragoman.reconcile.autoscaling.limits import Memory
-from dragoman.reconcile.autoscaling.replicas import NoReplicas, PodUsage, Tolerances, Usage, by_amount, by_utilization
+from dragoman.reconcile.autoscaling.replicas import (
+    NoReplicas,
+    PodUsage,
+    Tolerances,
+    ContainerAmounts,
+    by_amount,
+    by_utilization,
+)
 from dragoman.reconcile.autoscaling.step import ScaleDecision, ScaleInput, judged, settled
 from dragoman.reconcile.workloads.pods import time_text
 
@@ -27,7 +34,7 @@ def pod(name: str, *, cpu: str = "200m", phase: str = "Running", ready: bool = T
 
 
 def used(name: str, cpu: int, *, at: float = NOW) -> PodUsage:
-    return PodUsage(name, at, 15.0, (Usage("main", {"cpu": cpu}),))
+    return PodUsage(name, at, 15.0, (ContainerAmounts("main", {"cpu": cpu}),))
 
 
 def utilization(pods: list[Pod], usages: list[PodUsage], target: int = 50, current: int | None = None) -> Any:

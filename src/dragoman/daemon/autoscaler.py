@@ -22,7 +22,7 @@ from dragoman.cluster.watch import Informer
 from dragoman.effects import Effect, Emit, Patch
 from dragoman.errors import DragomanError, NotFound
 from dragoman.reconcile.autoscaling.limits import Memory
-from dragoman.reconcile.autoscaling.replicas import PodUsage, Usage
+from dragoman.reconcile.autoscaling.replicas import PodUsage, ContainerAmounts
 from dragoman.reconcile.autoscaling.step import ScaleDecision, ScaleInput, judged, settled
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -193,7 +193,7 @@ class Autoscaler:
 
 def _usage(metrics: Object) -> PodUsage:
     containers = tuple(
-        Usage(c["name"], {name: Quantity.parse(amount).milli() for name, amount in c["usage"].items()})
+        ContainerAmounts(c["name"], {name: Quantity.parse(amount).milli() for name, amount in c["usage"].items()})
         for c in metrics["containers"]
     )
     window_s = float(metrics["window"].removesuffix("s"))

@@ -1,4 +1,4 @@
-"""What do the pods of simulated nodes use? Load that annotations and ConfigMaps set, and that of real processes.
+"""What do the pods of simulated nodes use? SimulatedLoad that annotations and ConfigMaps set, and that of real processes.
 
     metadata: {name: rush-hour, namespace: shop, labels: {dragoman.dev/simulate: load}}
     data: {selector: app=web, cpu: "3", memory: 2Gi}
@@ -36,7 +36,7 @@ NODE_CPU, NODE_MEMORY = NANO // 20, 256 * 2**20
 SAMPLE_S: Final = 10.0
 
 
-class Load(msgspec.Struct, frozen=True):
+class SimulatedLoad(msgspec.Struct, frozen=True):
     """Work for some pods together: billionths of a CPU, bytes; None where it says nothing."""
 
     namespace: str
@@ -45,7 +45,7 @@ class Load(msgspec.Struct, frozen=True):
     memory_bytes: int | None
 
 
-def load_of(namespace: str, data: Mapping[str, str]) -> Load:
+def load_of(namespace: str, data: Mapping[str, str]) -> SimulatedLoad:
     """The load that a ConfigMap's data asks for. Raises Invalid with the entry."""
     entries = FaultData(data)
     text = entries.text("selector")
@@ -58,7 +58,7 @@ def load_of(namespace: str, data: Mapping[str, str]) -> Load:
     entries.nothing_left()
     if cpu is None and memory is None:
         raise Invalid("data.cpu", "must be set, or data.memory")
-    return Load(
+    return SimulatedLoad(
         namespace, selector, None if cpu is None else cpu.nanos, None if memory is None else memory.nanos // NANO
     )
 
@@ -89,7 +89,7 @@ class LoadMeter:
     """What the pods of some agents use; a `UsageHost` of the API server."""
 
     def __init__(self, agents: Mapping[str, RunningNode], clock: Clock) -> None:
-        self.loads: dict[NamespacedName, Load] = {}
+        self.loads: dict[NamespacedName, SimulatedLoad] = {}
         self._agents = agents
         self._processes = ProcessMeter(clock)
 
@@ -145,7 +145,7 @@ class LoadMeter:
 class _Share:
     """A load, divided by the pods that carry it."""
 
-    def __init__(self, load: Load, running: Iterable[KubeletPod]) -> None:
+    def __init__(self, load: SimulatedLoad, running: Iterable[KubeletPod]) -> None:
         self.load = load
         self.carriers = {pod.uid for pod in running if self._fits(pod)}
         count = max(1, len(self.carriers))

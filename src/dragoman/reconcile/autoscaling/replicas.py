@@ -1,4 +1,4 @@
-"""How many replicas does one metric ask for? Usage against a target, with pods that are missing, unready or going.
+"""How many replicas does one metric ask for? ContainerAmounts against a target, with pods that are missing, unready or going.
 
 Amounts are thousandths of the resource's unit. A metric that says nothing raises NoReplicas.
 """
@@ -34,7 +34,7 @@ class Tolerances(msgspec.Struct, frozen=True):
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
-class Usage(msgspec.Struct, frozen=True):
+class ContainerAmounts(msgspec.Struct, frozen=True):
     """What a container uses: thousandths by resource."""
 
     name: str
@@ -47,10 +47,10 @@ class PodUsage(msgspec.Struct, frozen=True):
     pod: str
     at: float
     window_s: float
-    containers: tuple[Usage, ...]
+    containers: tuple[ContainerAmounts, ...]
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class ReplicaProposal(msgspec.Struct, frozen=True):
     """What a metric asks for. utilization: percent of requests, None for plain amounts; average: a pod's usage."""
 
     replicas: int
@@ -59,7 +59,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 def samples_of(usages: Iterable[PodUsage], resource: str, container: str = "") -> dict[str, tuple[PodUsage, int]]:
-    """Usage by pod, of one container or of all; a pod with a container that says nothing is left out."""
+    """ContainerAmounts by pod, of one container or of all; a pod with a container that says nothing is left out."""
     found: dict[str, tuple[PodUsage, int]] = {}
     for usage in usages:
         wanted = [c for c in usage.containers if container in ("", c.name)]
@@ -114,7 +114,7 @@ def by_utilization(
     usages: Sequence[PodUsage],
     tolerances: Tolerances,
     now: float,
-) -> Proposal:
+) -> ReplicaProposal:
     """Replicas so that pods use `target` percent of what they request. Raises NoReplicas."""
     samples, groups = _measured(pods, usages, resource, container, now)
     amounts = {name: amount for name, (_, amount) in samples.items()}
@@ -127,9 +127,9 @@ def by_utilization(
         elif ratio > 1.0:
             amounts |= dict.fromkeys(groups.missing | groups.unready, 0)
         again, _, _ = _utilization(amounts, requests, target)
-        return Proposal(_steadied(current, ratio, again, len(amounts), tolerances), average, utilization)
+        return ReplicaProposal(_steadied(current, ratio, again, len(amounts), tolerances), average, utilization)
     replicas = current if tolerances.is_within(ratio) else math.ceil(ratio * groups.ready)
-    return Proposal(replicas, average, utilization)
+    return ReplicaProposal(replicas, average, utilization)
 
 
 def by_amount(
@@ -141,7 +141,7 @@ def by_amount(
     usages: Sequence[PodUsage],
     tolerances: Tolerances,
     now: float,
-) -> Proposal:
+) -> ReplicaProposal:
     """Replicas so that pods use `target` thousandths each. Raises NoReplicas."""
     samples, groups = _measured(pods, usages, resource, container, now)
     amounts = {name: amount for name, (_, amount) in samples.items()}
@@ -153,9 +153,9 @@ def by_amount(
         elif ratio > 1.0:
             amounts |= dict.fromkeys(groups.missing | groups.unready, 0)
         again = sum(amounts.values()) // len(amounts) / target
-        return Proposal(_steadied(current, ratio, again, len(amounts), tolerances), average)
+        return ReplicaProposal(_steadied(current, ratio, again, len(amounts), tolerances), average)
     replicas = current if tolerances.is_within(ratio) else math.ceil(ratio * groups.ready)
-    return Proposal(replicas, average)
+    return ReplicaProposal(replicas, average)
 
 
 def _measured(

@@ -17,7 +17,7 @@ from dragoman.reconcile.autoscaling.limits import Memory
 from dragoman.reconcile.autoscaling.replicas import (
     NoReplicas,
     PodUsage,
-    Proposal,
+    ReplicaProposal,
     Tolerances,
     by_amount,
     by_utilization,
@@ -235,7 +235,7 @@ class _Unmeasured(Exception):
         self.reason, self.message, self.whole = reason, message, whole
 
 
-def _of_metric(metric: Any, world: ScaleInput, current: int) -> tuple[Proposal, str, Object]:
+def _of_metric(metric: Any, world: ScaleInput, current: int) -> tuple[ReplicaProposal, str, Object]:
     """(what it asks for, its name in events, its status)."""
     match metric.get("type"):
         case "Resource":
@@ -259,7 +259,7 @@ def _of_metric(metric: Any, world: ScaleInput, current: int) -> tuple[Proposal, 
 
 def _of_resource(
     type_: str, field: str, reason: str, what: str, source: Any, container: str, world: ScaleInput, current: int
-) -> tuple[Proposal, str, Object]:
+) -> tuple[ReplicaProposal, str, Object]:
     resource, target = source["name"], source.get("target") or {}
     average, percent = target.get("averageValue"), target.get("averageUtilization")
     tolerances = tolerances_of(world.hpa["spec"].get("behavior") or {})

@@ -54,6 +54,7 @@ from dragoman.runtime.tasks import Tasks, supervised
 POLL_S = 1.0
 FIRST_POLL_S, FIRST_POLLS = 0.1, 30
 HOUSEKEEPING_S = 60.0
+VOLUMES_S = 2.0
 NETWORKS = 64 * 256
 START_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.2)
 BUCKETS = tuple(0.1 * (40 / 0.1) ** (step / 14) for step in range(15))
@@ -278,6 +279,8 @@ class NodeAgent:
                 leave_pods = self.host.pods.subscribe(self.node_name, self._receive)
                 self._drop_orphans()
                 tasks.supervise("housekeeping", self._keep_house)
+                if self.host.images.entries:
+                    tasks.supervise("volumes of processes", self._keep_volumes)
                 self.started.set()
         finally:
             self.started.clear()
@@ -408,6 +411,17 @@ class NodeAgent:
                 await self._tidy.wait()
             finally:
                 timer.cancel()
+
+    async def _keep_volumes(self) -> None:
+        """Processes see what becomes of their ConfigMaps, Secrets and tokens."""
+        assert self._node is not None
+        while True:
+            await self.clock.sleep(VOLUMES_S)
+            for worker in list(self._workers.values()):
+                box = self.runtime.sandbox(worker.pod.uid)
+                if box is not None and any(run.local for run in box.current.values()):
+                    await self._node.starter.volumes.refresh(worker.pod, self.clock.now())
+                    self.runtime.update_volumes(worker.pod.uid)
 
     async def _unprepare_orphan(self, uid: str) -> None:
         try:

@@ -11,10 +11,10 @@ from dragoman.api.core import Pod
 from dragoman.reconcile.autoscaling import limits
 from dragoman.reconcile.autoscaling.limits import Memory
 from dragoman.reconcile.autoscaling.replicas import (
+    ContainerAmounts,
     NoReplicas,
     PodUsage,
     Tolerances,
-    ContainerAmounts,
     by_amount,
     by_utilization,
 )

@@ -22,7 +22,7 @@ from dragoman.cluster.watch import Informer
 from dragoman.effects import Effect, Emit, Patch
 from dragoman.errors import DragomanError, NotFound
 from dragoman.reconcile.autoscaling.limits import Memory
-from dragoman.reconcile.autoscaling.replicas import PodUsage, ContainerAmounts
+from dragoman.reconcile.autoscaling.replicas import ContainerAmounts, PodUsage
 from dragoman.reconcile.autoscaling.step import ScaleDecision, ScaleInput, judged, settled
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy

@@ -1,4 +1,4 @@
-"""What do the pods of simulated nodes use? SimulatedLoad that annotations and ConfigMaps set, and that of real processes.
+"""What do the pods of simulated nodes use? Load that annotations and ConfigMaps set, and that of real processes.
 
     metadata: {name: rush-hour, namespace: shop, labels: {dragoman.dev/simulate: load}}
     data: {selector: app=web, cpu: "3", memory: 2Gi}

@@ -1,4 +1,4 @@
-"""How many replicas does one metric ask for? ContainerAmounts against a target, with pods that are missing, unready or going.
+"""How many replicas does one metric ask for? Usage against a target, with pods that are missing, unready or going.
 
 Amounts are thousandths of the resource's unit. A metric that says nothing raises NoReplicas.
 """

@@ -417,7 +417,7 @@ def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) 
 
     Slower than `allocate`, for when somebody asks. The decisive reasons come first, then for every request how many
     devices each step drops (InsufficientDevices, also where there are enough) and why each device is dropped. (): the
-    ask is not refused.
+    ask is not refused. Of a search that stopped, the facts about devices alone.
     """
     judge = _judge(options, Matcher())
     unit = unit_of(snapshot, [ask], judge.rules)
@@ -427,5 +427,5 @@ def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) 
     answer = decider.decide(unit)
     if isinstance(answer, Solution):
         return ()
-    more = [fact for fact in decider.diagnosis(unit) if fact not in answer.reasons]
-    return (*answer.reasons, *more)
+    decisive = answer.reasons if isinstance(answer, Refusals) else ()
+    return (*decisive, *(fact for fact in decider.diagnosis(unit) if fact not in decisive))

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import msgspec
 
-from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SelectorError, SelectorFalse
+from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SearchLimitReached, SelectorError, SelectorFalse
 from dragoman.api import codec
 from dragoman.explain import conflict_messages, messages
 from dragoman.explain.closest import nearest_first
 from dragoman.explain.explanation import Explanation
 from dragoman.explain.user_names import in_user_words, json_in_user_words
-from dragoman.schedule.decision import AnyReason, NodesRefused, Preemption, Refused
+from dragoman.schedule.decision import AnyReason, NodesRefused, Preemption, Refused, UndecidedPod
 from dragoman.schedule.extended import SPECIAL_NAME
 from dragoman.whatif.cluster import Rejection
 from dragoman.whatif.decide import ClaimVerdict, PodPrediction
@@ -37,8 +37,8 @@ def as_json(answer: Explanation, reader: str | None = None) -> dict[str, Any]:
         "name": name,
         "node": verdict.node,
         "claims": [_claim(claim) for claim in verdict.claims],
-        "nodes": [_nodes(nodes, answer, reader) for nodes in answer.nodes],
-        "refusal": None if verdict.refused is None else _refusal(answer, verdict.refused, reader),
+        "nodes": [*(_nodes(nodes, answer, reader) for nodes in answer.nodes), *_undecided(verdict.undecided)],
+        "refusal": _refusal(answer, verdict.refused or verdict.undecided, reader),
     }
     return cast("dict[str, Any]", json_in_user_words(body, answer.names))
 
@@ -62,13 +62,24 @@ def _nodes(refused: NodesRefused, answer: Explanation, reader: str | None) -> di
     }
 
 
-def _refusal(answer: Explanation, refused: Refused, reader: str | None) -> dict[str, Any]:
+def _undecided(one: UndecidedPod | None) -> list[dict[str, Any]]:
+    """Nodes for which it is not decided, among those that refuse."""
+    return [
+        {"nodes": list(some.nodes), "count": len(some.nodes), "reasons": [messages.as_json(some.limit)]}
+        for some in (one.undecided if one is not None else ())
+    ]
+
+
+def _refusal(answer: Explanation, refused: Refused | UndecidedPod | None, reader: str | None) -> dict[str, Any] | None:
+    """Why the pod has no place; None where it has one. undecided: it may have one, the search stopped."""
+    if refused is None:
+        return None
     return {
         "summary": messages.message(refused, reader),
         "reasons": [messages.as_json(reason, reader) for reason in refused.reasons],
         "rejected": [_rejection(rejection) for rejection in answer.verdict.rejected],
         **_preemption(answer.verdict.preemption),
-        "undecided": refused.undecided,
+        "undecided": isinstance(refused, UndecidedPod),
         "conflict": None if answer.conflict is None else conflict_messages.conflict_json(answer.conflict),
         "hints": [conflict_messages.hint_json(hint) for hint in answer.hints.found],
         "hintsTried": answer.hints.tried,
@@ -110,14 +121,13 @@ def devices(verdict: PodPrediction) -> list[str]:
 
 def headline(answer: Explanation) -> str:
     """What became of a pod without a place, in one line."""
-    refused = answer.verdict.refused
-    decided = "is not decided" if refused is not None and refused.undecided else "cannot be scheduled"
+    decided = "is not decided" if answer.verdict.undecided is not None else "cannot be scheduled"
     return f"pod {'/'.join(answer.verdict.pod)} {decided}:"
 
 
 def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
     """Lines that say why a pod cannot be scheduled: what holds everywhere, nodes by reason, contradiction, hints."""
-    refused = answer.verdict.refused
+    refused = answer.verdict.refused or answer.verdict.undecided
     if refused is None:
         return []
     lines = [messages.sentence(reason, reader) for reason in refused.reasons]
@@ -125,6 +135,7 @@ def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
     nearest, *others = _node_blocks(answer.verdict.nodes, reader) or [[]]
     lines += [*nearest, *(f"  {line}" for line in device_lines(answer, reader))]
     lines += [line for block in others for line in block]
+    lines += _undecided_lines(answer.verdict.undecided)
     lines += absent_lines(answer)
     conflict = answer.conflict
     if conflict is not None:
@@ -137,6 +148,18 @@ def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
     lines += preemption_lines(answer)
     lines += [f"help: {line}" for line in conflict_messages.hints_lines(answer.hints)]
     return [in_user_words(line, answer.names) for line in lines]
+
+
+def _undecided_lines(one: UndecidedPod | None) -> list[str]:
+    """Where the search stopped, for the first nodes."""
+    groups = one.undecided if one is not None else ()
+    lines = [f"{_named(some.nodes)}: {messages.sentence(_without_node(some.limit))}" for some in groups[:GROUPS_SHOWN]]
+    rest = sum(len(some.nodes) for some in groups[GROUPS_SHOWN:])
+    return [*lines, f"{messages.plural(rest, 'node')} more, not decided either"] if rest else lines
+
+
+def _without_node(limit: SearchLimitReached) -> SearchLimitReached:
+    return msgspec.structs.replace(limit, node="")
 
 
 def preemption_lines(answer: Explanation) -> list[str]:
@@ -161,10 +184,10 @@ class Summary(msgspec.Struct, frozen=True):
 def summary(answer: Explanation) -> Summary:
     """A pod without a place: the contradiction or the nearest node's reasons, and the first hint."""
     verdict = answer.verdict
-    refused = verdict.refused
+    refused = verdict.refused or verdict.undecided
     lines = [messages.sentence(reason) for reason in refused.reasons[:2]] if refused is not None else []
     reported = conflict_messages.conflict_lines(answer.conflict) if answer.conflict is not None else []
-    lines += reported[:1] or node_lines(verdict.nodes)[:2]
+    lines += reported[:1] or [*_undecided_lines(verdict.undecided), *node_lines(verdict.nodes)][:2]
     why = equivalent = (*lines[:2], *_selector_fault(answer))
     for claim in verdict.claims:  # pods of one template, or of claims that ask for the same, wait for the same
         whose = f"claim of template {claim.template}" if claim.template else f"claim {claim.pod_claim} of each"

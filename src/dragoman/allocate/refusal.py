@@ -475,19 +475,19 @@ class Undecided(msgspec.Struct, frozen=True):
         return self.limit.steps
 
 
-_AnswerT = TypeVar("_AnswerT", Refusals, Undecided)
+_OutcomeT = TypeVar("_OutcomeT", Refusals, Undecided)
 
 
-def renamed_in(answer: _AnswerT, names: dict[str, str]) -> _AnswerT:
+def renamed_in(outcome: _OutcomeT, names: dict[str, str]) -> _OutcomeT:
     """The same for claims of other names; names: old to new."""
     if not names:
-        return answer
-    match answer:
+        return outcome
+    match outcome:
         case Refusals(reasons):
-            return msgspec.structs.replace(answer, reasons=tuple(_renamed(reason, names) for reason in reasons))
+            return msgspec.structs.replace(outcome, reasons=tuple(_renamed(reason, names) for reason in reasons))
         case Undecided(limit):
             claims = tuple(names.get(claim, claim) for claim in limit.claims)
-            return msgspec.structs.replace(answer, limit=msgspec.structs.replace(limit, claims=claims))
+            return msgspec.structs.replace(outcome, limit=msgspec.structs.replace(limit, claims=claims))
         case _ as never:
             assert_never(never)
 

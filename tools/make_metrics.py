@@ -21,8 +21,8 @@ HEAD = """\
 
 Made from the code by `make docs`. Every daemon serves `/metrics` at `--listen` in the text format of Prometheus;
 `dragoman up` serves those of all its parts at the API server's `/metrics`, to whoever may get that path (role
-`system:monitoring`). Names that Kubernetes or NVIDIA's driver has are theirs, with their labels. No metric names pods or
-claims.
+`system:monitoring`). Names that Kubernetes or NVIDIA's driver has are theirs, with their labels. No metric names pods
+or claims.
 
 Alerts and dashboards on these: [guides/monitoring.md](../guides/monitoring.md).
 """

@@ -33,6 +33,7 @@ from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strateg
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.quota import QuotaLedger
 from dragoman.apiserver.request import INTERNAL, DeleteOptions, Page, RequestOutcome, Write
+from dragoman.apiserver.resource_metrics import ResourceMetrics, UsageHost
 from dragoman.apiserver.selectors import parse_fields, parse_labels
 from dragoman.apiserver.served import Served
 from dragoman.apiserver.sessions import Sessions
@@ -89,6 +90,7 @@ class Registry:
         self.pages = Pages()
         self.logs = Logs()
         self.sessions = Sessions()
+        self.metrics = ResourceMetrics(store)
         self.external: External | None = None
         self.followers: dict[Kind, Follower] = {}
         self.quota = QuotaLedger(self)
@@ -98,6 +100,11 @@ class Registry:
         self.ca_text = ""
         self._next_ip = 1
         self._second = 0, ""
+
+    def add_usage_host(self, host: UsageHost) -> None:
+        """Serve metrics.k8s.io, also of the pods that this host runs."""
+        self.metrics.hosts.append(host)
+        self.served.serve_metrics()
 
     def now_text(self) -> str:
         """Now as metav1.Time."""

@@ -53,9 +53,10 @@ def run(args: argparse.Namespace) -> int:
     found = answers.about(scene, kind, name, namespace)
     if args.output == "json":
         errors = [refused.as_json() for refused in world.refused]
-        output.write_json(output.versioned("Explanation", {**found.body, "errors": errors}))
+        warnings = [warning.as_json() for warning in world.warnings]
+        output.write_json(output.versioned("Explanation", {**found.body, "errors": errors, "warnings": warnings}))
     else:
-        diagnostic.show((refused.diagnostic for refused in world.refused), sys.stdout)
+        diagnostic.show(world.diagnostics, sys.stdout)
         output.prose(found.lines)
     return 0 if found.well and not world.refused else 1
 

@@ -75,19 +75,24 @@ def run(args: argparse.Namespace) -> int:
     gates = source.gates(args)
     background, minor = _background(args)
     target = LintTarget(
-        minor=minor_of(args.kubernetes, OLDEST) if args.kubernetes else minor, gates=gates, known=known_drivers()
+        minor=minor_of(args.kubernetes, OLDEST) if args.kubernetes else minor,
+        gates=gates,
+        known=known_drivers(),
+        applied=source.applied,
     )
     texts = list(manifests.texts(args.filename))
-    scan = files.scan(texts)
+    scan = files.scan(texts, changes=True)
     findings = lint(scan, target, background)
     if args.fix:
         texts = _fix(texts, findings)
-        scan = files.scan(texts)
+        scan = files.scan(texts, changes=True)
         findings = lint(scan, target, background)
     stream = sys.stderr if _piped(args) else sys.stdout
     if args.output == "text":
         named = dict(texts)
-        shown = _diagnostics(findings, named, lambda changed: lint(files.scan(changed), target, background))
+        shown = _diagnostics(
+            findings, named, lambda changed: lint(files.scan(changed, changes=True), target, background)
+        )
         for entry in shown:
             for line in diagnostic.lines(entry, named, stream):
                 print(line, file=stream)

@@ -14,8 +14,6 @@ from dragoman.cli import output, source
 from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dragoman.allocate.allocator import AllocatorOptions
     from dragoman.cli.changes import ChangedSnapshot
     from dragoman.explain.explanation import Explanation
@@ -99,10 +97,11 @@ def run(args: argparse.Namespace) -> int:
         errors = [refused.as_json() for refused in world.refused]
         pods = [say.as_json(answer) for answer in answers]
         limited = {"quota": [quotas.as_json(block) for block in blocked]} if blocked else {}
-        body = {"pods": pods, **changed.as_json(), **limited, "errors": errors}
+        warnings = [warning.as_json() for warning in world.warnings]
+        body = {"pods": pods, **changed.as_json(), **limited, "errors": errors, "warnings": warnings}
         output.write_json(output.versioned("Simulation", body))
     else:
-        _print(answers, changed, world.refused)
+        _print(answers, changed, world)
         output.prose([line for block in blocked for line in quotas.block_lines(block)])
     placed = all(answer.verdict.node for answer in answers)
     return 0 if placed and not changed.displaced and not world.refused and not blocked else 1
@@ -133,12 +132,12 @@ def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clo
     return list(answers.values())
 
 
-def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:
+def _print(answers: list[Explanation], changed: ChangedSnapshot, world: source.ToolInput) -> None:
     from dragoman.cli import diagnostic
     from dragoman.explain import report as say
 
     output.prose(changed.lines())
-    diagnostic.show((entry.diagnostic for entry in refused), sys.stdout)
+    diagnostic.show(world.diagnostics, sys.stdout)
     if not answers:
         output.say("no unscheduled pods in these files")
         return

@@ -188,6 +188,8 @@ def fragment(reason: AnyReason) -> str:
             return f"node(s) had untolerated taint {{{reason.key}: {reason.value}}}"
         case pod.NodeAffinityMismatch():
             return "node(s) didn't match Pod's node affinity/selector"
+        case pod.AddedAffinityMismatch():
+            return "node(s) didn't match scheduler-enforced node affinity"
         case pod.InsufficientResource() | pod.UnknownResource():
             return f"Insufficient {reason.resource}"
         case pod.TooManyPods():
@@ -266,6 +268,8 @@ def _of_node(reason: pod.NodeReason) -> str:
             return f"the node's taint {reason.key}{value}:{reason.effect} is not tolerated"
         case pod.NodeAffinityMismatch():
             return f"the node does not match {reason.required}"
+        case pod.AddedAffinityMismatch():
+            return f"the node does not match {reason.required}, which the scheduler's profile adds (addedAffinity)"
         case pod.InsufficientResource():
             return f"{reason.requested} of {reason.resource} requested, {reason.available} of {reason.allocatable} free"
         case pod.TooManyPods():

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from dragoman.api.files import Document
 from dragoman.api.shape import Object, dig, items, objects, text
+from dragoman.api.validate.field import path_text
 from dragoman.known_drivers import (
     ConfigFields,
     Configs,
@@ -25,7 +26,6 @@ from dragoman.known_drivers import (
 )
 from dragoman.lint.finding import Edit, Finding, ItemPath, Rename, SetValue, found
 from dragoman.lint.manifests import ManifestIndex
-from dragoman.lint.rewrite import path_text
 from dragoman.values.quantity import Quantity
 
 

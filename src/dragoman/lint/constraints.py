@@ -12,12 +12,12 @@ import msgspec
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, items, objects, text
+from dragoman.api.validate.field import path_text
 from dragoman.lint import names
 from dragoman.lint.chains import candidates, claims_of, exact_requests, selectors_of
 from dragoman.lint.finding import Finding, ItemPath, found
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.names import Read
-from dragoman.lint.rewrite import path_text
 
 _SHOWN = 5
 

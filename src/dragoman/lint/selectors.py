@@ -14,6 +14,7 @@ from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, compile_selector
+from dragoman.api.validate.field import path_text
 from dragoman.known_drivers import Cards
 from dragoman.lint import names, thresholds
 from dragoman.lint.chains import Chain, chains, matching, taken
@@ -22,7 +23,6 @@ from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.names import Read
 from dragoman.lint.partitions import misfit
 from dragoman.lint.published import Published
-from dragoman.lint.rewrite import path_text
 from dragoman.lint.unknown import as_written
 
 _SHOWN = 5

@@ -108,7 +108,10 @@ def _pod_info(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> PodIn
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
-    return pod_info_of(pod, claims, by_resource_of(snapshot, context), inter_pod_state_of(snapshot, pod))
+    off = context.profile.off
+    return pod_info_of(
+        pod, claims, by_resource_of(snapshot, context), inter_pod_state_of(snapshot, pod, off), context.profile
+    )
 
 
 def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[ResourceClaim, ...]:

@@ -37,6 +37,7 @@ from dragoman.schedule.filter import insufficient_resources, static_reason
 from dragoman.schedule.needs import ResourceAmounts
 from dragoman.schedule.node_allocatable import NodeAllocatableDemand, node_allocatable_demand, why_not
 from dragoman.schedule.pod_info import PodInfo
+from dragoman.schedule.profile import Weights
 from dragoman.schedule.refusal import ClaimNotAvailableOnNode, NodeAffinityMismatch, NodeReason, NoNodes
 from dragoman.schedule.score import Raw, alternative_score, room_score, static_scores, totals
 from dragoman.snapshot.change import Snapshot
@@ -151,7 +152,7 @@ def find_node(
         return NoFit((NoNodes(),))
     if not seen.options:
         return NoFit((), tuple(seen.refused), seen.undecided)
-    best = _best(seen.options)
+    best = _best(seen.options, pod_info.profile.weights)
     results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
     return ScheduleResult(
         best.name, results, best.special, _kind(best, pod_info) if results else None, best.node_allocatable
@@ -176,7 +177,7 @@ def feasible_nodes(
     """Names of nodes that pass node checks, devices aside: those of `first`, then the best others, at most `limit`."""
     judged = _judge(_Search(snapshot, pod_info, OPTIONS, {}), memory)
     fitting = [(group, verdict) for group, verdict in judged if not verdict.reasons]
-    scores = totals([verdict.raw for _, verdict in fitting])
+    scores = totals([verdict.raw for _, verdict in fitting], pod_info.profile.weights)
     named = {name: -score for score, (group, _) in zip(scores, fitting, strict=True) for name in group.members}
     best = heapq.nsmallest(limit, named, key=lambda name: (named[name], name))
     return [name for name in dict.fromkeys([*first, *best]) if name in named][:limit]
@@ -204,10 +205,10 @@ def _see(search: _Search, memory: PlacementCache, *, whole: bool) -> _Seen | NoF
     return seen
 
 
-def _best(found: list[_Option]) -> _Option:
+def _best(found: list[_Option], weights: Weights) -> _Option:
     if len(found) == 1:
         return found[0]
-    scores = totals([option.raw for option in found])
+    scores = totals([option.raw for option in found], weights)
     # Of equal ones first the node that serves extended resources itself: claims need the devices of the others.
     return min(zip(scores, found, strict=True), key=_order)[1]
 
@@ -244,22 +245,24 @@ def _judge(search: _Search, memory: PlacementCache) -> list[tuple[NodeGroup, _Ve
 
 def _verdict(search: _Search, group: NodeGroup) -> _Verdict:
     pod_info, node = search.pod_info, group.node
-    reason = static_reason(pod_info.pod.spec, node) or _reaches_claims(pod_info, node)
+    reason = static_reason(pod_info.pod.spec, node, pod_info.profile) or _reaches_claims(pod_info, node)
     if reason is not None:
         return _Verdict((reason,), Raw(0), ())
     served = served_by_devices(pod_info.mapped, group.allocatable) if pod_info.mapped else ()
     needs = pod_info.needs
     if served:
         needs = {name: nanos for name, nanos in needs.items() if name not in served}
-    reasons = insufficient_resources(needs, group.allocatable, group.used)
+    fits = "NodeResourcesFit" not in pod_info.profile.off
+    reasons = insufficient_resources(needs, group.allocatable, group.used) if fits else []
     if reasons:
         return _Verdict(tuple(reasons), Raw(0), ())
     if pod_info.inter_pod is not None:
         reason = pod_info.inter_pod.reason(node)
         if reason is not None:
             return _Verdict((reason,), Raw(0), ())
-    affinity, taints = static_scores(pod_info.pod.spec, node)
-    room = room_score(pod_info.needs, pod_info.extra, group.allocatable, group.used, group.extra)
+    affinity, taints = static_scores(pod_info.pod.spec, node, pod_info.profile)
+    weights = pod_info.profile.weights
+    room = room_score(pod_info.needs, pod_info.extra, group.allocatable, group.used, group.extra, weights)
     return _Verdict((), Raw(room, affinity, taints), served)
 
 

@@ -71,7 +71,8 @@ def place_pod(
         if isinstance(failed, BindingFailed):
             return give_up_one(snapshot, pod, [used], NoFit((failed,)))
     by_resource = by_resource_of(snapshot, context)
-    pod_info = pod_info_of(pod, claims, by_resource, inter_pod_state_of(snapshot, pod))
+    off = context.profile.off
+    pod_info = pod_info_of(pod, claims, by_resource, inter_pod_state_of(snapshot, pod, off), context.profile)
     place = find_node(snapshot, pod_info, context.options, by_resource, memory, context.new_id)
     if isinstance(place, ScheduleResult):
         return placed(pod_info, place, now, context)
@@ -208,5 +209,6 @@ def refusing_nodes(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> 
     if not isinstance(claims, tuple):
         return ()
     by_resource = by_resource_of(snapshot, context)
-    pod_info = pod_info_of(pod, claims, by_resource, inter_pod_state_of(snapshot, pod))
+    off = context.profile.off
+    pod_info = pod_info_of(pod, claims, by_resource, inter_pod_state_of(snapshot, pod, off), context.profile)
     return all_refusals(snapshot, pod_info, context.options, by_resource, context.memory)

@@ -164,7 +164,7 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield named("PodGroup", namespace, reason.group)
         case refusal.NodeUnschedulable() | refusal.UntoleratedTaint():
             yield TAINTS
-        case refusal.NodeAffinityMismatch():
+        case refusal.NodeAffinityMismatch() | refusal.AddedAffinityMismatch():
             yield LABELS
         case refusal.ClaimNotAvailableOnNode():
             yield LABELS

@@ -40,11 +40,13 @@ class Entry(msgspec.Struct):
 
 
 class Folder:
-    """A tree of entries by relative path; "" is the folder itself. refresh: called before it is read."""
+    """A tree of entries by relative path; "" is the folder itself. refresh: called before it is read. from_api: whether
+    its files are what objects say, and containers' own changes do not last."""
 
     def __init__(self, files: dict[str, bytes] | None = None, *, mode: int = 0o644, now: float = 0.0) -> None:
         self.entries: dict[str, Entry] = {"": Entry("folder", mode=0o755, changed=now)}
         self.refresh: Callable[[], None] | None = None
+        self.from_api = False
         for path, data in (files or {}).items():
             self.put(path, Entry("file", data, mode, now))
 
@@ -68,12 +70,13 @@ class Folder:
 
 
 class FileMount(msgspec.Struct, frozen=True):
-    """A folder (or one file or folder of it: `below`) at an absolute path."""
+    """A folder (or one file or folder of it: `below`) at an absolute path. name: of the volume."""
 
     path: str
     folder: Folder
     below: str = ""
     read_only: bool = False
+    name: str = ""
 
 
 class Files:

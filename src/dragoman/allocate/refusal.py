@@ -481,18 +481,18 @@ class Undecided(msgspec.Struct, frozen=True):
         return self.limit.steps
 
 
-_AnswerT = TypeVar("_AnswerT", Refusals, Undecided)
+_OutcomeT = TypeVar("_OutcomeT", Refusals, Undecided)
 
 
-def renamed_in(answer: _AnswerT, names: dict[str, str]) -> _AnswerT:
+def renamed_in(outcome: _OutcomeT, names: dict[str, str]) -> _OutcomeT:
     """The same for claims of other names; names: old to new."""
     if not names:
-        return answer
-    match answer:
+        return outcome
+    match outcome:
         case Refusals(reasons):
-            return msgspec.structs.replace(answer, reasons=tuple(_renamed(reason, names) for reason in reasons))
+            return msgspec.structs.replace(outcome, reasons=tuple(_renamed(reason, names) for reason in reasons))
         case Undecided(limit):
-            return msgspec.structs.replace(answer, limit=_renamed(limit, names))
+            return msgspec.structs.replace(outcome, limit=_renamed(limit, names))
         case _ as never:
             assert_never(never)
 

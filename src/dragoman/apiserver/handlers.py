@@ -30,7 +30,7 @@ from dragoman.apiserver.options import (
     version_of,
     write_of,
 )
-from dragoman.apiserver.registry import CHANGED_TRIES, Judge, Registry
+from dragoman.apiserver.registry import CHANGED_TRIES, PatchCheck, Registry
 from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
 from dragoman.apiserver.request import Page, RequestOutcome, Write
 from dragoman.apiserver.resource_metrics import PRINTER
@@ -376,7 +376,7 @@ class Handlers:
         return typed, msgspec.structs.replace(write, version=kind.versions[0])
 
     async def _patched_by_webhook(
-        self, kind: CustomKind, target: RequestInfo, type: str, patch: Any, write: Write, judge: Judge
+        self, kind: CustomKind, target: RequestInfo, type: str, patch: Any, write: Write, patch_check: PatchCheck
     ) -> RequestOutcome:
         """A patch in a version that only a webhook knows: the live object is converted, patched, converted back."""
         registry = self.registry
@@ -395,7 +395,7 @@ class Handlers:
                 patch,
                 subresource=target.subresource,
                 write=write,
-                judge=judge,
+                patch_check=patch_check,
                 live=live,
             )
             body, storing = await self._stored(target, patched, write)
@@ -448,7 +448,7 @@ class Handlers:
             text = "error converting YAML to JSON: yaml: unmarshal errors:"
             raise bad_request(f"error strict decoding YAML: {text}\n  " + "\n  ".join(twice))
 
-        def judge(patched: Object, live: Object | None) -> list[str]:
+        def patch_check(patched: Object, live: Object | None) -> list[str]:
             if type == "apply":
                 check_declared(target, patched)
             known = set(known_unknowns(target, live)) if live else set()
@@ -461,7 +461,7 @@ class Handlers:
                 raise
 
         if (kind := self._by_webhook(target)) is not None:
-            outcome = await self._patched_by_webhook(kind, target, type, patch, write, judge)
+            outcome = await self._patched_by_webhook(kind, target, type, patch, write, patch_check)
             return await self._done(request, target, outcome, [])
         outcome = await self.registry.patching(
             target.kind,
@@ -471,7 +471,7 @@ class Handlers:
             type=type,
             subresource=target.subresource,
             write=write,
-            judge=judge,
+            patch_check=patch_check,
         )
         return await self._done(request, target, outcome, [])
 

@@ -132,21 +132,21 @@ class Simulation:
             await self._grant(key, config_map)
 
     async def _grant(self, key: NamespacedName, config_map: FaultConfigMap) -> None:
-        sort = config_map.metadata.labels.get(LABEL, "")
+        label = config_map.metadata.labels.get(LABEL, "")
         if self.meter is not None:
             self.meter.loads.pop(key, None)
         try:
-            if sort == CLOCK:
+            if label == CLOCK:
                 state, message = await self._turn_clock(config_map)
-            elif sort == FAULT:
+            elif label == FAULT:
                 state, message = await self._break(key, config_map)
-            elif sort == NODE and self.added is not None:
+            elif label == NODE and self.added is not None:
                 state, message = DONE, await self._add_node(key, config_map)
-            elif sort == LOAD and self.meter is not None:
+            elif label == LOAD and self.meter is not None:
                 self.meter.loads[key] = load_of(config_map.metadata.namespace, config_map.data)
                 state, message = ACTIVE, "shared by the running pods that the selector finds"
             else:
-                raise Invalid(f"metadata.labels.{LABEL}", f"must be {FAULT}, {CLOCK}, {NODE} or {LOAD}, got {sort!r}")
+                raise Invalid(f"metadata.labels.{LABEL}", f"must be {FAULT}, {CLOCK}, {NODE} or {LOAD}, got {label!r}")
         except Invalid as error:
             state, message = INVALID, str(error)
         self._reported[key] = (config_map.metadata.uid, config_map.data)

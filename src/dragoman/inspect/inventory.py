@@ -268,10 +268,10 @@ class _Count:
         return frozenset(i for i, d in enumerate(devices) if _tainted(taints_of(d, driver, pool, rules)))
 
     def _trouble(self, driver: str, pool: str, current: list[ResourceSlice]) -> bool:
-        want, have = current[0].spec.pool.resource_slice_count, len(current)
+        expected, have = current[0].spec.pool.resource_slice_count, len(current)
         devices = sum(len(resource_slice.spec.devices) for resource_slice in current)
-        if have != want:
-            self.troubles.append(Trouble("incomplete", driver, pool, devices, f"{have} of {want} slices"))
+        if have != expected:
+            self.troubles.append(Trouble("incomplete", driver, pool, devices, f"{have} of {expected} slices"))
             return True
         names = [device.name for resource_slice in current for device in resource_slice.spec.devices]
         twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []

@@ -41,7 +41,7 @@ class NodesRefused(msgspec.Struct, frozen=True):
 class Refused(msgspec.Struct, frozen=True):
     """Why a pod cannot be scheduled. reasons: what no node can help; nodes: the others, total of them in the cluster.
 
-    released: one of its own idle claims is given up so that it can be allocated anew. gave_up: not decided.
+    released: one of its own idle claims is released to be allocated anew. undecided: no decision within the limits.
     """
 
     pod: NamespacedName
@@ -256,25 +256,25 @@ def undo(decision: Decision, written: Sequence[Mapping[str, Any] | None]) -> tup
     somebody changed since stays as it is.
     """
     done = list(zip(decision.effects, written, strict=False))
-    created = {_name_of(answer) for effect, answer in done if isinstance(effect, Create) and answer is not None}
+    created = {_name_of(stored) for effect, stored in done if isinstance(effect, Create) and stored is not None}
     back: list[Effect] = []
-    for effect, answer in reversed(done):
-        if answer is None:
+    for effect, stored in reversed(done):
+        if stored is None:
             continue
         if isinstance(effect, Create):
-            ref = Ref(effect.body["kind"], *_name_of(answer), answer["metadata"].get("uid", ""))
+            ref = Ref(effect.body["kind"], *_name_of(stored), stored["metadata"].get("uid", ""))
             back += [Patch(ref, {"metadata": {"finalizers": None}}), Delete(ref)]
         elif isinstance(effect, Patch) and effect.subresource == "status":
             if effect.ref.kind == "Pod":
                 cleared = dict.fromkeys(effect.patch["status"])
                 back.append(Patch(effect.ref, {"status": cleared}, subresource="status"))
-            elif _name_of(answer) not in created and effect.patch["status"].get("reservedFor"):
-                back.append(_take_back(effect, answer["metadata"]["resourceVersion"]))
+            elif _name_of(stored) not in created and effect.patch["status"].get("reservedFor"):
+                back.append(_take_back(effect, stored["metadata"]["resourceVersion"]))
     return tuple(back)
 
 
-def _name_of(answer: Mapping[str, Any]) -> NamespacedName:
-    return answer["metadata"].get("namespace", ""), answer["metadata"]["name"]
+def _name_of(stored: Mapping[str, Any]) -> NamespacedName:
+    return stored["metadata"].get("namespace", ""), stored["metadata"]["name"]
 
 
 def _take_back(effect: Patch, version: str) -> Patch:

@@ -91,16 +91,21 @@ def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, contex
     before = trial.places()
     pod_info = _pod_info(trial.snapshot, pod, context)
     pod_infos = [_pod_info(snapshot, one, context) for one, _ in before]
-    if not before or pod_info is None or pod_info.mapped or any(w is None or w.mapped for w in pod_infos):
+    if (
+        not before
+        or pod_info is None
+        or pod_info.extended_resources
+        or any(w is None or w.extended_resources for w in pod_infos)
+    ):
         return None
     asks = [Ask(_open(snapshot, one, context), node) for one, node in before]
     used = [node for _, node in before]
     for node in feasible_nodes(trial.snapshot, pod_info, trial.memory, list(dict.fromkeys(used)), NODES_TRIED):
         every = [*asks, Ask(_open(snapshot, pod, context), node)]
         matcher = context.memory.matcher
-        answer = allocate(snapshot, every, context.options, share_id=context.new_id, matcher=matcher)
-        if isinstance(answer, Allocation):
-            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, answer), now, context)
+        outcome = allocate(snapshot, every, context.options, share_id=context.new_id, matcher=matcher)
+        if isinstance(outcome, Allocation):
+            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, outcome), now, context)
     return None
 
 
@@ -120,9 +125,9 @@ def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[Res
     return pod_info.to_allocate if pod_info is not None else ()
 
 
-def _by_claim(asks: Sequence[Ask], answer: Allocation) -> dict[str, AllocationResult]:
+def _by_claim(asks: Sequence[Ask], outcome: Allocation) -> dict[str, AllocationResult]:
     found: dict[str, AllocationResult] = {}
-    for ask, results in zip(asks, answer.results, strict=True):
+    for ask, results in zip(asks, outcome.results, strict=True):
         for claim, result in zip(ask.claims, results, strict=True):
             found.setdefault(claim.metadata.name, result)
     return found

@@ -156,7 +156,7 @@ def table(explanations: list[Explanation]) -> str:
     body: list[tuple[Any, ...]] = []
     for explanation in explanations:
         verdict = explanation.verdict
-        place = verdict.node or ("not decided" if verdict.refused and verdict.refused.undecided else "none")
+        place = verdict.node or ("not decided" if verdict.undecided is not None else "none")
         lines = say.devices(verdict) or [""]
         body.append((f"{verdict.pod[0]}/{verdict.pod[1]}", place, lines[0]))
         body += [("", "", line) for line in lines[1:]]

@@ -36,6 +36,7 @@ from dragoman.daemon.added_nodes import AddedNodes
 from dragoman.daemon.autoscaler import Autoscaler
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.controllers import ControllerSettings as ControllerSettings
+from dragoman.daemon.exporter import Exporter, ExporterSettings
 from dragoman.daemon.machines import Machine, machines
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
@@ -180,6 +181,10 @@ class Cluster:
             client = self._client(parts.SCHEDULER)
             scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
             tasks.supervise("scheduler", scheduler.run)
+        # Who may read /metrics may read every namespace's name (system:monitoring).
+        exporting = ExporterSettings(by_namespace=True)
+        exporter = Exporter(self._client(parts.READER), self.clock, self.entropy, exporting, self.metrics, informers)
+        tasks.supervise("exporter", exporter.run)
         tasks.supervise("node host", host.run)
         routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:

@@ -678,7 +678,7 @@ class Scheduler:
         """Once for each change of the reason."""
         for one in refused:
             pod = self.snapshot.pods.get(one.pod)
-            if pod is None or one.undecided:
+            if pod is None:
                 continue
             text = message(one, one.pod[0])
             if self._reported.get(one.uid) == text:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from dragoman.explain.comparison import Tally, as_json, difference, lines
+from dragoman.explain.comparison import AgreementCounts, as_json, difference, lines
 from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import DRIVER, claim, device_class, gpus, node, pod, snapshot_of
@@ -110,7 +110,7 @@ def test_a_replay_follows_the_bindings_and_counts_what_it_leaves_out() -> None:
     order, skipped = bound_in_order(snapshot, [])
     assert [one.metadata.name for one in order] == [f"p{n}" for n in range(6)]
     assert sum(skipped.values()) == 2
-    tally = Tally()
+    tally = AgreementCounts()
     for found in replay(snapshot, order, context(), NOW):
         tally.add(found, 0.001)
     assert (tally.total, tally.agreeing, tally.claims_same) == (6, 6, 6)

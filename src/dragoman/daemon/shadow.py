@@ -24,7 +24,7 @@ from dragoman.api.resource import ResourceClaim
 from dragoman.cluster.cache import Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informers, version_of
-from dragoman.explain.comparison import Tally, difference
+from dragoman.explain.comparison import AgreementCounts, difference
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -81,7 +81,7 @@ class Shadow:
         metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings or ShadowSettings()
-        self.tally = Tally()
+        self.tally = AgreementCounts()
         self.ready = False
         self._client = client
         self._clock = clock
@@ -116,7 +116,7 @@ class Shadow:
         self._unplaced: dict[NamespacedName, Snapshot] = {}
         self._done: dict[str, None] = {}
         self._asked: dict[str, None] = {}
-        self._judged: dict[str, None] = {}
+        self._refused_known: dict[str, None] = {}
         self._refusals: deque[tuple[float, NamespacedName, str]] = deque()
         self._work = asyncio.Event()
 
@@ -141,7 +141,7 @@ class Shadow:
             await self._compare(self._due.popleft()[1])
         elif self._refusals and self._refusals[0][0] <= now:
             _, key, uid = self._refusals.popleft()
-            await self._judge(key, uid)
+            await self._decide_refused(key, uid)
         elif self._due or self._refusals:
             times = [queue[0][0] for queue in (self._due, self._refusals) if queue]
             await self._clock.sleep(max(0.001, min(times) - now))
@@ -243,14 +243,20 @@ class Shadow:
         say = self._log.debug if found.agrees else self._log.info
         say(found.outcome, pod="/".join(found.pod), why=difference(found))
 
-    async def _judge(self, key: NamespacedName, uid: str) -> None:
+    async def _decide_refused(self, key: NamespacedName, uid: str) -> None:
         """A pod that the other scheduler left without a node: does it get one here?"""
         snapshot = self.cache.snapshot
         pod = snapshot.pods.get(key)
         self._asked.pop(uid, None)
-        if pod is None or pod.metadata.uid != uid or not is_waiting(pod) or not _is_refused(pod) or uid in self._judged:
+        if (
+            pod is None
+            or pod.metadata.uid != uid
+            or not is_waiting(pod)
+            or not _is_refused(pod)
+            or uid in self._refused_known
+        ):
             return
-        self._judged[uid] = None
+        self._refused_known[uid] = None
         unit = SchedulingUnit(("Pod", *key), (key,))
         decision = await asyncio.to_thread(decide, snapshot, unit, self._clock.utc(), self._context(pod))
         if decision.placements:

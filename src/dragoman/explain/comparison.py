@@ -1,6 +1,6 @@
 """How do our decisions compare with another scheduler's? Counts and sentences, for people and as JSON.
 
-tally = Tally(); tally.add(comparison, seconds); lines(as_json(tally))
+tally = AgreementCounts(); tally.add(comparison, seconds); lines(as_json(tally))
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DIFFERENCES_MAX = 500
 """Differences that are remembered with their reasons; the newest stay."""
 OTHER_SCORES = (
     "kube-scheduler also scores images, topology spread and preferred inter-pod affinity, and in clusters of more than "
-    "100 nodes judges a part of them"
+    "100 nodes looks at a part of them"
 )
 _WORDS: dict[Outcome, str] = {
     "same": "the same node and devices",
@@ -28,7 +28,7 @@ _WORDS: dict[Outcome, str] = {
 }
 
 
-class Tally:
+class AgreementCounts:
     """Comparisons so far. refusals: pods that the other scheduler left unscheduled, by what they are here."""
 
     def __init__(self) -> None:
@@ -117,9 +117,8 @@ def _refused(found: DecisionComparison) -> str:
         for some in found.no_fit.nodes if found.no_fit is not None else ():
             if found.node in some.nodes:
                 reasons = some.reasons
-        return (
-            f"here that node is refused ({'; '.join(sentence(reason) for reason in reasons)}), {found.our_node} chosen"
-        )
+        why = "; ".join(sentence(reason) for reason in reasons) or "the search ended undecided"
+        return f"here that node is refused ({why}), {found.our_node} chosen"
     why = message(found.refused, found.pod[0]) if found.refused is not None else "it is not decided"
     return f"here no node takes it: {why}"
 
@@ -135,7 +134,7 @@ def _names(devices: tuple[DeviceName, ...]) -> str:
     )
 
 
-def as_json(tally: Tally) -> dict[str, Any]:
+def as_json(tally: AgreementCounts) -> dict[str, Any]:
     """The report as JSON, without apiVersion and kind."""
     body: dict[str, Any] = {
         "placements": tally.total,

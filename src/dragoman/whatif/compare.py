@@ -24,7 +24,7 @@ from dragoman.schedule.claims import claims_of
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide
 from dragoman.schedule.decision import Refused
 from dragoman.schedule.extended import is_special
-from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult
+from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, UndecidedFit
 from dragoman.schedule.single import place_on, scores_of
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all, keys_of
 
@@ -209,10 +209,10 @@ def _compare(base: Snapshot, seen: ObservedPlacement, context: SchedulingContext
         return DecisionComparison(seen.pod, seen.uid, outcome, seen.node, our_node, claims)
     there = place_on(base, pod, seen.node, context)
     if not isinstance(there, ScheduleResult):
-        no_fit = there if isinstance(there, NoFit) else NoFit((there,))
+        reason = there if isinstance(there, NoFit) else NoFit((there,)) if not isinstance(there, UndecidedFit) else None
         claims = _claims(seen, ())
         return DecisionComparison(
-            seen.pod, seen.uid, "refused", seen.node, our_node, claims, refused=refused, no_fit=no_fit
+            seen.pod, seen.uid, "refused", seen.node, our_node, claims, refused=refused, no_fit=reason
         )
     claims = _claims(seen, there.results)
     scores = scores_of(base, pod, context)

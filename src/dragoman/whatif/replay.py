@@ -32,13 +32,13 @@ MIRROR = "kubernetes.io/config.mirror"
 
 def bound_in_order(snapshot: Snapshot, events: Iterable[Mapping[str, Any]]) -> tuple[list[Pod], dict[str, int]]:
     """The pods that a scheduler bound, in the order of their bindings, and how many are left out, by reason."""
-    told = dict(_told(events))
+    times = dict(_event_times(events))
     found: list[tuple[datetime, str, NamespacedName, Pod]] = []
     skipped: dict[str, int] = {}
     for key, pod in snapshot.pods.items():
         if not pod.spec.node_name:
             continue
-        when = told.get(pod.metadata.uid) or _since(pod)
+        when = times.get(pod.metadata.uid) or _since(pod)
         why = _why_not(pod, when)
         if why:
             skipped[why] = skipped.get(why, 0) + 1
@@ -56,7 +56,7 @@ def _why_not(pod: Pod, when: datetime | None) -> str:
     return ""
 
 
-def _told(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, datetime]]:
+def _event_times(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, datetime]]:
     for event in events:
         if event.get("reason") != "Scheduled":
             continue

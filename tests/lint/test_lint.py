@@ -132,7 +132,7 @@ CASES: dict[str, tuple[str, str, int, str, str]] = {
         "  pool: {name: p, generation: 1, resourceSliceCount: 1}\n  devices:\n  - name: g\n    attributes: {a: {int: 1}}\n",
         10,
         "spec.devices[0].attributes",
-        "v1beta1 wants them under `basic`",
+        "v1beta1 has them under `basic`",
     ),
     "a claim entry with source": (
         "InlineClaim",

@@ -113,7 +113,7 @@ def _background(args: argparse.Namespace) -> tuple[list[Document], int]:
         recorded, minor = asyncio.run(_live(args))
         documents += files.scan([("the cluster", recorded)]).documents
     if (against or args.live) and not documents:
-        output.say("note: the cluster has no objects to judge against")
+        output.say("note: the cluster has no objects to check against")
     return documents, minor
 
 

@@ -222,22 +222,22 @@ def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | 
     from dragoman.whatif.cluster import identified
 
     now = Clock().utc()
-    taken, refused = admitted(documents, now, gates or DEFAULTS, applied=applied)
+    accepted, refused = admitted(documents, now, gates or DEFAULTS, applied=applied)
 
     def objects() -> Iterator[tuple[str, Any]]:
-        for entry in identified([(document.kind_name, value) for document, value in taken], now):
+        for entry in identified([(document.kind_name, value) for document, value in accepted], now):
             yield entry
             reported()
 
     snapshot = Snapshot.from_objects(objects())
     order = tuple(
         (d.kind_name, d.namespace, value.metadata.name)
-        for d, value in taken
+        for d, value in accepted
         if d.kind_name == "Pod" or d.kind_name in WORKLOADS
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
     rejected = tuple(RejectedDocument(*pair) for pair in refused)
-    warnings = tuple(_gated((document for document, _ in taken), gates or DEFAULTS))
+    warnings = tuple(_gated((document for document, _ in accepted), gates or DEFAULTS))
     return ToolInput(snapshot, order, tuple(documents), events, rejected, warnings)
 
 

@@ -25,7 +25,7 @@ from dragoman.cluster.cache import DECIDED_ON, Assumption, Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
-from dragoman.daemon.coexistence import GUIDE, LOOK_AROUND_S, MANAGER, FreshClaims, Surroundings, look
+from dragoman.daemon.coexistence import COEXISTENCE_PAGE, LOOK_AROUND_S, MANAGER, FreshClaims, Surroundings, look
 from dragoman.daemon.units import Units
 from dragoman.effects import Bind, Effect, Patch
 from dragoman.errors import Denied, DragomanError, NotFound, Retry, Stale
@@ -235,7 +235,7 @@ class Scheduler:
         while True:
             found = await look(self._client, self._clock, self.settings.own_lease)
             if found.is_shared and self.shared is None:
-                self._log.error("devices are shared", why=str(found), hint=GUIDE)
+                self._log.error("devices are shared", why=str(found), hint=COEXISTENCE_PAGE)
             self.shared = found if found.is_shared else None
             self._unfenced.set(len(found.unfenced) if found.rivals else 0)
             await self._clock.sleep(LOOK_AROUND_S)
@@ -245,7 +245,7 @@ class Scheduler:
         once more before pods are bound, and yield to what is there."""
         await self._others_decided()
         if not await self._are_free(decision):
-            return CommitResult((), 0, self._taken())
+            return CommitResult((), 0, self._held_elsewhere())
         claims = [effect for effect in decision.effects if not isinstance(effect, Bind)]
         binds = decision.effects[len(claims) :]
         outcome = await self.committer.carry_out(claims)
@@ -253,7 +253,7 @@ class Scheduler:
             return outcome if not outcome.ok else outcome.then(await self.committer.carry_out(binds, outcome))
         await self._clock.sleep(self.settings.settle_s)
         if not await self._are_free(decision):
-            return CommitResult(outcome.written, len(claims), self._taken(), outcome.moved)
+            return CommitResult(outcome.written, len(claims), self._held_elsewhere(), outcome.moved)
         return outcome.then(await self.committer.carry_out(binds, outcome))
 
     async def _others_decided(self) -> None:
@@ -275,7 +275,7 @@ class Scheduler:
             return False
         return devices_are_free(self.snapshot, decision, self._context)
 
-    def _taken(self) -> Stale:
+    def _held_elsewhere(self) -> Stale:
         self._yielded.inc()
         return Stale("another scheduler allocated the device meanwhile: decided again")
 
@@ -510,7 +510,7 @@ class Scheduler:
         return None
 
     def _count(self, decision: Decision) -> None:
-        outcome = "placed" if decision.placements else "gave_up" if decision.undecided else "refused"
+        outcome = "placed" if decision.placements else "undecided" if decision.undecided else "refused"
         self._decisions.labels(outcome).inc()
 
     def _park(self, decision: Decision) -> None:
@@ -519,7 +519,7 @@ class Scheduler:
         if key not in self.queue:
             return
         self._units.of(key).placed = tuple((placement.pod, placement.node) for placement in decision.placements)
-        self._units.keep_room(decision)
+        self._units.assume_pods(decision)
         left = [wait.deadline for wait in decision.waits if wait.deadline is not None]
         wait_s = self.settings.profile(self._name_of(wait.pod for wait in decision.waits)).binding_timeout_s
         if left:
@@ -538,7 +538,7 @@ class Scheduler:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)
         if decision.waits:
-            self._units.keep_room(decision)
+            self._units.assume_pods(decision)
         return self._write(decision, self._assume(decision))
 
     def _assume(self, decision: Decision) -> Assumption:
@@ -678,7 +678,7 @@ class Scheduler:
         """Once for each change of the reason."""
         for one in refused:
             pod = self.snapshot.pods.get(one.pod)
-            if pod is None or one.undecided:
+            if pod is None:
                 continue
             text = message(one, one.pod[0])
             if self._reported.get(one.uid) == text:

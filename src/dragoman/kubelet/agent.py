@@ -29,6 +29,7 @@ from dragoman.kubelet.health import FILE as HEALTH_FILE
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.lifecycle import POD, NodeServices, PodWorker
+from dragoman.kubelet.load import SAMPLE_S, LoadMeter
 from dragoman.kubelet.logs import log_source
 from dragoman.kubelet.node_object import NODE, NodeObject, NodeProperties, checked_name
 from dragoman.kubelet.plugins import Plugins, RegisteredPlugin
@@ -92,6 +93,7 @@ class NodeHost:
         self.nodes = Routes(self.node_informer, lambda node: node.metadata.name)
         self.events = Events(client, clock)
         self.agents: dict[str, NodeAgent] = {}
+        self.meter = LoadMeter(self.agents, clock)
         self._beats: list[Callable[[], None]] = []
         self._cidrs: dict[str, str] | None = None
         self._tried = 0
@@ -103,6 +105,12 @@ class NodeHost:
             tasks.supervise("watch nodes", self.node_informer.run)
             tasks.supervise("events", self.events.run)
             tasks.supervise("beat", self._beat)
+            tasks.supervise("load", self._measure)
+
+    async def _measure(self) -> None:
+        while True:
+            await self.clock.sleep(SAMPLE_S * max(1.0, self.clock.speed))
+            self.meter.sample()
 
     def beat(self) -> None:
         """Beat now, for who has just put a driver's sockets in place and does not want to wait."""
@@ -260,7 +268,7 @@ class NodeAgent:
                 tasks.supervise("lease", self.node_object.keep_lease)
                 tasks.supervise("node status", self.node_object.keep_reporting)
                 if self._sockets:
-                    service = PodResources(self.claims, self.clock, self._active_pods)
+                    service = PodResources(self.claims, self.clock, self.active_pods)
                     server = await service.serve(self.root_dir)
                     self.plugins.start(tasks)
                     stop_beat = self.host.every_beat(self.plugins.poll)
@@ -379,7 +387,8 @@ class NodeAgent:
         for uid in sorted(uids & self._workers.keys()):
             self._workers[uid].wake()
 
-    def _active_pods(self) -> list[KubeletPod]:
+    def active_pods(self) -> list[KubeletPod]:
+        """Pods that have not ended."""
         return [worker.pod for worker in self._workers.values() if not worker.ended and not worker.pod.is_finished]
 
     def _drop_orphans(self) -> None:

@@ -104,9 +104,9 @@ def write_volumes(mounts: tuple[FileMount, ...], folder: Path) -> dict[str, Path
                 root.chmod(0o777)
         for key, entry in sorted(mount.folder.entries.items()):
             path = root / key
-            if entry.sort == "folder":
+            if entry.kind == "folder":
                 path.mkdir(parents=True, exist_ok=True)
-            elif entry.sort == "file" and (mount.folder.from_api or not path.exists()):
+            elif entry.kind == "file" and (mount.folder.from_api or not path.exists()):
                 _write(path, entry.data, entry.mode | 0o444)
         if mount.folder.from_api:
             for path in root.rglob("*"):

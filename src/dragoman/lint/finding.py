@@ -106,7 +106,7 @@ CODES: dict[str, FindingCode] = {
     "VersionNotServed": FindingCode(ERROR, "The target version of Kubernetes does not serve this API version."),
     "OldVersion": FindingCode(WARNING, "The API version is deprecated, and off unless the server turns it on."),
     "FlatRequest": FindingCode(
-        ERROR, "Fields of a request stand where only v1beta1 has them; newer versions want `exactly`."
+        ERROR, "Fields of a request stand where only v1beta1 has them; newer versions have them under `exactly`."
     ),
     "NestedRequest": FindingCode(ERROR, "A v1beta1 request has `exactly`, which that version does not know."),
     "WrappedDevice": FindingCode(ERROR, "Fields of a device stand under `basic`, which only v1beta1 has."),

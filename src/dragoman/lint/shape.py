@@ -98,7 +98,7 @@ def _devices(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     for path, device in devices_at(document):
         outside = [field for field in device if field not in ("name", "basic")]
         if old and outside:
-            message = f"{', '.join(outside)} of a device: v1beta1 wants them under `basic` and drops them here"
+            message = f"{', '.join(outside)} of a device: v1beta1 has them under `basic` and drops them here"
             has_v1 = world.minor >= V1_SINCE
             edits = to_v1(document) if has_v1 else (Nest(path, tuple(outside), "basic"),)
             fix = "set apiVersion to resource.k8s.io/v1" if has_v1 else "move them under `basic`"

@@ -1,7 +1,7 @@
 """Can the pod run on this node, devices aside? Checks in upstream's order, the first that fails is the reason.
 
 Two halves, because they change at different times: `static_reason` reads what a node is (name, labels, taints,
-cordon), `room_reasons` what is left of its resources. Never looks at devices or at other pods.
+cordon), `insufficient_resources` what is left of its resources. Never looks at devices or at other pods.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NodeProjection(msgspec.Struct, frozen=True):
     name: bool
     features: bool = False
 
-    def look(self, node: Node) -> tuple[object, ...]:
+    def project(self, node: Node) -> tuple[object, ...]:
         """Equal for nodes that static checks and static scores cannot tell apart."""
         labels = node.metadata.labels
         return (

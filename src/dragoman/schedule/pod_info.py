@@ -14,7 +14,7 @@ from dragoman.api import codec
 from dragoman.api.core import NodeSelector, Pod
 from dragoman.api.resource import ResourceClaim
 from dragoman.schedule.claims import PodClaim
-from dragoman.schedule.extended import mapped_resources
+from dragoman.schedule.extended import class_resources
 from dragoman.schedule.filter import NodeProjection, projection_of
 from dragoman.schedule.inter_pod_affinity import InterPodState
 from dragoman.schedule.needs import ResourceAmounts
@@ -36,7 +36,7 @@ class PodInfo(msgspec.Struct, frozen=True):
     needs: ResourceAmounts
     extra: ResourceAmounts
     claims: tuple[PodClaim, ...]
-    mapped: tuple[str, ...]
+    extended_resources: tuple[str, ...]
     selectors: tuple[tuple[str, NodeSelector], ...]
     projection: NodeProjection
     pinned: tuple[str, ...] | None
@@ -71,7 +71,7 @@ def pod_info_of(
         projection = NodeProjection(tuple(sorted(labels)), projection.name or inter_pod.by_name)
     if skipping:
         projection = msgspec.structs.replace(projection, features=True)
-    mapped = mapped_resources(needs, by_resource) if by_resource else ()
+    extended_resources = class_resources(needs, by_resource) if by_resource else ()
     shape = codec.to_bytes(
         (
             sorted((name, str(nanos)) for name, nanos in needs.items()),
@@ -81,14 +81,25 @@ def pod_info_of(
             spec.tolerations,
             selectors,
             skipping,
-            mapped,
-            (spec.init_containers, spec.containers) if mapped else (),
+            extended_resources,
+            (spec.init_containers, spec.containers) if extended_resources else (),
             profile.key,
         )
     )
     pinned = _pinned(pod, selectors, profile)
     return PodInfo(
-        pod, needs, extra, claims, mapped, selectors, projection, pinned, shape, inter_pod, skipping, profile
+        pod,
+        needs,
+        extra,
+        claims,
+        extended_resources,
+        selectors,
+        projection,
+        pinned,
+        shape,
+        inter_pod,
+        skipping,
+        profile,
     )
 
 

@@ -27,7 +27,7 @@ class Raw(NamedTuple):
     room: final (0 to 200, weights in). affinity and devices: more is better. taints: fewer is better.
     """
 
-    room: int
+    resources: int
     affinity: int = 0
     taints: int = 0
     devices: int = 0
@@ -39,7 +39,7 @@ def totals(raws: Sequence[Raw], weights: Weights = DEFAULT_WEIGHTS) -> list[int]
     taints = max((raw.taints for raw in raws), default=0)
     devices = max((raw.devices for raw in raws), default=0)
     return [
-        raw.room
+        raw.resources
         + (weights.affinity * (raw.affinity * TOP // affinity) if affinity else 0)
         + weights.taints * (TOP - (raw.taints * TOP // taints if taints else 0))
         + (weights.devices * (raw.devices * TOP // devices) if devices else 0)
@@ -57,7 +57,7 @@ def static_scores(spec: PodSpec, node: Node, profile: SchedulerProfile = DEFAULT
     return liked, untolerated_soft(spec, node) if node.spec.taints else 0
 
 
-def room_score(
+def resource_score(
     asked: ResourceAmounts,
     extra: ResourceAmounts,
     allocatable: Mapping[str, Quantity] | None,

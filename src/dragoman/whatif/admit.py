@@ -58,7 +58,7 @@ def admitted(
     for document in held:
         if isinstance(document.value, Namespace):
             namespaces.setdefault(document.name, document.value)
-    taken: list[tuple[Document, Any]] = []
+    accepted: list[tuple[Document, Any]] = []
     refused: list[tuple[Document, Rejection]] = []
     places: dict[ObjectId, _Place] = {}
     several = bool(held) and any(document.file != held[0].file for document in held)
@@ -71,27 +71,27 @@ def admitted(
             if isinstance(found, Rejection):
                 refused.append((document, found))
             else:
-                taken[place.index] = (taken[place.index][0], found)
+                accepted[place.index] = (accepted[place.index][0], found)
                 if isinstance(found, Namespace):
                     namespaces[document.name] = found
             continue
         if key is not None:
-            places[key] = _Place(len(taken), document)
+            places[key] = _Place(len(accepted), document)
         if value.metadata.uid or document.item is not None:
-            taken.append((document, _named(_whole(document, now), number)))
+            accepted.append((document, _named(_whole(document, now), number)))
             continue
         assert document.kind is not None
-        rejection = judged(document.kind, document.object, namespaces.get(document.namespace), now, gates)
+        rejection = rejection_of(document.kind, document.object, namespaces.get(document.namespace), now, gates)
         if rejection is not None:
             refused.append((document, rejection))
             if key is not None:
                 del places[key]
         else:
-            taken.append((document, _named(_kept(document, gates), number)))
-    if any(document.kind_name in _LIMITING for document, _ in taken):
-        taken, more = _limited(taken)
+            accepted.append((document, _named(_kept(document, gates), number)))
+    if any(document.kind_name in _LIMITING for document, _ in accepted):
+        accepted, more = _limited(accepted)
         refused += more
-    return taken, refused
+    return accepted, refused
 
 
 def _kept(document: Document, gates: Gates) -> Any:
@@ -136,10 +136,10 @@ class _Place:
 
 
 def _limited(
-    taken: Iterable[tuple[Document, Any]],
+    accepted: Iterable[tuple[Document, Any]],
 ) -> tuple[list[tuple[Document, Any]], list[tuple[Document, Rejection]]]:
     """What LimitRanges and quotas of the files leave of the objects that are created, in their order."""
-    entries = list(taken)
+    entries = list(accepted)
     there = [d.kind_name in _LIMITING or v.metadata.uid or d.item is not None for d, v in entries]
     first = [(d.kind_name, v) for (d, v), is_there in zip(entries, there, strict=True) if is_there]
     snapshot = Snapshot.from_objects([*first, *((d.kind_name, v) for d, v in entries if d.kind_name == "DeviceClass")])
@@ -167,7 +167,7 @@ def _limited(
     ], refused
 
 
-def judged(
+def rejection_of(
     kind: Kind, obj: dict[str, Any], inside: Namespace | None, now: datetime, gates: Gates = DEFAULTS
 ) -> Rejection | None:
     """What a server says to the creation of this object, None if it takes it.

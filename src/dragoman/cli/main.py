@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "controllers": ("controllers", "run the controllers as a daemon"),
     "node-agent": ("node_agent", "run the agent of one simulated node as a daemon"),
     "driver": ("driver", "run a driver as a daemon, or test any driver with bench"),
+    "device-plugin": ("device_plugin", "run NVIDIA's device plugin as a daemon: GPUs as nvidia.com/gpu"),
     "node": ("node", "add simulated nodes to a running embedded cluster, or remove them"),
     "fault": ("fault", "inject faults into simulated machines of an embedded cluster, and recover them"),
     "clock": ("clock", "show, advance or speed up the time of an embedded cluster"),

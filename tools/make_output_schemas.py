@@ -80,7 +80,14 @@ def sentence(kind: type) -> str:
 
 def reasons() -> dict[str, Any]:
     """Every refusal by its code."""
-    kinds = dict.fromkeys([*get_args(pod.ScheduleReason), *get_args(device.Refusal), *get_args(StateReason)])
+    kinds = dict.fromkeys(
+        [
+            *get_args(pod.ScheduleReason),
+            *get_args(device.Refusal),
+            device.SearchLimitReached,
+            *get_args(StateReason),
+        ]
+    )
     return {
         "oneOf": [
             closed({"code": {"const": kind.__name__}, "message": TEXT, **fields(kind)[0]}, description=sentence(kind))

@@ -98,7 +98,7 @@ spec: {}
 def test_a_dump_is_what_the_files_are_judged_against(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, dump = tmp_path / "claim.yaml", tmp_path / "dump.yaml"
     file.write_text(NESTED.replace("deviceClassName: c", "deviceClassName: gpus"))
-    dump.write_text(f"{CLASS}---\n{FLAT}")
+    dump.write_text(f"{CLASS}---\n{FLAT.replace('name: c}', 'name: other}')}")
     assert main(["lint", "-f", str(file), "--against", str(dump)]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == [

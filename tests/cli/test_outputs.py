@@ -186,7 +186,7 @@ METRIC = re.compile(r'\.(?:counter|gauge|histogram)\(\s*"([a-z_]+)"')
 
 def test_every_metric_is_documented() -> None:
     source = "".join(file.read_text() for file in (ROOT / "src/dragoman").rglob("*.py"))
-    page = (ROOT / "docs/reference/outputs.md").read_text()
+    page = (ROOT / "docs/reference/metrics.md").read_text()
     names = set(METRIC.findall(source))
     assert names
     assert not [name for name in names if f"`{name}`" not in page]

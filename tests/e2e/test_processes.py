@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.kubelet.processes import ImageMap, can_isolate
+from dragoman.kubelet.isolation import Isolation, isolation
+from dragoman.kubelet.processes import ImageMap
 from tests.e2e.conftest import Cluster, kubectls
 
 needs_kubectl = pytest.mark.skipif(not kubectls(), reason="no kubectl: pip install -r requirements-dev.txt")
@@ -105,7 +106,9 @@ def alive(mark: str) -> list[int]:
 
 @needs_kubectl
 @pytest.mark.slow
-@pytest.mark.skipif(not can_isolate(), reason="volumes where the pod wants them need root, unshare and setpriv")
+@pytest.mark.skipif(
+    isolation() is not Isolation.ROOT, reason="volumes where the pod wants them need root, unshare and setpriv"
+)
 def test_processes_see_their_devices_and_end_with_their_pod(cluster: Cluster) -> None:
     mark, port = f"dragoman-{os.getpid()}", free_port()
     script = "\n".join(f"    {line}" for line in (SCRIPT % {"mark": mark}).splitlines())

@@ -153,7 +153,7 @@ def group(wanted: int) -> dict[str, Any]:
 def together(snapshot: Snapshot, asks: list[Ask], steps_max: int = 20_000) -> Reasons:
     answer = allocate(snapshot, asks, AllocatorOptions(limits=SearchLimits(steps_max)), share_id=lambda: "")
     assert isinstance(answer, Refusals | Undecided)
-    return answer.reasons
+    return answer.reasons if isinstance(answer, Refusals) else (answer.limit,)
 
 
 def shared_by_two_nodes() -> Reasons:

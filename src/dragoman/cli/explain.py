@@ -2,7 +2,7 @@
 
     explain pod/NAME | claim/NAME | node/NAME | device/DRIVER/POOL/DEVICE     without: everything that waits
 
-What to say is decided in `explain.answers`. Imports stand in functions, so that --help is fast.
+What to say is decided in `explain.about`. Imports stand in functions, so that --help is fast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
     from dragoman.allocate.allocator import AllocatorOptions
-    from dragoman.explain.answers import ExplainInput
+    from dragoman.explain.about import ExplainInput
     from dragoman.schedule.units import PreemptionMode
 
 
@@ -39,29 +39,30 @@ def run(args: argparse.Namespace) -> int:
     if args.watch:
         return explain_watch.run(args)
     from dragoman.cli import diagnostic
-    from dragoman.explain import answers
+    from dragoman.explain import about
 
     if len(args.object) > 2:
         raise Invalid(" ".join(args.object), "names more than one object; explain takes one, such as pod/NAME")
-    kind, name = answers.object_of("/".join(args.object))
+    kind, name = about.object_of("/".join(args.object))
     options = simulate.options_of(args)
     world = source.tool_input(args, options.gates)
     scene = _scene(world, options, args.preemption)
     namespace = args.namespace or ""
     if kind in ("pod", "claim") and not namespace and not args.filename:
         namespace = connect.namespace(args)
-    found = answers.about(scene, kind, name, namespace)
+    found = about.about(scene, kind, name, namespace)
     if args.output == "json":
         errors = [refused.as_json() for refused in world.refused]
-        output.write_json(output.versioned("Explanation", {**found.body, "errors": errors}))
+        warnings = [warning.as_json() for warning in world.warnings]
+        output.write_json(output.versioned("Explanation", {**found.body, "errors": errors, "warnings": warnings}))
     else:
-        diagnostic.show((refused.diagnostic for refused in world.refused), sys.stdout)
+        diagnostic.show(world.diagnostics, sys.stdout)
         output.prose(found.lines)
     return 0 if found.well and not world.refused else 1
 
 
 def _scene(world: source.ToolInput, options: AllocatorOptions, preemption: PreemptionMode) -> ExplainInput:
-    from dragoman.explain.answers import ExplainInput
+    from dragoman.explain.about import ExplainInput
     from dragoman.explain.state import events_of
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy

@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "delete": ("delete", "delete objects"),
     "scheduler": ("scheduler", "run the scheduler as a daemon"),
     "controllers": ("controllers", "run the controllers as a daemon"),
+    "exporter": ("exporter", "serve metrics of a cluster's devices and claims as a daemon"),
+    "monitoring": ("monitoring", "print alert rules and dashboards for the metrics of the exporter"),
     "node-agent": ("node_agent", "run the agent of one simulated node as a daemon"),
     "driver": ("driver", "run a driver as a daemon, or test any driver with bench"),
     "device-plugin": ("device_plugin", "run NVIDIA's device plugin as a daemon: GPUs as nvidia.com/gpu"),

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dragoman.cli import output, serve, simulate
+from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from dragoman.cli.shell import Shell
+    from dragoman.daemon.scheduler import SchedulerSettings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         help="spec.schedulerName to schedule for; default: dragoman",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): profiles, plugins, weights, time limits",
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
     simulate.preemption(parser, "off")
@@ -60,9 +69,11 @@ def run(args: argparse.Namespace) -> int:
         names=tuple(names.split(",") if isinstance(names, str) else names),
         options=AllocatorOptions(gates=gates, policy=args.policy),
         preemption=args.preemption,
-        own_lease=args.lease_name or "dragoman-scheduler",
         filter_timeout_s=duration_s(args.filter_timeout, "--filter-timeout"),
     )
+    if args.config:
+        settings = _configured(args, settings)
+    settings = msgspec.structs.replace(settings, own_lease=args.lease_name or "dragoman-scheduler")
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         scheduler = Scheduler(shell.client, shell.clock, shell.entropy, settings, shell.metrics)
@@ -75,3 +86,26 @@ def run(args: argparse.Namespace) -> int:
         return scheduler.run
 
     return serve.serve(args, work)
+
+
+def _configured(args: argparse.Namespace, settings: SchedulerSettings) -> SchedulerSettings:
+    """The settings with what the file of --config says; it also sets the flags of the Lease. Raises Invalid."""
+    from dragoman.api import yamltext
+    from dragoman.cli import manifests
+    from dragoman.daemon.scheduler_config import read_config
+
+    if args.scheduler_name:
+        raise Invalid("--scheduler-name", "the profiles of --config name the schedulers")
+    ((_, text),) = list(manifests.texts([args.config]))
+    try:
+        value = yamltext.parse(text, args.config)
+    except yamltext.Broken as error:
+        raise Invalid(args.config, error.what) from None
+    found = read_config(value, args.config, settings.options.gates, args.preemption)
+    for note in found.notes:
+        output.say(f"{args.config}: {note}")
+    if found.lease is not None:
+        args.lease_name = found.lease
+    args.lease_namespace, args.lease_timing = found.lease_namespace, found.timing
+    args.kubeconfig = args.kubeconfig or found.kubeconfig or None
+    return msgspec.structs.replace(settings, names=tuple(found.profiles), profiles=found.profiles, limits=found.limits)

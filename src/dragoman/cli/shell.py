@@ -72,7 +72,7 @@ async def _once_reached(shell: Shell, before: Callable[[], Awaitable[None]]) -> 
 
 def _led(shell: Shell, args: argparse.Namespace, work: Work) -> Callable[[], Awaitable[None]]:
     identity = f"{args.identity}_{shell.entropy.uuid4()}"
-    settings = LeaseSettings(args.lease_name, args.lease_namespace, identity)
+    settings = LeaseSettings(args.lease_name, args.lease_namespace, identity, *getattr(args, "lease_timing", ()))
     elector = Elector(shell.client, shell.clock, shell.entropy, settings)
     shell.client = cast(Client, LedClient(shell.client, elector, settings.name))
     run = work(shell)

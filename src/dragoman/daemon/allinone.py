@@ -33,8 +33,10 @@ from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.watch import Informers
 from dragoman.daemon.added_nodes import AddedNodes
+from dragoman.daemon.autoscaler import Autoscaler
 from dragoman.daemon.controllers import Controllers
 from dragoman.daemon.controllers import ControllerSettings as ControllerSettings
+from dragoman.daemon.exporter import Exporter, ExporterSettings
 from dragoman.daemon.machines import Machine, machines
 from dragoman.daemon.scheduler import Scheduler
 from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
@@ -162,6 +164,8 @@ class Cluster:
         )
         self._server.registry.logs.add_host(host.log_source)
         self._server.registry.sessions.add_host(host.sessions)
+        if "nodes" not in settings.without:
+            self._server.registry.add_usage_host(host.meter)
         informers = Informers(self._client(parts.READER), self.clock, self.entropy, self.metrics)
         tasks = await stack.enter_async_context(Tasks("dragoman", self.clock, self.entropy))
         stack.callback(tasks.stop)
@@ -171,12 +175,19 @@ class Cluster:
             client = self._client(parts.CONTROLLERS)
             controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
             tasks.supervise("controllers", controllers.run)
+            scaling = self._client(parts.AUTOSCALER)
+            autoscaler = Autoscaler(scaling, self.clock, self.entropy, self._server.registry.metrics, self.metrics)
+            tasks.supervise("autoscaler", autoscaler.run)
             self._control(self.machines, tasks)
         if "scheduler" not in settings.without:
             scheduling = SchedulerSettings(options=settings.options, preemption=settings.preemption)
             client = self._client(parts.SCHEDULER)
             scheduler = Scheduler(client, self.clock, self.entropy, scheduling, self.metrics, informers)
             tasks.supervise("scheduler", scheduler.run)
+        # Who may read /metrics may read every namespace's name (system:monitoring).
+        exporting = ExporterSettings(by_namespace=True)
+        exporter = Exporter(self._client(parts.READER), self.clock, self.entropy, exporting, self.metrics, informers)
+        tasks.supervise("exporter", exporter.run)
         tasks.supervise("node host", host.run)
         routes = slice_routes(informers.of(SLICE.kind))
         for machine in self.machines:
@@ -189,7 +200,7 @@ class Cluster:
             partial(self._machines_of, tasks),
             lambda machine: self._boot(machine, root, host, routes, tasks),
         )
-        simulation = Simulation(simulating, self.clock, self.entropy, self.nodes, added)
+        simulation = Simulation(simulating, self.clock, self.entropy, self.nodes, added, host.meter)
         tasks.supervise("simulation", simulation.run)
         if settings.kubeconfig is not None:
             self._write_kubeconfigs(settings.kubeconfig)

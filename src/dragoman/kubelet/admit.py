@@ -57,8 +57,10 @@ def rejection(
         total = Quantity.parse(capacity[name]).nanos
         if wanted[name] + used.get(name, 0) > total:
             numbers = (_shown(name, nanos) for nanos in (wanted[name], used.get(name, 0), total))
-            requested, taken, whole = numbers
-            text = f"Node didn't have enough resource: {name}, requested: {requested}, used: {taken}, capacity: {whole}"
+            requested, in_use, whole = numbers
+            text = (
+                f"Node didn't have enough resource: {name}, requested: {requested}, used: {in_use}, capacity: {whole}"
+            )
             return Rejected(f"OutOf{name}", f"Pod was rejected: {text}")
     return None
 

@@ -31,6 +31,7 @@ from dragoman.kubelet.health import Health
 from dragoman.kubelet.injection import Injector
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.lifecycle import POD, NodeServices, PodWorker
+from dragoman.kubelet.load import SAMPLE_S, LoadMeter
 from dragoman.kubelet.logs import log_source
 from dragoman.kubelet.node_object import NODE, NodeObject, NodeProperties, checked_name
 from dragoman.kubelet.plugins import Plugins, RegisteredPlugin
@@ -55,6 +56,7 @@ from dragoman.runtime.tasks import Tasks, supervised
 POLL_S = 1.0
 FIRST_POLL_S, FIRST_POLLS = 0.1, 30
 HOUSEKEEPING_S = 60.0
+VOLUMES_S = 2.0
 NETWORKS = 64 * 256
 START_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.2)
 BUCKETS = tuple(0.1 * (40 / 0.1) ** (step / 14) for step in range(15))
@@ -93,6 +95,7 @@ class NodeHost:
         self.nodes = Routes(self.node_informer, lambda node: node.metadata.name)
         self.events = Events(client, clock)
         self.agents: dict[str, NodeAgent] = {}
+        self.meter = LoadMeter(self.agents, clock)
         self._beats: list[Callable[[], None]] = []
         self._cidrs: dict[str, str] | None = None
         self._tried = 0
@@ -104,6 +107,12 @@ class NodeHost:
             tasks.supervise("watch nodes", self.node_informer.run)
             tasks.supervise("events", self.events.run)
             tasks.supervise("beat", self._beat)
+            tasks.supervise("load", self._measure)
+
+    async def _measure(self) -> None:
+        while True:
+            await self.clock.sleep(SAMPLE_S * max(1.0, self.clock.speed))
+            self.meter.sample()
 
     def beat(self) -> None:
         """Beat now, for who has just put a driver's sockets in place and does not want to wait."""
@@ -276,7 +285,7 @@ class NodeAgent:
                 tasks.supervise("lease", self.node_object.keep_lease)
                 tasks.supervise("node status", self.node_object.keep_reporting)
                 if self._sockets:
-                    service = PodResources(self.claims, self.devices, self.clock, self._active_pods)
+                    service = PodResources(self.claims, self.devices, self.clock, self.active_pods)
                     self.devices.start(tasks)
                     server = await service.serve(self.root_dir)
                     self.plugins.start(tasks)
@@ -288,6 +297,8 @@ class NodeAgent:
                 leave_pods = self.host.pods.subscribe(self.node_name, self._receive)
                 self._drop_orphans()
                 tasks.supervise("housekeeping", self._keep_house)
+                if self.host.images.entries:
+                    tasks.supervise("volumes of processes", self._keep_volumes)
                 self.started.set()
         finally:
             self.started.clear()
@@ -409,7 +420,8 @@ class NodeAgent:
         for uid in sorted(uids & self._workers.keys()):
             self._workers[uid].wake()
 
-    def _active_pods(self) -> list[KubeletPod]:
+    def active_pods(self) -> list[KubeletPod]:
+        """Pods that have not ended."""
         return [worker.pod for worker in self._workers.values() if not worker.ended and not worker.pod.is_finished]
 
     def _drop_orphans(self) -> None:
@@ -432,6 +444,17 @@ class NodeAgent:
                 await self._tidy.wait()
             finally:
                 timer.cancel()
+
+    async def _keep_volumes(self) -> None:
+        """Processes see what becomes of their ConfigMaps, Secrets and tokens."""
+        assert self._node is not None
+        while True:
+            await self.clock.sleep(VOLUMES_S)
+            for worker in list(self._workers.values()):
+                box = self.runtime.sandbox(worker.pod.uid)
+                if box is not None and any(run.local for run in box.current.values()):
+                    await self._node.starter.volumes.refresh(worker.pod, self.clock.now())
+                    self.runtime.update_volumes(worker.pod.uid)
 
     async def _unprepare_orphan(self, uid: str) -> None:
         try:

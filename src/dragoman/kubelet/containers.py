@@ -477,8 +477,8 @@ def fate(pod: KubeletPod, container: KubeletContainer, command: Sequence[str] = 
     if init:
         return 0.0, exit_code
     owner = pod.metadata.controller
-    waits = _PAUSE.search(container.image) is not None
-    if owner and owner.kind == "Job" and not waits and not container.is_sidecar:
+    is_pause = _PAUSE.search(container.image) is not None
+    if owner and owner.kind == "Job" and not is_pause and not container.is_sidecar:
         return JOB_RUN_S, exit_code
     # A container that is to fail has to end for that.
     return (JOB_RUN_S if exit_code else None), exit_code

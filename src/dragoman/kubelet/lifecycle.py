@@ -28,6 +28,7 @@ from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.probes import Probes
+from dragoman.kubelet.processes import ports_in_use
 from dragoman.kubelet.programs import TERM, Running
 from dragoman.kubelet.runtime import EXIT_KILLED, EXIT_TERMINATED, ContainerRun, Sandbox, SimulatedRuntime
 from dragoman.kubelet.status import Ending
@@ -315,6 +316,10 @@ class PodWorker:
         for known in (self._faults, self._retry_at, self._waiting):
             known.pop(name, None)
         run = start.run
+        used = ports_in_use(port["containerPort"] for port in container.ports) if start.local else ()
+        for port in used:
+            message = f"port {port} of this machine is in use, and processes for pods share its ports"
+            self._event("Warning", "PortInUse", message, name)
         node.runtime.start(self.pod.uid, start)
         self._event("Normal", "Pulled", f'Container image "{container.image}" already present on machine', name)
         self._event("Normal", "Created", "Container created", name)

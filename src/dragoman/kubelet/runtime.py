@@ -8,7 +8,6 @@ and how it ends; others end when their command does (`programs`). It decides not
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,8 @@ import msgspec
 
 from dragoman.apiserver.sessions import OutputListener
 from dragoman.errors import NotFound
-from dragoman.kubelet.processes import LocalCommand, can_isolate
+from dragoman.kubelet.isolation import remove, write_volumes
+from dragoman.kubelet.processes import LocalCommand
 from dragoman.kubelet.programs import Place, Running, SimulatedCommand
 from dragoman.node.files import write_atomically
 from dragoman.runtime.clock import Clock
@@ -206,6 +206,7 @@ class SimulatedRuntime:
                 start.place,
                 start.command,
                 folder,
+                self.volumes_folder(uid),
                 output,
                 ended,
                 has_input=start.stdin,
@@ -244,6 +245,16 @@ class SimulatedRuntime:
         """Where a container that is a process of this machine keeps its files."""
         return self.folder / "processes" / uid / f"{run.name}-{run.attempt}"
 
+    def volumes_folder(self, uid: str) -> Path:
+        """Where the volumes of a pod lie for its processes, which share them."""
+        return self.folder / "processes" / uid / "volumes"
+
+    def update_volumes(self, uid: str) -> None:
+        """Bring what running processes of a pod see of the API's objects up to date."""
+        for (pod, name), command in self._commands.items():
+            if pod == uid and isinstance(command, LocalCommand):
+                write_volumes(self.places[pod, name].mounts, self.volumes_folder(uid))
+
     def is_lost(self, uid: str, run: ContainerRun) -> bool:
         """Whether it runs, and this process does not know yet what it sees, being new."""
         return run.is_running(self.clock.now()) and (uid, run.name) not in self.places
@@ -274,9 +285,8 @@ class SimulatedRuntime:
         inner = place if not env else place.with_env(env)
         own = self._commands.get((uid, name))
         if isinstance(own, LocalCommand):
-            folder = self.local_folder(uid, run)
-            inside = own.pid if can_isolate() else 0
-            return LocalCommand(inner, command, folder, output, ended, has_input=has_input, inside=inside)
+            folder, volumes = self.local_folder(uid, run), self.volumes_folder(uid)
+            return LocalCommand(inner, command, folder, volumes, output, ended, has_input=has_input, beside=own.pid)
         return SimulatedCommand(
             self.clock, inner, command, output, ended, started_at=self.clock.now(), has_input=has_input
         )
@@ -346,7 +356,7 @@ class SimulatedRuntime:
             with contextlib.suppress(FileNotFoundError):
                 self._path(uid).unlink()
             if any(run.local for run in box.current.values()):
-                shutil.rmtree(self.folder / "processes" / uid, ignore_errors=True)
+                remove(self.folder / "processes" / uid)
 
     def running(self, uid: str) -> list[str]:
         """Names of containers that run now."""

@@ -96,12 +96,17 @@ CODES: dict[str, FindingCode] = {
     "WrongType": FindingCode(ERROR, "A value has a JSON type that the field does not take."),
     "YamlBoolean": FindingCode(ERROR, "YAML takes an unquoted y, n, yes, no, on or off for true or false."),
     "DuplicateKey": FindingCode(ERROR, "A key is defined twice in one mapping; only the last one counts."),
-    "DuplicateObject": FindingCode(ERROR, "Two objects have one kind, namespace and name."),
+    "DuplicateObject": FindingCode(ERROR, "Two objects of one file have one kind, namespace and name."),
+    "RedefinedObject": FindingCode(
+        WARNING, "Two files have one object: `kubectl apply` changes it, `kubectl create` refuses it."
+    ),
+    "UpdateRefused": FindingCode(ERROR, "The API server refuses this change of an object that exists."),
+    "GatedKind": FindingCode(ERROR, "The server serves the kind only with a feature gate that is off."),
     "RemovedKind": FindingCode(ERROR, "The kind was removed from Kubernetes."),
     "VersionNotServed": FindingCode(ERROR, "The target version of Kubernetes does not serve this API version."),
     "OldVersion": FindingCode(WARNING, "The API version is deprecated, and off unless the server turns it on."),
     "FlatRequest": FindingCode(
-        ERROR, "Fields of a request stand where only v1beta1 has them; newer versions want `exactly`."
+        ERROR, "Fields of a request stand where only v1beta1 has them; newer versions have them under `exactly`."
     ),
     "NestedRequest": FindingCode(ERROR, "A v1beta1 request has `exactly`, which that version does not know."),
     "WrappedDevice": FindingCode(ERROR, "Fields of a device stand under `basic`, which only v1beta1 has."),

@@ -24,15 +24,21 @@ from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.references import check as check_references
 from dragoman.lint.selectors import check as check_selectors
 from dragoman.lint.shape import check as check_shape
+from dragoman.lint.updates import check as check_updates
 from dragoman.lint.versions import check as check_versions
+from dragoman.whatif.updates import Applied
 
 
 class LintTarget(msgspec.Struct, frozen=True):
-    """What the manifests are for: Kubernetes 1.`minor` with these gates, and drivers of which facts are known."""
+    """What the manifests are for: Kubernetes 1.`minor` with these gates, and drivers of which facts are known.
+
+    applied: what `kubectl apply` makes of an object that exists; without it no change is judged.
+    """
 
     minor: int = 37
     gates: Gates = DEFAULTS
     known: KnownDrivers = NONE_KNOWN
+    applied: Applied | None = None
 
 
 Family = Callable[[Document, ManifestIndex], Iterator[Finding]]
@@ -45,6 +51,7 @@ FAMILIES: tuple[Family, ...] = (
     check_configs,
     check_capacity,
     check_made,
+    check_updates,
 )
 
 
@@ -57,7 +64,14 @@ def lint(
 
     background: a whole cluster's objects, which are looked up, and not judged.
     """
-    world = ManifestIndex.of(scan.documents, background, minor=target.minor, gates=target.gates, known=target.known)
+    world = ManifestIndex.of(
+        scan.documents,
+        background,
+        minor=target.minor,
+        gates=target.gates,
+        known=target.known,
+        applied=target.applied,
+    )
     findings = [_of_broken(error) for error in scan.broken]
     findings += [_of_invalid(error, scan.documents) for error in scan.invalid]
     for document in scan.documents:

@@ -12,11 +12,10 @@ from typing import NamedTuple
 from dragoman.api.core import Node, PodSpec
 from dragoman.schedule.filter import untolerated_soft
 from dragoman.schedule.needs import ResourceAmounts
+from dragoman.schedule.profile import DEFAULT_PROFILE, DEFAULT_WEIGHTS, SchedulerProfile, Weights
 from dragoman.snapshot.selection import term_matches
 from dragoman.values.quantity import Quantity
 
-# Weights of kube-scheduler's default profile.
-TAINTS, AFFINITY, DEVICES, LEAST, BALANCED = 3, 2, 2, 1, 1
 TOP = 100
 ALTERNATIVES = 8
 SCORED = ("cpu", "memory")
@@ -28,40 +27,43 @@ class Raw(NamedTuple):
     room: final (0 to 200, weights in). affinity and devices: more is better. taints: fewer is better.
     """
 
-    room: int
+    resources: int
     affinity: int = 0
     taints: int = 0
     devices: int = 0
 
 
-def totals(raws: Sequence[Raw]) -> list[int]:
+def totals(raws: Sequence[Raw], weights: Weights = DEFAULT_WEIGHTS) -> list[int]:
     """The weighted totals of nodes that compete with each other, in their order."""
     affinity = max((raw.affinity for raw in raws), default=0)
     taints = max((raw.taints for raw in raws), default=0)
     devices = max((raw.devices for raw in raws), default=0)
     return [
-        raw.room
-        + (AFFINITY * (raw.affinity * TOP // affinity) if affinity else 0)
-        + TAINTS * (TOP - (raw.taints * TOP // taints if taints else 0))
-        + (DEVICES * (raw.devices * TOP // devices) if devices else 0)
+        raw.resources
+        + (weights.affinity * (raw.affinity * TOP // affinity) if affinity else 0)
+        + weights.taints * (TOP - (raw.taints * TOP // taints if taints else 0))
+        + (weights.devices * (raw.devices * TOP // devices) if devices else 0)
         for raw in raws
     ]
 
 
-def static_scores(spec: PodSpec, node: Node) -> tuple[int, int]:
-    """(affinity, taints): sum of matching preferences' weights, number of soft taints not tolerated."""
+def static_scores(spec: PodSpec, node: Node, profile: SchedulerProfile = DEFAULT_PROFILE) -> tuple[int, int]:
+    """(affinity, taints): sum of matching preferences' weights, of pod and profile; soft taints not tolerated."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     preferred = affinity.preferred if affinity is not None else ()
+    if profile.added is not None:
+        preferred = (*preferred, *profile.added.preferred)
     liked = sum(term.weight for term in preferred if term.weight and term_matches(term.preference, node))
     return liked, untolerated_soft(spec, node) if node.spec.taints else 0
 
 
-def room_score(
+def resource_score(
     asked: ResourceAmounts,
     extra: ResourceAmounts,
     allocatable: Mapping[str, Quantity] | None,
     used: Mapping[str, int],
     used_extra: Mapping[str, int],
+    weights: Weights = DEFAULT_WEIGHTS,
 ) -> int:
     """Least allocated plus balanced allocation, weights in.
 
@@ -86,7 +88,7 @@ def room_score(
         shares.append((min(wanted, total.nanos), total.nanos))
     if not counted:
         return 0
-    return LEAST * (least // counted) + (BALANCED * _balance(shares) if states_any else 0)
+    return weights.least * (least // counted) + (weights.balanced * _balance(shares) if states_any else 0)
 
 
 def _balance(shares: list[tuple[int, int]]) -> int:

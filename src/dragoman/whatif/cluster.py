@@ -21,7 +21,7 @@ from dragoman.api.core import Pod, Toleration
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref, format_time
 from dragoman.api.resource import FINALIZER, ResourceClaim
-from dragoman.quota.judge import QuotaRefusal
+from dragoman.quota.evaluate import QuotaRefusal
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import HELD, WORKLOADS, Change, Gone, Put, Snapshot, apply_all
@@ -77,7 +77,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     removed: Map[tuple[str, str, str], None] = Map()
     made: int = 0
     rejected: tuple[Rejection, ...] = ()
-    busy: bool = False
+    unsettled: bool = False
     complete: frozenset[str] = frozenset()
 
     @property

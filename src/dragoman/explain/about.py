@@ -134,7 +134,7 @@ def about_pod(scene: ExplainInput, key: NamespacedName) -> About:
         return About({"pods": [describe.pod_json(facts)]}, describe.pod_lines(facts), not facts.reasons)
     if hidden_basis(scene):
         return _not_decided(scene, pod)
-    return _waiting_pod(scene, scene.cluster, [*scene.order, ("Pod", *key)], key)
+    return _pending_pod(scene, scene.cluster, [*scene.order, ("Pod", *key)], key)
 
 
 def hidden_basis(scene: ExplainInput) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def _require(scene: ExplainInput, kind: str, what: str) -> None:
         raise Forbidden(f"{what}: {kind_of(kind).plural} not visible; ask for the right to list them")
 
 
-def _waiting_pod(scene: ExplainInput, cluster: ClusterState, order: Sequence[Named], key: NamespacedName) -> About:
+def _pending_pod(scene: ExplainInput, cluster: ClusterState, order: Sequence[Named], key: NamespacedName) -> About:
     """Decides those that stand before it, then the pod."""
     for step in run(cluster, order, scene.context):
         if key in step.unit.pods:
@@ -187,21 +187,23 @@ def _waiting_pod(scene: ExplainInput, cluster: ClusterState, order: Sequence[Nam
     return _decided(scene, step, explain_pod(step, verdict, cluster.now, scene.context, over))
 
 
-def _decided(scene: ExplainInput, step: DecidedUnit, answer: Explanation) -> About:
-    verdict = answer.verdict
-    entry = say.as_json(answer)
+def _decided(scene: ExplainInput, step: DecidedUnit, explanation: Explanation) -> About:
+    verdict = explanation.verdict
+    entry = say.as_json(explanation)
     if verdict.node is None:
         return About(
-            {"pods": [entry]}, [say.headline(answer), *(f"  {line}" for line in say.reason_lines(answer))], False
+            {"pods": [entry]},
+            [say.headline(explanation), *(f"  {line}" for line in say.reason_lines(explanation))],
+            False,
         )
     claims = claims_used(step.after, step.after.pods[verdict.pod])
     choices = choices_of(step.after, claims, verdict.node, scene.context)
     entry["choices"] = [plain(choice) for choice in choices]
     lines = [f"pod {'/'.join(verdict.pod)} is pending; would fit on {verdict.node}"]
-    lines += [f"  {in_user_words(line, answer.names)}" for line in describe.choice_lines(choices)]
+    lines += [f"  {in_user_words(line, explanation.names)}" for line in describe.choice_lines(choices)]
     if verdict.nodes:
         lines.append("  other nodes cannot take it:")
-        lines += [f"    {line}" for line in (*say.node_lines(verdict.nodes), *say.absent_lines(answer))]
+        lines += [f"    {line}" for line in (*say.node_lines(verdict.nodes), *say.absent_lines(explanation))]
     return About({"pods": [entry]}, lines, True)
 
 
@@ -227,7 +229,7 @@ def about_claim(scene: ExplainInput, key: NamespacedName) -> About:
     else:
         probed, pod = probe(scene.settled, scene.settled.claims.get(key, claim))
         alone = changed(scene.cluster, [Put("Pod", probed.pods[pod])])
-        more = _waiting_pod(scene, alone, [("Pod", *pod)], pod)
+        more = _pending_pod(scene, alone, [("Pod", *pod)], pod)
         pod_lines = more.lines if more.well else ["for a pod with only this claim:", *more.lines[1:]]
     return About({**body, **more.body}, [*lines, *(f"  {line}" for line in pod_lines)], more.well)
 
@@ -272,7 +274,7 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
     """Of one namespace, or of all with ""; what stands before them in the order is decided first all the same."""
     pods: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
-    waits: list[say.Summary] = []
+    pending: list[say.Summary] = []
     fits: list[tuple[str, str]] = []
     waiting = units(scene.cluster, scene.order)
     undecided = (
@@ -281,23 +283,23 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
     for key in undecided:
         about_it = _not_decided(scene, scene.settled.pods[key])
         pods += about_it.body["pods"]
-        waits.append(say.Summary(f"pod {'/'.join(key)}", tuple(about_it.lines), tuple(about_it.lines)))
+        pending.append(say.Summary(f"pod {'/'.join(key)}", tuple(about_it.lines), tuple(about_it.lines)))
     asked = sum(_is_asked(key, namespace) for unit in waiting for key in unit.pods)
     budget = Budget.shared(scene.monotonic, asked)
     now = scene.cluster.now
-    answers: dict[NamespacedName, Explanation] = {}
+    explanations: dict[NamespacedName, Explanation] = {}
     for step in run(scene.cluster, scene.order, scene.context) if not hidden_basis(scene) else ():
         if not any(_is_asked(key, namespace) for key in step.unit.pods):
             continue
         brief = budget.is_brief(step)
         with budget.spent(step) as over:
             found = explain_unit(step, now, scene.context, over, brief=brief)
-        answers |= {answer.verdict.pod: answer for answer in found}
-    for answer in answers.values():
-        verdict = answer.verdict
-        pods.append(say.as_json(answer))
+        explanations |= {explanation.verdict.pod: explanation for explanation in found}
+    for explanation in explanations.values():
+        verdict = explanation.verdict
+        pods.append(say.as_json(explanation))
         if verdict.node is None:
-            waits.append(say.summary(answer))
+            pending.append(say.summary(explanation))
         else:
             fits.append(("/".join(verdict.pod), verdict.node))
     for key in sorted(key for key in scene.raw.pods if _is_asked(key, namespace)):
@@ -306,20 +308,20 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
         if reasons:
             pods.append(describe.pod_json(pod_facts(scene.raw, pod, scene.events, now, scene.context, scene.hidden)))
             why = tuple(messages.sentence(reason) for reason in reasons)
-            waits.append(say.Summary(f"pod {'/'.join(key)}", why, why))
+            pending.append(say.Summary(f"pod {'/'.join(key)}", why, why))
     for key in sorted(key for key in scene.raw.claims if _is_asked(key, namespace)):
         kept = deletion(scene.raw, scene.raw.claims[key], now)
         if kept is not None:
             claims.append(describe.claim_json(claim_facts(scene.raw, scene.raw.claims[key], now, scene.context)))
             why = (messages.sentence(kept),)
-            waits.append(say.Summary(f"claim {'/'.join(key)}", why, why))
+            pending.append(say.Summary(f"claim {'/'.join(key)}", why, why))
     refused = quotas.blocks(scene.cluster, namespace)
-    lines = [*say.summary_lines(waits), *(line for block in refused for line in quotas.block_lines(block))]
+    lines = [*say.summary_lines(pending), *(line for block in refused for line in quotas.block_lines(block))]
     lines = [*lines, *say.fit_lines(fits)] or ["no pending pods"]
     body: dict[str, Any] = {"pods": pods, "claims": claims}
     if refused:
         body["quota"] = [quotas.as_json(block) for block in refused]
-    return About(body, lines, not waits and not refused)
+    return About(body, lines, not pending and not refused)
 
 
 def _is_asked(key: NamespacedName, namespace: str) -> bool:

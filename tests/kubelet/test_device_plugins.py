@@ -14,7 +14,7 @@ from grpc import aio
 from dragoman.errors import Retry
 from dragoman.kubelet import device_checkpoint
 from dragoman.kubelet.agent import NodeAgent
-from dragoman.kubelet.device_manager import STOP_GRACE_S
+from dragoman.kubelet.plugin_devices import STOP_GRACE_S
 from dragoman.kubelet.podresources import SOCKET
 from dragoman.node import rpc
 from dragoman.node.device_plugin import (

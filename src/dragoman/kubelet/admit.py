@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from dragoman.kubelet.device_manager import DeviceManager
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletPod
 from dragoman.snapshot.usage import pod_requests
 from dragoman.values.quantity import Quantity
@@ -37,7 +37,7 @@ def rejection(
     pod: KubeletPod,
     others: Iterable[KubeletPod],
     capacity: Mapping[str, str],
-    devices: DeviceManager | None = None,
+    devices: PluginDevices | None = None,
 ) -> Rejected | None:
     """None if the pod fits beside the others that the node has admitted. devices: of device plugins, beside capacity;
     those that pods of the node have count also when their plugin has gone."""

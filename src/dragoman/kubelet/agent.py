@@ -24,7 +24,6 @@ from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.connections import DirectConnection
 from dragoman.kubelet.containers import Starter, Tool
-from dragoman.kubelet.device_manager import DeviceManager
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import FILE as HEALTH_FILE
 from dragoman.kubelet.health import Health
@@ -34,6 +33,7 @@ from dragoman.kubelet.lifecycle import POD, NodeServices, PodWorker
 from dragoman.kubelet.load import SAMPLE_S, LoadMeter
 from dragoman.kubelet.logs import log_source
 from dragoman.kubelet.node_object import NODE, NodeObject, NodeProperties, checked_name
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.plugins import Plugins, RegisteredPlugin
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.podresources import SOCKET, PodResources
@@ -219,7 +219,7 @@ class NodeAgent:
             wipe=self._wipe,
             observe=self._observe_call,
         )
-        self.devices = DeviceManager(
+        self.devices = PluginDevices(
             root_dir,
             clock,
             node_name=node_name,
@@ -329,7 +329,7 @@ class NodeAgent:
             images=self.host.images,
             api_port=self.host.api_port,
             allocatable=self.facts.capacity,
-            device_manager=self.devices,
+            plugin_devices=self.devices,
             injectors=self.injectors,
         )
         self.runtime.wake = lambda uid: self._wake_pods({uid})

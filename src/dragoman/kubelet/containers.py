@@ -22,8 +22,8 @@ from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, Invalid, NotFound, Retry
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
-from dragoman.kubelet.device_manager import DeviceManager
 from dragoman.kubelet.injection import ContainerRequest, Injector
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.processes import ADDRESS, ImageMap
 from dragoman.kubelet.programs import Place, found, knows
@@ -87,10 +87,10 @@ class Starter:
         images: ImageMap = ImageMap(),  # noqa: B008 - a value
         api_port: int = 0,
         allocatable: Mapping[str, str] | None = None,
-        device_manager: DeviceManager | None = None,
+        plugin_devices: PluginDevices | None = None,
         injectors: Sequence[Injector] = (),
     ) -> None:
-        self.device_manager = device_manager
+        self.plugin_devices = plugin_devices
         self.injectors = injectors
         self.allocatable = allocatable or {}
         self.images = images
@@ -111,9 +111,9 @@ class Starter:
         self, pod: KubeletPod, container: KubeletContainer, attempt: int, streak: int, ip: str, now: float
     ) -> Start:
         """The run to start. Raises CannotStart."""
-        if self.device_manager is not None:
+        if self.plugin_devices is not None:
             try:
-                await self.device_manager.before_start(pod, container)
+                await self.plugin_devices.before_start(pod, container)
             except Retry as error:
                 raise CannotStart("CreateContainerConfigError", str(error)) from None
         seen = await self._seen(pod, container, ip)
@@ -226,7 +226,7 @@ class Starter:
         return tuple(found.values())
 
     async def _seen(self, pod: KubeletPod, container: KubeletContainer, ip: str) -> ContainerView:
-        plugged = self.device_manager.given(pod.uid, container.name) if self.device_manager else ContainerDevices()
+        plugged = self.plugin_devices.given(pod.uid, container.name) if self.plugin_devices else ContainerDevices()
         ids = tuple(dict.fromkeys((*self._cdi_ids(pod, container), *_cdi_names(plugged))))
         try:
             edits = self.folders.edits(ids) if ids else NO_EDITS

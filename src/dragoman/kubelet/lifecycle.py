@@ -22,10 +22,10 @@ from dragoman.kubelet import status
 from dragoman.kubelet.admit import Rejected
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.containers import CannotStart, Starter, stop_seconds
-from dragoman.kubelet.device_manager import DeviceManager
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.probes import Probes
 from dragoman.kubelet.processes import ports_in_use
@@ -69,7 +69,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     runtime: SimulatedRuntime
     starter: Starter
     health: Health
-    devices: DeviceManager
+    devices: PluginDevices
     events: Events
     ips: IpPool
     forget: Callable[[str], None]

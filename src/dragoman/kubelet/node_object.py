@@ -21,7 +21,7 @@ from dragoman.api.shape import Object
 from dragoman.api.validate.others import is_extended_resource
 from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
-from dragoman.kubelet.device_manager import DeviceManager
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -69,7 +69,7 @@ class NodeObject:
         self.node_name = node_name
         self.facts = facts
         self.uid = ""
-        self.devices: DeviceManager | None = None
+        self.devices: PluginDevices | None = None
         """Whose devices are part of the capacity."""
         self._ready_since = ""
         self._lease: Object | None = None

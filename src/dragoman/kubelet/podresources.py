@@ -14,7 +14,7 @@ from grpc import aio
 
 from dragoman.errors import NotFound
 from dragoman.kubelet.claims import Claims
-from dragoman.kubelet.device_manager import DeviceManager
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.node import rpc
 from dragoman.runtime.clock import Clock
@@ -28,7 +28,7 @@ class PodResources:
     """The service of one node; `pods()` are the pods that have not finished."""
 
     def __init__(
-        self, claims: Claims, devices: DeviceManager, clock: Clock, pods: Callable[[], Iterable[KubeletPod]]
+        self, claims: Claims, devices: PluginDevices, clock: Clock, pods: Callable[[], Iterable[KubeletPod]]
     ) -> None:
         self.claims = claims
         self.devices = devices

@@ -11,9 +11,9 @@ import pytest
 
 from dragoman.api.shape import Object
 from dragoman.drivers.nvidia.device_plugin.config import Config, parse
-from dragoman.drivers.nvidia.device_plugin.config_manager import chosen_key
 from dragoman.drivers.nvidia.device_plugin.factory import CONFIG_MAP, PluginSettings, profile_score
 from dragoman.drivers.nvidia.device_plugin.health import HealthChecks, from_environment
+from dragoman.drivers.nvidia.device_plugin.node_config import chosen_key
 from dragoman.drivers.nvidia.device_plugin.resources import mig_resource, planned
 from dragoman.drivers.nvidia.device_plugin.source import NvidiaSource
 from dragoman.drivers.nvidia.hardware import Lost, XidError

@@ -14,10 +14,10 @@ from dragoman.api.shape import Object
 from dragoman.drivers.entry import DevicePluginFactory, MachineProfile, RunningDevicePlugin, Site
 from dragoman.drivers.nvidia import smi_script
 from dragoman.drivers.nvidia.device_plugin import config as configs
-from dragoman.drivers.nvidia.device_plugin import config_manager, other_path, preference
+from dragoman.drivers.nvidia.device_plugin import node_config, other_path, preference
 from dragoman.drivers.nvidia.device_plugin.config import Config
-from dragoman.drivers.nvidia.device_plugin.config_manager import ConfigManager
 from dragoman.drivers.nvidia.device_plugin.health import HealthChecks, from_environment
+from dragoman.drivers.nvidia.device_plugin.node_config import NodeConfig
 from dragoman.drivers.nvidia.device_plugin.service import NAME, DevicePluginService
 from dragoman.drivers.nvidia.factory import labels
 from dragoman.drivers.nvidia.hardware import Gpu, Hardware
@@ -55,7 +55,7 @@ SETTINGS = PluginSettings()
 class NvidiaDevicePlugin(RunningDevicePlugin):
     """The plugin of one node, with what decides on its configuration."""
 
-    def __init__(self, service: DevicePluginService, manager: ConfigManager | None) -> None:
+    def __init__(self, service: DevicePluginService, manager: NodeConfig | None) -> None:
         self.service = service
         self.manager = manager
         self.registered = service.registered
@@ -147,7 +147,7 @@ def _plugin(
     )
     manager = None
     if settings.config_map:
-        manager = ConfigManager(
+        manager = NodeConfig(
             site.as_account(NAMESPACE, ACCOUNT),
             site.clock,
             site.entropy,
@@ -251,4 +251,4 @@ def installed() -> tuple[Object, ...]:
     )
 
 
-LABEL = config_manager.LABEL
+LABEL = node_config.LABEL

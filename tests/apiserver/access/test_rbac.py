@@ -10,7 +10,7 @@ from dragoman.apiserver.access.attributes import denied
 from dragoman.apiserver.access.authorizer import Authorizer
 from dragoman.apiserver.access.rules import PolicyRule, missing
 from dragoman.apiserver.status import StatusError
-from tests.apiserver_access.stage import bind, may, put, rule, store, user
+from tests.apiserver.access.stage import bind, may, put, rule, store, user
 
 ANNA = user("anna", "builders")
 ANNA_BY_NAME = {"kind": "User", "name": "anna"}

@@ -17,8 +17,8 @@ from dragoman.apiserver.request import User, Write
 from dragoman.apiserver.status import StatusError
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from tests.apiserver.access.stage import rule
 from tests.apiserver.test_http import Api
-from tests.apiserver_access.stage import rule
 
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

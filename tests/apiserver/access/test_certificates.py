@@ -25,7 +25,7 @@ from dragoman.cluster.kubeconfig import Access
 from dragoman.errors import Denied
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
-from tests.apiserver_access.stage import rule
+from tests.apiserver.access.stage import rule
 
 REQUEST = BY_NAME["CertificateSigningRequest"]
 CLIENT = "kubernetes.io/kube-apiserver-client"

@@ -12,7 +12,7 @@ from dragoman.api.kinds import BY_NAME
 from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.request import DeleteOptions, RequestOutcome, User, Write
 from dragoman.apiserver.status import StatusError
-from tests.apiserver_external.hooks import asking
+from tests.apiserver.external.hooks import asking
 
 MAP, DEPLOYMENT, NAMESPACE = BY_NAME["ConfigMap"], BY_NAME["Deployment"], BY_NAME["Namespace"]
 VALIDATING, VALIDATING_BINDING = BY_NAME["ValidatingAdmissionPolicy"], BY_NAME["ValidatingAdmissionPolicyBinding"]

@@ -15,7 +15,7 @@ from dragoman.apiserver.request import User
 from dragoman.errors import Denied
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
-from tests.apiserver_access.stage import may
+from tests.apiserver.access.stage import may
 
 DRA = "resource.k8s.io"
 

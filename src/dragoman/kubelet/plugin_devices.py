@@ -67,7 +67,7 @@ class _Resource(msgspec.Struct):
         return {one.id for one in self.devices.values() if one.healthy} if self.endpoints else set()
 
 
-class DeviceManager:
+class PluginDevices:
     """The device manager of one node. `changed` is called when capacity or allocatable changed, `unwell` with the uids
     of pods whose devices' health did. `active` are the uids of pods that have not ended."""
 

@@ -44,7 +44,7 @@ def chosen_key(label: str | None, data: Mapping[str, str], default: str = "") ->
     return next(iter(data)) if len(data) == 1 else ""
 
 
-class ConfigManager:
+class NodeConfig:
     """Follows Node and ConfigMap. apply(config) is called with every configuration that counts from then on.
 
     base: the file's text where no key is chosen; over: flags over it. nodes: a watch of nodes that is there already.

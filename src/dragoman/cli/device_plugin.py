@@ -1,4 +1,4 @@
-"""`dragoman device-plugin`: GPUs as extended resources such as nvidia.com/gpu, beside a kubelet, real or ours."""
+"""`dragoman device-plugin`: GPUs as extended resources, beside a kubelet, real or ours."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; SIGHUP begins again. Devices stay with the containers that have them."""
     places.check_node(args.node_name)
     factory = ENTRY.standalone(args, _machine(args))
-    places.check_root(args.root_dir, "device-plugins/nvidia-mig-1g.10gb.me.shared.sock")
+    places.check_root(args.root_dir, f"device-plugins/{ENTRY.longest_socket}")
     places.hold_root(args.root_dir, "device plugin")
     places.hold_devices(args.root_dir, ENTRY.instead_of, "device plugin")
     return serve.serve(args, lambda shell: _serving(shell, factory, args))

@@ -41,8 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu-path",
         choices=["dra", "device-plugin"],
         default="dra",
-        help="how containers get GPUs on nodes whose --node does not say it: by DRA, or as nvidia.com/gpu of a device "
-        "plugin; default: dra",
+        help="how containers get GPUs on nodes whose --node does not say it: by DRA, or as an extended resource of a "
+        "device plugin; default: dra",
     )
     parser.add_argument(
         "--profile",

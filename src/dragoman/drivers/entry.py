@@ -244,10 +244,12 @@ class DevicePluginFactory(msgspec.Struct, frozen=True):
 
 class DevicePluginEntry(msgspec.Struct, frozen=True):
     """A device plugin. instead_of: the driver that gives the same devices to containers by DRA; on one node only one of
-    them does. flags, standalone: of `dragoman device-plugin`; the others as of `DriverEntry`."""
+    them does. longest_socket: the name of a socket file. flags, standalone: of `dragoman device-plugin`; the others as
+    of `DriverEntry`."""
 
     name: str
     instead_of: str
+    longest_socket: str
     standalone: Callable[[Namespace, MachineProfile | None], DevicePluginFactory]
     on_machine: Callable[[MachineProfile, Any], DevicePluginFactory | None]
     flags: Callable[[ArgumentParser], None] = _no_flags

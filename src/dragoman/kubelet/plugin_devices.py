@@ -278,7 +278,7 @@ class PluginDevices:
     def wanted(self, pod: KubeletPod, container: KubeletContainer) -> dict[str, int]:
         """Devices that the container gets from plugins, by resource; what DRA serves for it is not among them."""
         status = pod.status.extended_resource_claim_status
-        mapped = {
+        by_claim = {
             mapping.resource_name
             for mapping in (status.request_mappings if status else ())
             if mapping.container_name == container.name
@@ -286,7 +286,7 @@ class PluginDevices:
         return {
             name: amount.nanos // NANO
             for name, amount in container.resources.limits.items()
-            if amount.nanos and name not in mapped and self.serves(name)
+            if amount.nanos and name not in by_claim and self.serves(name)
         }
 
     def needs(self, pod: KubeletPod) -> bool:

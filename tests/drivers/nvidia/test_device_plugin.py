@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.api.shape import Object
-from dragoman.drivers.nvidia.device_plugin.config import Config, parse
+from dragoman.drivers.nvidia.device_plugin.config import PluginConfig, parse
 from dragoman.drivers.nvidia.device_plugin.factory import CONFIG_MAP, PluginSettings, profile_score
 from dragoman.drivers.nvidia.device_plugin.health import HealthChecks, from_environment
 from dragoman.drivers.nvidia.device_plugin.node_config import chosen_key
@@ -38,7 +38,7 @@ def hardware(profile: str, folder: Path, node: str = "n1") -> SimulatedHardware:
     return SimulatedHardware(catalog, catalog.named(profile, "test"), node, folder, "boot-1")
 
 
-def source(machine: SimulatedHardware, config: Config, number: int = 0, **more: Any) -> NvidiaSource:
+def source(machine: SimulatedHardware, config: PluginConfig, number: int = 0, **more: Any) -> NvidiaSource:
     plan = planned(machine, config).resources[number]
     return NvidiaSource(plan, config, machine, new_id=lambda: "1-2", score=profile_score(machine.profile), **more)
 
@@ -61,7 +61,7 @@ def mig(machine: SimulatedHardware, *layouts: tuple[str, ...]) -> SimulatedHardw
 
 def test_whole_gpus(tmp_path: Path) -> None:
     machine = hardware("dgx-h100", tmp_path)
-    (plan,) = planned(machine, Config()).resources
+    (plan,) = planned(machine, PluginConfig()).resources
     assert (plan.name, list(plan.ids)) == ("nvidia.com/gpu", [gpu.uuid for gpu in machine.gpus()])
 
 
@@ -79,7 +79,7 @@ def test_mig_strategies(
     strategy: Any, layouts: tuple[tuple[str, ...], ...], expected: dict[str, int], tmp_path: Path
 ) -> None:
     machine = mig(hardware("dgx-h100", tmp_path), *layouts)
-    found = planned(machine, Config(mig_strategy=strategy))
+    found = planned(machine, PluginConfig(mig_strategy=strategy))
     counts = {plan.name.removeprefix("nvidia.com/"): len(plan.ids) for plan in found.resources}
     assert counts == {name.removeprefix("nvidia.com/"): count for name, count in expected.items()}
     assert bool(found.warnings) == (layouts == ((),))
@@ -96,7 +96,7 @@ def test_mig_strategies(
 def test_strategy_single_wants_equal_gpus(layouts: Any, words: str, tmp_path: Path) -> None:
     machine = mig(hardware("dgx-h100", tmp_path), *layouts)
     with pytest.raises(Invalid, match=words):
-        planned(machine, Config(mig_strategy="single"))
+        planned(machine, PluginConfig(mig_strategy="single"))
 
 
 def test_names_of_mig_resources() -> None:
@@ -187,7 +187,7 @@ def test_ways_of_passing_devices(tmp_path: Path) -> None:
     uuids = [gpu.uuid for gpu in machine.gpus()][:2]
 
     def by(*strategies: Any, **more: Any) -> ContainerDevices:
-        return given(source(machine, Config(list_strategies=strategies, **more)), uuids)
+        return given(source(machine, PluginConfig(list_strategies=strategies, **more)), uuids)
 
     assert by("envvar").envs == {"NVIDIA_VISIBLE_DEVICES": ",".join(uuids)}
     assert by("envvar", id_strategy="index").envs == {"NVIDIA_VISIBLE_DEVICES": "0,1"}
@@ -238,7 +238,7 @@ def test_replicas_are_spread_or_packed(policy: Any, gpus: int, tmp_path: Path) -
 
 def test_close_gpus_are_preferred(tmp_path: Path) -> None:
     machine = hardware("dgx-h100", tmp_path)
-    one = source(machine, Config())
+    one = source(machine, PluginConfig())
     by_id = {gpu.uuid: gpu for gpu in machine.gpus()}
     chosen = one.preferred(list(by_id), [], 4)
     assert len({by_id[id_].numa for id_ in chosen}) == 1
@@ -265,7 +265,7 @@ def test_an_xid_that_counts_stays(tmp_path: Path) -> None:
 
 def test_an_xid_on_an_instance_hits_that_one(tmp_path: Path) -> None:
     machine = mig(hardware("dgx-h100", tmp_path), ("3g.40gb", "3g.40gb"))
-    one = source(machine, Config(mig_strategy="mixed"), 1)
+    one = source(machine, PluginConfig(mig_strategy="mixed"), 1)
     first, second = machine.instances(machine.gpus()[0].uuid)
     HealthChecks().note(XidError(first.parent, 79, first.gi, first.ci), [one])
     assert {d.id: d.healthy for d in one.devices()} == {first.uuid: False, second.uuid: True}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dragoman.drivers.nvidia import edits
-from dragoman.drivers.nvidia.device_plugin.config import Config
+from dragoman.drivers.nvidia.device_plugin.config import PluginConfig
 from dragoman.drivers.nvidia.device_plugin.resources import PhysicalDevice
 from dragoman.drivers.nvidia.hardware import Hardware
 from dragoman.node.cdi import CdiDevice, DeviceNode, Edits, made, write
@@ -23,7 +23,7 @@ Adapt = Callable[[Setup], Setup]
 
 
 def write_specs(
-    folder: Path, hardware: Hardware, devices: Iterable[PhysicalDevice], config: Config, adapt: Adapt | None
+    folder: Path, hardware: Hardware, devices: Iterable[PhysicalDevice], config: PluginConfig, adapt: Adapt | None
 ) -> None:
     """Write the files. adapt: what stands in for hardware that is simulated beside a real runtime. Raises OSError."""
     named = {device.index if config.id_strategy == "index" else device.uuid: device for device in devices}

@@ -17,9 +17,9 @@ from dragoman.errors import Invalid
 MigStrategy: TypeAlias = Literal["none", "single", "mixed"]
 ListStrategy: TypeAlias = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
 IdStrategy: TypeAlias = Literal["uuid", "index"]
-Policy: TypeAlias = Literal["distributed", "packed"]
+AllocationPolicy: TypeAlias = Literal["distributed", "packed"]
 MIG_STRATEGIES, LIST_STRATEGIES, ID_STRATEGIES, POLICIES = map(
-    get_args, (MigStrategy, ListStrategy, IdStrategy, Policy)
+    get_args, (MigStrategy, ListStrategy, IdStrategy, AllocationPolicy)
 )
 REPLICAS_MIN = 2
 PREFIX = "nvidia.com/"
@@ -36,7 +36,7 @@ class SharedResource(msgspec.Struct, frozen=True):
     replicas: int
 
 
-class Sharing(msgspec.Struct, frozen=True, rename="camel"):
+class ResourceSharing(msgspec.Struct, frozen=True, rename="camel"):
     """Time-slicing or MPS. fail_requests_greater_than_one None: as the kind of sharing has it."""
 
     resources: tuple[SharedResource, ...] = ()
@@ -47,8 +47,8 @@ class Sharing(msgspec.Struct, frozen=True, rename="camel"):
 class SharingModes(msgspec.Struct, frozen=True, rename="camel"):
     """At most one of them has resources; MPS wins."""
 
-    time_slicing: Sharing = Sharing()
-    mps: Sharing | None = None
+    time_slicing: ResourceSharing = ResourceSharing()
+    mps: ResourceSharing | None = None
 
 
 class PluginFlags(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,7 +61,7 @@ class PluginFlags(msgspec.Struct, frozen=True, rename="camel"):
     shared_devices_allocation_policy: str = "distributed"
 
 
-class Flags(msgspec.Struct, frozen=True, rename="camel"):
+class ConfigFlags(msgspec.Struct, frozen=True, rename="camel"):
     """flags of the file, as far as they concern the plugin."""
 
     mig_strategy: str = "none"
@@ -74,26 +74,26 @@ class Flags(msgspec.Struct, frozen=True, rename="camel"):
     plugin: PluginFlags = PluginFlags()
 
 
-class Imex(msgspec.Struct, frozen=True):
+class ImexChannels(msgspec.Struct, frozen=True):
     """IMEX channels that every container of the resource gets."""
 
     channel_ids: tuple[int, ...] = msgspec.field(name="channelIDs", default=())
     required: bool = False
 
 
-class File(msgspec.Struct, frozen=True):
+class ConfigFile(msgspec.Struct, frozen=True):
     """The file."""
 
     version: str = "v1"
-    flags: Flags = Flags()
+    flags: ConfigFlags = ConfigFlags()
     sharing: SharingModes = SharingModes()
-    imex: Imex = Imex()
+    imex: ImexChannels = ImexChannels()
 
 
-FileSharing: TypeAlias = Literal["time-slicing", "mps", "none"]
+SharingKind: TypeAlias = Literal["time-slicing", "mps", "none"]
 
 
-class Config(msgspec.Struct, frozen=True):
+class PluginConfig(msgspec.Struct, frozen=True):
     """What the plugin does. sharing: of `resources`, by its kind; xids are in `health`."""
 
     mig_strategy: MigStrategy = "none"
@@ -107,9 +107,9 @@ class Config(msgspec.Struct, frozen=True):
     list_strategies: tuple[ListStrategy, ...] = ("envvar",)
     id_strategy: IdStrategy = "uuid"
     annotation_prefix: str = "cdi.k8s.io/"
-    policy: Policy = "distributed"
-    kind: FileSharing = "none"
-    sharing: Sharing = Sharing()
+    policy: AllocationPolicy = "distributed"
+    kind: SharingKind = "none"
+    sharing: ResourceSharing = ResourceSharing()
     channels: tuple[int, ...] = ()
     channels_required: bool = False
     warnings: tuple[str, ...] = ()
@@ -130,10 +130,10 @@ class Config(msgspec.Struct, frozen=True):
         return bool({"cdi-annotations", "cdi-cri"} & set(self.list_strategies))
 
 
-DEFAULT = Config()
+DEFAULT = PluginConfig()
 
 
-def parse(text: str, where: str, over: Mapping[str, Any] | None = None) -> Config:
+def parse(text: str, where: str, over: Mapping[str, Any] | None = None) -> PluginConfig:
     """The configuration of a file's text, with flags over it. over: flat names of `OVER`. Raises Invalid."""
     try:
         body = yaml.safe_load(text) or {}
@@ -142,7 +142,7 @@ def parse(text: str, where: str, over: Mapping[str, Any] | None = None) -> Confi
     if not isinstance(body, dict):
         raise Invalid(where, f"must be a configuration of the device plugin (version: v1, ...), got {body!r:.40}")
     try:
-        file = msgspec.convert(body, File, strict=False)
+        file = msgspec.convert(body, ConfigFile, strict=False)
     except msgspec.ValidationError as error:
         raise Invalid(where, str(error)) from None
     if file.version != "v1":
@@ -164,7 +164,7 @@ OVER = {
     "gds_enabled": ("flags", "gdsEnabled"),
     "mofed_enabled": ("flags", "mofedEnabled"),
 }
-"""Flags of the command that stand over the file, and where the file has them."""
+"""ConfigFlags of the command that stand over the file, and where the file has them."""
 
 
 def _ignored(body: Mapping[str, Any]) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _ignored(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} is unknown and ignored"
 
 
-def _checked(file: File, where: str, over: Mapping[str, Any], warnings: tuple[str, ...]) -> Config:
+def _checked(file: ConfigFile, where: str, over: Mapping[str, Any], warnings: tuple[str, ...]) -> PluginConfig:
     flags, plugin = file.flags, file.flags.plugin
     given = {name: value for name, value in over.items() if value is not None}
 
@@ -207,7 +207,7 @@ def _checked(file: File, where: str, over: Mapping[str, Any], warnings: tuple[st
         raise Invalid(f"{where}: sharing.mps", "cannot be used with MIG strategy mixed")
     if file.imex.channel_ids not in ((), (0,)):
         raise Invalid(f"{where}: imex.channelIDs", f"must be [] or [0], got {list(file.imex.channel_ids)}")
-    return Config(
+    return PluginConfig(
         mig_strategy=strategy,
         fail_on_init_error=value("fail_on_init_error", flags.fail_on_init_error),
         driver_root=value("nvidia_driver_root", flags.nvidia_driver_root),
@@ -228,9 +228,9 @@ def _checked(file: File, where: str, over: Mapping[str, Any], warnings: tuple[st
     )
 
 
-def _sharing(modes: SharingModes, where: str) -> tuple[FileSharing, Sharing]:
+def _sharing(modes: SharingModes, where: str) -> tuple[SharingKind, ResourceSharing]:
     mps = modes.mps if modes.mps is not None and modes.mps.resources else None
-    kind: FileSharing = "mps" if mps else "time-slicing" if modes.time_slicing.resources else "none"
+    kind: SharingKind = "mps" if mps else "time-slicing" if modes.time_slicing.resources else "none"
     sharing = mps or modes.time_slicing
     field = "mps" if mps else "timeSlicing"
     for index, one in enumerate(sharing.resources):

@@ -91,6 +91,7 @@ def _installed() -> tuple[Object, ...]:
 ENTRY = DevicePluginEntry(
     "nvidia-device-plugin",
     GPU,
+    "nvidia-mig-1g.10gb.me.shared.sock",
     standalone=_standalone,
     on_machine=_on_machine,
     flags=_flags,

@@ -15,7 +15,7 @@ from dragoman.drivers.entry import DevicePluginFactory, MachineProfile, RunningD
 from dragoman.drivers.nvidia import smi_script
 from dragoman.drivers.nvidia.device_plugin import config as configs
 from dragoman.drivers.nvidia.device_plugin import node_config, other_path, preference
-from dragoman.drivers.nvidia.device_plugin.config import Config
+from dragoman.drivers.nvidia.device_plugin.config import PluginConfig
 from dragoman.drivers.nvidia.device_plugin.health import HealthChecks, from_environment
 from dragoman.drivers.nvidia.device_plugin.node_config import NodeConfig
 from dragoman.drivers.nvidia.device_plugin.service import NAME, DevicePluginService
@@ -120,7 +120,7 @@ def _plugin(
     cdi_dir: Path,
     hardware: Hardware,
     settings: PluginSettings,
-    config: Config,
+    config: PluginConfig,
     *,
     adapted: bool,
 ) -> NvidiaDevicePlugin:

@@ -15,7 +15,7 @@ from dragoman.api.kinds import kind_of
 from dragoman.api.meta import ObjectMeta, Value
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
-from dragoman.drivers.nvidia.device_plugin.config import Config, parse
+from dragoman.drivers.nvidia.device_plugin.config import PluginConfig, parse
 from dragoman.errors import Invalid
 from dragoman.node.routes import Routes
 from dragoman.runtime.clock import Clock
@@ -58,7 +58,7 @@ class NodeConfig:
         *,
         node_name: str,
         config_map: tuple[str, str],
-        apply: Callable[[Config], None],
+        apply: Callable[[PluginConfig], None],
         default: str = "",
         base: str = "",
         over: Mapping[str, Any] | None = None,

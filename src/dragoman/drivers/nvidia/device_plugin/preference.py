@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
-from dragoman.drivers.nvidia.device_plugin.config import Policy
+from dragoman.drivers.nvidia.device_plugin.config import AllocationPolicy
 from dragoman.drivers.nvidia.device_plugin.resources import PhysicalDevice, physical
 from dragoman.drivers.nvidia.hardware import Gpu
 
@@ -49,15 +49,19 @@ def linked(
             chosen.append(best)
         return chosen
 
-    def worth(more: tuple[str, ...]) -> tuple[int, int]:
+    def score_of(more: tuple[str, ...]) -> tuple[int, int]:
         left = [one for one in rest if one not in more]
         return total([*must, *more]), total(left)
 
-    return [*must, *max(combinations(rest, missing), key=worth)]
+    return [*must, *max(combinations(rest, missing), key=score_of)]
 
 
 def shared(
-    ids: Mapping[str, PhysicalDevice], available: Sequence[str], must: Sequence[str], size: int, policy: Policy
+    ids: Mapping[str, PhysicalDevice],
+    available: Sequence[str],
+    must: Sequence[str],
+    size: int,
+    policy: AllocationPolicy,
 ) -> list[str]:
     """Replicas: distributed takes from the device that is used least, packed from the one used most."""
     chosen = list(must)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dragoman.drivers.nvidia.device_plugin.config import PREFIX, Config
+from dragoman.drivers.nvidia.device_plugin.config import PREFIX, PluginConfig
 from dragoman.drivers.nvidia.hardware import Gpu, GpuInstance, Hardware
 from dragoman.errors import Invalid, Retry
 
@@ -50,7 +50,7 @@ class ResourcePlan(msgspec.Struct, frozen=True):
         return {f"{device.uuid}{REPLICA}{number}": device for device in self.devices for number in range(self.replicas)}
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ResourcePlans(msgspec.Struct, frozen=True):
     """All resources of a machine, and what is odd about it."""
 
     resources: tuple[ResourcePlan, ...]
@@ -62,7 +62,7 @@ def physical(id_: str) -> str:
     return id_.partition(REPLICA)[0]
 
 
-def planned(hardware: Hardware, config: Config) -> Plan:
+def planned(hardware: Hardware, config: PluginConfig) -> ResourcePlans:
     """What the hardware has now. Raises Invalid for a layout that strategy single cannot serve, Retry."""
     gpus = hardware.gpus()
     warnings: list[str] = []
@@ -92,7 +92,7 @@ def planned(hardware: Hardware, config: Config) -> Plan:
         for one in config.sharing.resources
         if one.name not in known
     ]
-    return Plan(plans, tuple(warnings))
+    return ResourcePlans(plans, tuple(warnings))
 
 
 def mig_resource(profile: str) -> str:
@@ -100,7 +100,7 @@ def mig_resource(profile: str) -> str:
     return f"{PREFIX}mig-{profile.replace('+', '.')}"
 
 
-def _plan(name: str, devices: list[PhysicalDevice], config: Config) -> ResourcePlan:
+def _plan(name: str, devices: list[PhysicalDevice], config: PluginConfig) -> ResourcePlan:
     replicas = config.replicas(name)
     renamed = replicas > 1 and config.sharing.rename_by_default
     return ResourcePlan(name + SHARED if renamed else name, tuple(devices), replicas)

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dragoman.drivers.nvidia.device_plugin import cdi, preference, resources
-from dragoman.drivers.nvidia.device_plugin.config import DEFAULT, Config
+from dragoman.drivers.nvidia.device_plugin.config import DEFAULT, PluginConfig
 from dragoman.drivers.nvidia.device_plugin.health import HealthChecks
 from dragoman.drivers.nvidia.device_plugin.preference import Score
-from dragoman.drivers.nvidia.device_plugin.resources import Plan
+from dragoman.drivers.nvidia.device_plugin.resources import ResourcePlans
 from dragoman.drivers.nvidia.device_plugin.source import NvidiaSource
 from dragoman.drivers.nvidia.hardware import Hardware, HardwareChanged, HardwareEvent
 from dragoman.errors import Denied, DragomanError
@@ -47,7 +47,7 @@ class DevicePluginService:
         clock: Clock,
         entropy: Entropy,
         *,
-        config: Config = DEFAULT,
+        config: PluginConfig = DEFAULT,
         checks: HealthChecks = HealthChecks(),  # noqa: B008 - a value
         score: Score = preference.place_score,
         adapt: cdi.Adapt | None = None,
@@ -72,10 +72,10 @@ class DevicePluginService:
         self._ask_withheld = withheld
         self._withheld: frozenset[str] = frozenset()
         self._again = asyncio.Event()
-        self._plan: Plan | None = None
+        self._plan: ResourcePlans | None = None
         self._log = get("device-plugin", node=node_name)
 
-    def configure(self, config: Config) -> None:
+    def configure(self, config: PluginConfig) -> None:
         """Go on with another configuration; nothing happens if it is the same."""
         if config != self.config:
             self.config = config
@@ -106,8 +106,8 @@ class DevicePluginService:
                 self._log.warning(warning)
             await self._serve(plan)
 
-    async def _planned(self) -> Plan:
-        def plan() -> Plan:
+    async def _planned(self) -> ResourcePlans:
+        def plan() -> ResourcePlans:
             self.hardware.open()
             found = resources.planned(self.hardware, self.config)
             if self.config.uses_cdi:
@@ -117,7 +117,7 @@ class DevicePluginService:
 
         return await asyncio.to_thread(plan) if self.hardware.blocks else plan()
 
-    async def _serve(self, plan: Plan) -> None:
+    async def _serve(self, plan: ResourcePlans) -> None:
         if self._ask_withheld is not None:
             self._withheld = await self._ask_withheld()
         sources = [

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from dragoman.drivers.nvidia import edits
 from dragoman.drivers.nvidia.device_plugin import preference
 from dragoman.drivers.nvidia.device_plugin.cdi import CHANNEL_KIND, KIND
-from dragoman.drivers.nvidia.device_plugin.config import PREFIX, Config
+from dragoman.drivers.nvidia.device_plugin.config import PREFIX, PluginConfig
 from dragoman.drivers.nvidia.device_plugin.preference import Score
 from dragoman.drivers.nvidia.device_plugin.resources import PhysicalDevice, ResourcePlan, physical
 from dragoman.drivers.nvidia.hardware import Hardware
@@ -36,7 +36,7 @@ class NvidiaSource:
     def __init__(
         self,
         plan: ResourcePlan,
-        config: Config,
+        config: PluginConfig,
         hardware: Hardware,
         *,
         new_id: Callable[[], str],

@@ -124,6 +124,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="run COMMAND instead of the entry point of IMAGE, with the container's args; an empty COMMAND "
         "stands for the container's own command; IMAGE may be a pattern",
     )
+    parser.add_argument(
+        "--process-network",
+        choices=["host", "pod"],
+        default="host",
+        help="network of pods whose containers are processes: this machine's, as hostNetwork pods have it, or one for "
+        "each pod, which reaches the API server alone; default: host",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what each part does")
 
 
@@ -237,6 +244,7 @@ def switched_off(minor: int, runtime_config: dict[str, bool]) -> str:
 
 
 def _images(args: argparse.Namespace) -> ImageMap:
+    from dragoman.kubelet import podnetwork
     from dragoman.kubelet.processes import ImageMap
 
     given = args.image_map or []
@@ -244,7 +252,15 @@ def _images(args: argparse.Namespace) -> ImageMap:
         raise Invalid("--image-map", "needs --runtime process")
     if args.runtime == "process" and not given:
         raise Invalid("--runtime process", "needs --image-map: images that it does not name stay simulated")
-    return ImageMap.parse(given)
+    own_network = args.process_network == "pod"
+    if own_network and args.runtime != "process":
+        raise Invalid("--process-network", "needs --runtime process")
+    if own_network and not podnetwork.possible():
+        raise Denied(
+            "--process-network pod: this machine does not allow it; it needs unshare, nsenter and setpriv "
+            "(util-linux), and root or the right to make user namespaces"
+        )
+    return ImageMap.parse(given, own_network=own_network)
 
 
 def _user(text: str) -> tuple[str, tuple[str, ...]]:

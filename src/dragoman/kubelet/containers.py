@@ -25,6 +25,7 @@ from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.injection import ContainerRequest, Injector
 from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
+from dragoman.kubelet.podnetwork import address_of
 from dragoman.kubelet.processes import ADDRESS, ImageMap
 from dragoman.kubelet.programs import Place, found, knows
 from dragoman.kubelet.runtime import ContainerRun, Start
@@ -130,7 +131,7 @@ class Starter:
         if fixed is None:
             start = await self._scripted(pod, container, seen, run, ip)
             if local:
-                return self._as_process(container, start, local)
+                return self._as_process(pod, container, start, local)
             if not found(start.place, seen.command):
                 run.scripted, run.ends_at, run.exit_code, run.reason = False, now, 128, "StartError"
                 run.message = (
@@ -150,24 +151,33 @@ class Starter:
             return Start(run, self._place(pod, container, seen, ip, run.started_at))
         run.log.clear()
         start = await self._scripted(pod, container, seen, run, ip)
-        return self._as_process(container, start, self._local(container, seen)) if run.local else start
+        return self._as_process(pod, container, start, self._local(container, seen)) if run.local else start
 
     def _local(self, container: KubeletContainer, seen: ContainerView) -> tuple[str, ...]:
         """What runs as a process of this machine for a container; () where it is simulated."""
         count = len(container.command)
         return self.images.command(container.image, seen.command[:count], seen.command[count:]) or ()
 
-    def _as_process(self, container: KubeletContainer, start: Start, command: tuple[str, ...]) -> Start:
+    def _as_process(
+        self, pod: KubeletPod, container: KubeletContainer, start: Start, command: tuple[str, ...]
+    ) -> Start:
         limit = container.resources.limits.get("memory")
+        start.own_network, start.api_port = self._has_own_network(pod), self.api_port
         start.run.local, start.command = True, command
         start.memory_bytes = limit.nanos // 10**9 if limit else 0
         start.place.env |= {"KUBERNETES_SERVICE_HOST": ADDRESS, "KUBERNETES_SERVICE_PORT": str(self.api_port)}
         return start
 
-    def address(self, pod: KubeletPod) -> str:
-        """The address of a pod whose containers are processes of this machine; "" for others."""
+    def address(self, pod: KubeletPod, take: Callable[[str], str]) -> str:
+        """The address of a pod whose containers are processes of this machine; "" for others. take: one of the node's
+        range for a uid."""
         images = (container.image for container in (*pod.spec.init_containers, *pod.spec.containers))
-        return ADDRESS if any(self.images.command(image, ("x",), ()) for image in images) else ""
+        if not any(self.images.command(image, ("x",), ()) for image in images):
+            return ""
+        return address_of(take(pod.uid)) if self._has_own_network(pod) else ADDRESS
+
+    def _has_own_network(self, pod: KubeletPod) -> bool:
+        return self.images.own_network and not pod.spec.host_network
 
     async def _scripted(
         self, pod: KubeletPod, container: KubeletContainer, seen: ContainerView, run: ContainerRun, ip: str

@@ -30,7 +30,7 @@ from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.probes import Probes
 from dragoman.kubelet.processes import ports_in_use
 from dragoman.kubelet.programs import TERM, Running
-from dragoman.kubelet.runtime import EXIT_KILLED, EXIT_TERMINATED, ContainerRun, Sandbox, SimulatedRuntime
+from dragoman.kubelet.runtime import EXIT_KILLED, EXIT_TERMINATED, ContainerRun, Sandbox, SimulatedRuntime, Start
 from dragoman.kubelet.status import Ending
 from dragoman.kubelet.volumes import CannotMount
 from dragoman.runtime.clock import Clock, Timer
@@ -248,7 +248,9 @@ class PodWorker:
             for container in pod.spec.init_containers:
                 if run := dead.current.pop(container.name, None):
                     dead.previous[container.name] = run
-        ip = node.starter.address(pod) or (node.host_ip if pod.spec.host_network else node.ips.take(pod.uid))
+        ip = node.starter.address(pod, node.ips.take) or (
+            node.host_ip if pod.spec.host_network else node.ips.take(pod.uid)
+        )
         return node.runtime.create(pod.uid, pod.metadata.namespace, pod.metadata.name, ip)
 
     async def _containers(self, box: Sandbox) -> float | None:
@@ -292,7 +294,8 @@ class PodWorker:
         try:
             await node.starter.mount(self.pod, node.clock.now())
             start = await node.starter.again(self.pod, container, run, box.ip)
-        except (CannotStart, CannotMount) as error:
+            await node.runtime.connect(self.pod.uid, start, self._unreachable)
+        except (CannotStart, CannotMount, Retry) as error:
             self._log.info("cannot resume yet", container=container.name, error=str(error))
             delays.append(CONTAINER_BACKOFF.initial_s)
             return
@@ -305,6 +308,7 @@ class PodWorker:
         streak = status.next_streak(before) if before and before.ends_at is not None else 0
         try:
             start = await node.starter.run(self.pod, container, attempt, streak, box.ip, node.clock.now())
+            await self._connect(start)
         except CannotStart as error:
             self._faults[name] = self._faults.get(name, 0) + 1
             wait_s = CONTAINER_BACKOFF.wait_s(self._faults[name])
@@ -316,7 +320,7 @@ class PodWorker:
         for known in (self._faults, self._retry_at, self._waiting):
             known.pop(name, None)
         run = start.run
-        used = ports_in_use(port["containerPort"] for port in container.ports) if start.local else ()
+        used = ports_in_use(port["containerPort"] for port in container.ports) if start.shares_ports else ()
         for port in used:
             message = f"port {port} of this machine is in use, and processes for pods share its ports"
             self._event("Warning", "PortInUse", message, name)
@@ -331,6 +335,18 @@ class PodWorker:
         if not run.is_running(node.clock.now()):
             delays.append(0.0)
         return run
+
+    async def _connect(self, start: Start) -> None:
+        try:
+            await self.node.runtime.connect(self.pod.uid, start, self._unreachable)
+        except Retry as error:
+            raise CannotStart("CreateContainerError", str(error)) from None
+
+    def _unreachable(self, port: int) -> None:
+        message = (
+            f"another program of this machine listens on port {port} at all addresses; the pod is not reached there"
+        )
+        self._event("Warning", "PortInUse", message)
 
     def _post_start(self, container: KubeletContainer) -> None:
         """Run the container's postStart command; it goes when that fails."""

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "monitoring": ("monitoring", "print alert rules and dashboards for the metrics of the exporter"),
     "node-agent": ("node_agent", "run the agent of one simulated node as a daemon"),
     "driver": ("driver", "run a driver as a daemon, or test any driver with bench"),
+    "device-plugin": ("device_plugin", "run a device plugin as a daemon: GPUs as an extended resource"),
     "node": ("node", "add simulated nodes to a running embedded cluster, or remove them"),
     "fault": ("fault", "inject faults into simulated machines of an embedded cluster, and recover them"),
     "clock": ("clock", "show, advance or speed up the time of an embedded cluster"),

@@ -132,16 +132,21 @@ def guarded(argv: Sequence[str], prog: str = "dragoman") -> int:
 
 def _shown(error: DragomanError) -> bool:
     """A document that cannot be read, with its line of the file; False for other errors."""
+    from dragoman.api import remedies
     from dragoman.api.files import DocumentInvalid  # only on the way to an error
     from dragoman.api.yamltext import Broken
     from dragoman.cli.diagnostic import Diagnostic, show
 
     match error:
         case Broken():
-            found = Diagnostic("error", error.what, error.file, error.line, where=f"document {error.document}")
+            where, help_ = f"document {error.document}", remedies.of_syntax(error.what)
+            found = Diagnostic("error", error.what, error.file, error.line, where=where, help=help_)
         case DocumentInvalid():
             where = ": ".join(filter(None, (error.subject or f"document {error.document}", error.field)))
-            found = Diagnostic("error", error.message, error.file, error.line, where=where)
+            _, start, end = error.span
+            found = Diagnostic(
+                "error", error.message, error.file, error.line, "", where, error.help, start=start, end=end
+            )
         case _:
             return False
     show([found], sys.stderr)

@@ -26,13 +26,6 @@ SCHEMAS = Path(__file__).parent.parent / "docs/reference/schemas"
 REASON = {"$ref": "#/$defs/reason"}
 TEXT = {"type": "string"}
 SIMPLE: dict[Any, Any] = {str: TEXT, int: {"type": "integer"}, float: {"type": "number"}, bool: {"type": "boolean"}}
-    str: TEXT,
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    DeviceId: TEXT,
-    Any: {},
-}
 SIMPLE |= {DeviceId: TEXT, Any: {}}
 SIMPLE |= {type(None): {"type": "null"}}
 

@@ -21,7 +21,7 @@ from tests.real.process import free_ports
 pytestmark = pytest.mark.slow
 
 PODS = int(os.environ.get("DRAGOMAN_TEST_PODS", "60"))
-NODES = 5
+NODES = max(5, PODS // 10)
 VIEWER: list[Object] = [
     {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "viewer", "namespace": "default"}},
     {

@@ -534,6 +534,8 @@ class Scheduler:
             self._reported.pop(placement.uid, None)
         if decision.placements:
             self.queue.assumed(key, now)
+        elif decision.lost:
+            self.queue.failed(key, now)  # as upstream: what did not become ready is not tried again at once
         else:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)

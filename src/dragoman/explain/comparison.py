@@ -16,7 +16,7 @@ DIFFERENCES_MAX = 500
 """Differences that are remembered with their reasons; the newest stay."""
 OTHER_SCORES = (
     "kube-scheduler also scores images, topology spread and preferred inter-pod affinity, and in clusters of more than "
-    "100 nodes looks at a part of them"
+    "100 nodes samples them"
 )
 _WORDS: dict[Outcome, str] = {
     "same": "the same node and devices",

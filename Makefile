@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim peers vectors real real-versions upstream bench docs proto format clean
+.PHONY: help setup demo test check sim peers vectors real real-versions upstream swap random-cases bench docs proto format clean
 
 help: ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,12 @@ real-versions: $(VENV)/.dev ## build Kubernetes 1.36, 1.35 and 1.34 too
 
 upstream: $(VENV)/.dev ## run Kubernetes' own DRA suite with our scheduler (after make real)
 	@$(BIN)/python -m tests.real.upstream.suite
+
+swap: $(VENV)/.dev ## run the same scenarios with each part once ours and once Kubernetes' own; writes docs/reference/swap.md
+	@$(BIN)/python -m tests.real.swap --write
+
+random-cases: peers ## ask Kubernetes' own allocator about 100,000 random cases; goes on where it ended
+	@$(BIN)/python -m tests.vectors.random_cases --seconds 3600
 
 bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON lines
 	@$(BIN)/python bench/allocate.py

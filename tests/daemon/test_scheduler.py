@@ -198,6 +198,20 @@ def test_the_more_important_pod_gets_the_last_device() -> None:
     staged(scenario)
 
 
+def test_pods_that_come_before_their_basic_group_are_all_placed() -> None:
+    async def scenario(stage: Stage) -> None:
+        members = [pod(f"p{n}", "shared", schedulingGroup={"podGroupName": "team"}) for n in range(3)]
+        await stage.apply(device_class(), node("a"), gpus("a", 1), claim("shared"), *members)
+        await asyncio.sleep(5)
+        policy = {"schedulingPolicy": {"basic": {}}}
+        await stage.apply(manifest("PodGroup", "team", spec=policy))
+        for number in range(3):
+            await stage.bound(f"p{number}")
+
+    gates = lenient_gates("GenericWorkload=true")[0]
+    staged(scenario, SchedulerSettings(options=AllocatorOptions(gates=gates)))
+
+
 def test_gated_pods_wait_for_their_gates() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.apply(node("a"), pod("p", schedulingGates=[{"name": "quota"}]), pod("q"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -138,7 +139,7 @@ def eviction(cluster: Cluster) -> Any:
         cluster.until(lambda: is_leaving("leaves"), "the pod to be evicted", BOUND_S)
         return {"leaves": True, "stays": not is_leaving("stays"), "device": device}
     finally:
-        cluster.kubectl("delete", "devicetaintrules", "broken", ok=None)
+        cluster.kubectl("delete", "devicetaintrules", "broken", "--wait=false", ok=None)
 
 
 def gang(cluster: Cluster) -> Any:
@@ -190,7 +191,7 @@ def rollout(cluster: Cluster) -> Any:
     cluster.apply(body)
     cluster.until(lambda: placed(3), "the surge to be bound", BOUND_S)
     held = sorted(f"{driver.partition('.')[0]}/{device}" for driver, _, device in cluster.held())
-    cluster.kubectl("delete", "deployment", "web")
+    cluster.kubectl("delete", "deployment", "web", "--wait=false")
     return held
 
 
@@ -204,8 +205,8 @@ SCENARIOS: dict[str, Scenario] = {
 
 def clean(cluster: Cluster) -> None:
     """End what a scenario left, so that every device is free."""
-    cluster.kubectl("delete", "deployments.apps,podgroups.scheduling.k8s.io", "--all", ok=None)
-    cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false", ok=None)
+    for kinds in ("deployments.apps", "pods --force --grace-period=0", "podgroups.scheduling.k8s.io"):
+        cluster.kubectl("delete", *kinds.split(), "--all", "--wait=false", ok=None)
     cluster.until(lambda: not cluster.all("Pod", "default"), "the pods to go", BOUND_S)
     cluster.kubectl("delete", "resourceclaims", "--all", "--wait=false", ok=None)
     cluster.until(lambda: not cluster.held(), "the devices to be free", BOUND_S)
@@ -240,11 +241,11 @@ def outcomes(folder: Path, combination: str, names: list[str]) -> dict[str, Any]
             began = time.monotonic()
             try:
                 found[name] = json.loads(json.dumps(SCENARIOS[name](cluster)))
-            except AssertionError as error:
+            except (AssertionError, subprocess.TimeoutExpired) as error:
                 found[name] = f"failed: {str(error).splitlines()[0][:150]}"
             try:
                 clean(cluster)
-            except AssertionError as error:
+            except (AssertionError, subprocess.TimeoutExpired) as error:
                 found[name] = f"failed: {str(error).splitlines()[0][:150]}"
             took = time.monotonic() - began
             print(f"{combination} {name}: {took:.0f} s {found[name]}", file=sys.stderr, flush=True)

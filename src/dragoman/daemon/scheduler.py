@@ -509,8 +509,21 @@ class Scheduler:
             return SchedulingUnit(key, ((namespace, name),)) if pod is not None and is_waiting(pod) else None
         for member in keys_of(self.snapshot.pods_by_group, (namespace, name)):
             unit = unit_of(self.snapshot, self.snapshot.pods[member], self.settings.options.gates)
+            if unit.key != key:
+                self._add_singly(key)
+                return None
             return unit if unit.pods else None
         return None
+
+    def _add_singly(self, group: UnitKey) -> None:
+        """The pods came before their PodGroup, which now says that they are placed one by one."""
+        now = self._clock.monotonic()
+        for member in keys_of(self.snapshot.pods_by_group, group[1:]):
+            pod = self.snapshot.pods[member]
+            key = ("Pod", *member)
+            if is_waiting(pod) and pod.spec.scheduler_name in self.settings.names and key not in self.queue:
+                self._units.arrive(key, now)
+                self.queue.add(key, priority_of(self.snapshot, pod), now, gated=gated(pod))
 
     def _count(self, decision: Decision) -> None:
         outcome = "placed" if decision.placements else "undecided" if decision.undecided else "refused"

@@ -270,7 +270,7 @@ def _compiled(files: dict[str, File], python: Mapping[str, File]) -> dict[str, F
         todo = [str(place / path) for path in sorted(files) if path.endswith(".py")]
         listed = place / "compile.txt"
         listed.write_text("\n".join(todo))
-        command = [str(loader), "--library-path", str(libraries), str(place / f"usr/bin/python{PYTHON}"), "-S", "-E"]
+        command = [str(loader), "--library-path", str(libraries), str(place / f"usr/bin/python{PYTHON}"), "-S", "-B"]
         _run(
             *(*command, "-m", "compileall", "-q", "-i", str(listed), "-s", str(place), "-p", "/"),
             *("--invalidation-mode", "unchecked-hash"),

@@ -59,6 +59,10 @@ MANIFESTS: dict[str, tuple[str, dict[str, Any]]] = {
         "else may be written.",
         {**OFF, "explainWatch": {"enabled": True}},
     ),
+    "exporter.yaml": (
+        "`dragoman exporter`: reads what scheduling decisions read, and events, and writes nothing.",
+        {**OFF, "exporter": {"enabled": True}},
+    ),
 }
 """File, what it is for, and the values that it is made with."""
 ONLY = {"fence.yaml": re.compile(r"-fence$")}
@@ -70,6 +74,7 @@ TITLES = {
     "controllers": "controllers (claims, taints)",
     "driver": "drivers",
     "explain": "explain --watch",
+    "exporter": "exporter",
 }
 CONDITIONS = {
     "leaderElection": "with leader election",

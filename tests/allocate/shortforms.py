@@ -161,7 +161,7 @@ def search_requests(objects: list[tuple[str, Any]], *claims: ResourceClaim, on: 
         plan = plan_claim(made, snapshot, rules)
         assert isinstance(plan, ClaimPlan), plan
         requests += [
-            SearchRequest(0, index, [device_filter.view(plan, want, states) for want in wants])
+            SearchRequest(0, index, [device_filter.alternative(plan, want, states) for want in wants])
             for wants in plan.requests
         ]
     number(requests)

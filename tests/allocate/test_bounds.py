@@ -168,7 +168,7 @@ def test_what_the_search_has_taken_counts() -> None:
     bounds = Bounds(requests)
     assert bounds.cause(1, ledger) is None
     mark = ledger.mark()
-    for candidate in requests[0].views[0].candidates[:2]:
+    for candidate in requests[0].alternatives[0].candidates[:2]:
         ledger.take(candidate.device_state, 0, (), admin=False)
     assert bounds.cause(1, ledger) == Scarce((1,), 2, 0)
     ledger.rewind(mark)
@@ -213,6 +213,8 @@ def test_no_state_on_the_way_to_a_solution_is_refused() -> None:
             assert bounds.cause(index, ledger) is None, (seed, index)
             for pick in (pick for pick in outcome.picks if pick.request == index):
                 candidate = pick.candidate
-                ledger.take(candidate.device_state, request.claim, candidate.amounts, admin=pick.view.want.admin)
+                ledger.take(
+                    candidate.device_state, request.claim, candidate.amounts, admin=pick.alternative.request_plan.admin
+                )
                 steps += 1
     assert steps > SEEDS // 3

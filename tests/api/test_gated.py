@@ -117,6 +117,12 @@ DROPS: dict[str, tuple[str, Obj, set[str]]] = {
     "DRADeviceCompatibilityGroups": ("ResourceSlice", SLICE, {"compatibilityGroups"}),
     "DRAPartitionableDevicesType": ("ResourceSlice", SLICE, {"partitionTypeAttribute"}),
     "DRAExtendedResource": ("DeviceClass", {"spec": {"extendedResourceName": "e.com/x"}}, {"extendedResourceName"}),
+    "GenericWorkload": (
+        "Pod",
+        {"spec": {"schedulingGroup": {"podGroupName": "g"}, "containers": []}},
+        {"schedulingGroup"},
+    ),
+    "WorkloadWithJob": ("Job", {"spec": {"scheduling": {"schedulingPolicy": {}}, "template": {}}}, {"scheduling"}),
     "DRAWorkloadResourceClaims": ("PodGroup", {"spec": {"resourceClaims": [{"name": "x"}]}}, {"resourceClaims"}),
 }
 
@@ -148,6 +154,13 @@ def test_templates_drop_what_claims_drop() -> None:
         "firstAvailable",
         "derivedAttributes",
     }
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob"])
+def test_pod_templates_drop_what_pods_drop(kind: str) -> None:
+    inner: Obj = {"template": {"spec": {"schedulingGroup": {"podGroupName": "g"}}}}
+    obj: Obj = {"spec": {"jobTemplate": {"spec": inner}} if kind == "CronJob" else inner}
+    assert lost(obj, gates_drop(kind, obj, None, DEFAULTS)) == {"schedulingGroup"}
 
 
 def test_a_list_attribute_without_its_gate_has_no_value_left() -> None:

@@ -98,14 +98,14 @@ spec: {}
 def test_a_dump_is_what_the_files_are_judged_against(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, dump = tmp_path / "claim.yaml", tmp_path / "dump.yaml"
     file.write_text(NESTED.replace("deviceClassName: c", "deviceClassName: gpus"))
-    dump.write_text(f"{CLASS}---\n{FLAT}")
+    dump.write_text(f"{CLASS}---\n{FLAT.replace('name: c}', 'name: other}')}")
     assert main(["lint", "-f", str(file), "--against", str(dump)]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == [
         f"{file}:9: warning: there is no DeviceClass gpus in the cluster [UnknownClass] "
         "(ResourceClaim default/c: spec.devices.requests[0].exactly.deviceClassName)",
         "    9 |         deviceClassName: gpus",
-        "      |         ^^^^^^^^^^^^^^^^^^^^^",
+        "      |                          ^^^^",
         "  help: write gpu",
     ], "nothing is said of the dump's own objects"
     assert err == "1 document checked: 1 warning\n"

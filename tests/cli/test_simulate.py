@@ -233,3 +233,84 @@ def test_the_same_object_twice_in_one_file_is_an_error(write: Any) -> None:
 def test_the_same_question_twice_gives_the_same_answer(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(*BASE, *BUSY, claim("c", count=2), pod("p", "c"))
     assert ran(capsys, "-f", file) == ran(capsys, "-f", file)
+
+
+# ---- what a server with these gates does not serve or drops
+
+
+def unbound(one: dict[str, Any]) -> dict[str, Any]:
+    """The object as a user writes it."""
+    return {**one, "metadata": {key: value for key, value in one["metadata"].items() if key != "uid"}}
+
+
+TEAM = manifest("PodGroup", "team", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
+MEMBER = unbound(pod("m", templates=["one"], schedulingGroup={"podGroupName": "team"}))
+ON = ("--feature-gates", "GenericWorkload=true")
+
+
+def test_a_kind_of_a_gate_that_is_off_is_refused(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(*BASE, template("one"), TEAM, MEMBER)
+    status, body = ran(capsys, "-f", file)
+    assert status == 1
+    (error,) = body["errors"]
+    assert (error["object"], error["field"]) == ("PodGroup default/team", "kind")
+    assert error["message"] == (
+        "the server could not find the requested resource (post podgroups.scheduling.k8s.io): "
+        "PodGroup needs feature gate GenericWorkload"
+    )
+    (warning,) = body["warnings"]
+    assert (warning["object"], warning["field"]) == ("Pod default/m", "spec.schedulingGroup")
+    assert [one["node"] for one in body["pods"]] == ["a"], "the pod is decided as the server takes it: alone"
+    status, body = ran(capsys, "-f", file, *ON)
+    assert (status, body["errors"], body["warnings"]) == (1, [], [])
+    assert [one["node"] for one in body["pods"]] == [None]
+    assert main(["explain", "pod/m", "-f", file]) == 1
+    shown = capsys.readouterr().out
+    assert "error: the API server would refuse this: the server could not find the requested resource" in shown
+    assert "help: --feature-gates GenericWorkload=true" in shown
+
+
+def test_a_kind_in_a_dump_says_that_its_gate_is_on(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [{**one, "metadata": {**one["metadata"], "uid": f"u-{i}"}} for i, one in enumerate([TEAM, MEMBER])]
+    file = write(*BASE, template("one"), *given)
+    _, body = ran(capsys, "-f", file)
+    assert body["errors"] == []
+    (warning,) = body["warnings"]
+    assert (warning["object"], warning["field"]) == ("PodGroup default/team", "kind")
+    assert ran(capsys, "-f", file, *ON)[1]["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("gate", "field", "exactly"),
+    [
+        ("DRAConsumableCapacity", "capacity", {"capacity": {"requests": {"memory": "1Gi"}}}),
+        ("DRADeviceTaints", "tolerations", {"tolerations": [{"operator": "Exists"}]}),
+    ],
+)
+def test_a_field_of_a_gate_that_is_off_is_dropped_and_named(
+    gate: str, field: str, exactly: dict[str, Any], write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = unbound(claim("c"))
+    asked["spec"]["devices"]["requests"][0]["exactly"] |= exactly
+    file = write(*BASE, asked, unbound(pod("p", "c")))
+    status, body = ran(capsys, "-f", file, "--feature-gates", f"{gate}=false")
+    assert (status, [one["node"] for one in body["pods"]]) == (0, ["a"])
+    assert [(w["object"], w["field"].rpartition(".")[2]) for w in body["warnings"]] == [
+        ("ResourceClaim default/c", field)
+    ]
+    assert gate in body["warnings"][0]["message"]
+    assert ran(capsys, "-f", file)[1]["warnings"] == []
+
+
+def test_a_manifest_may_change_how_a_deployment_of_the_dump_rolls_out(
+    write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "m", "image": "i"}]}}
+    spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "d"}}, "template": inner}
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+    there = manifest("Deployment", "d", spec={**spec, "strategy": rolling})
+    there["metadata"]["uid"] = "u-d"
+    dump = write(*BASE, there)
+    change = write(unbound(manifest("Deployment", "d", spec={**spec, "strategy": {"type": "Recreate"}})), name="c.yaml")
+    assert ran(capsys, "-f", dump, "-f", change)[1]["errors"] == []
+    assert main(["lint", "-f", change, "--against", dump]) == 0

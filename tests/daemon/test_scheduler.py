@@ -390,7 +390,7 @@ def test_a_search_that_gives_up_is_gone_on_with_elsewhere_and_ends() -> None:
     options = AllocatorOptions(limits=SearchLimits(search_steps=1))
     counted = Metrics()
     staged(scenario, SchedulerSettings(options=options), metrics=counted)
-    assert b'dragoman_scheduler_decisions_total{outcome="gave_up"}' in counted.text()
+    assert b'dragoman_scheduler_decisions_total{outcome="undecided"}' in counted.text()
     assert b'dragoman_scheduler_units{state="unschedulable"} 0.0' in counted.text()
 
 

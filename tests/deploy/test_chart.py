@@ -19,6 +19,7 @@ SIMULATED = {"enabled": True, "simulate": "dgx-h100"}
 EVERYTHING: Object = {
     "controllers": {"enabled": True},
     "explainWatch": {"enabled": True},
+    "exporter": {"enabled": True},
     "drivers": {"nvidia": {**SIMULATED, "featureGates": {"MPSSupport": True}}, "nic": SIMULATED},
     "scheduler": {"preemption": "nodes", "featureGates": {"DRAPartitionableDevices": False}, "names": ["a", "b"]},
     "imagePullSecrets": [{"name": "registry"}],
@@ -75,7 +76,7 @@ def test_nothing_is_outside_of_the_namespace_but_what_must_be(helm: Helm) -> Non
 
 def test_roles_say_what_the_list_says(helm: Helm) -> None:
     objects = helm.template(EVERYTHING)
-    daemons = {"scheduler": "scheduler", "controllers": "controllers", "explain": "explain"}
+    daemons = {"scheduler": "scheduler", "controllers": "controllers", "explain": "explain", "exporter": "exporter"}
     daemons |= {"driver-nvidia": "driver", "driver-nic": "driver"}
     left_out = {"driver-nvidia": {"deviceClasses", "deviceStatus"}, "driver-nic": {"deviceClasses", "mps"}}
     for daemon, key in daemons.items():
@@ -117,7 +118,7 @@ def test_no_pod_may_more_than_it_needs(helm: Helm) -> None:
         assert not pod.get("hostNetwork")
         assert not pod.get("hostPID")
         for probe in ("readinessProbe", "livenessProbe"):
-            assert container[probe]["httpGet"]["port"] == "health"
+            assert container[probe]["httpGet"]["port"] == container["ports"][0]["name"]
         assert container["resources"]["limits"]["memory"]
     real = helm.template({"drivers": {"nvidia": {"enabled": True}}})
     [container] = _named(real, "DaemonSet")["dragoman-driver-nvidia"]["spec"]["template"]["spec"]["containers"]
@@ -144,7 +145,7 @@ def test_flags_are_those_of_the_program(helm: Helm) -> None:
             module.arguments(parser)
             parser.parse_args(arguments[1:])
             seen += 1
-    assert seen == 7
+    assert seen == 8
 
 
 @pytest.mark.parametrize("path", [make_manifests.CLASSES, make_manifests.GUIDE, *make_manifests.MANIFESTS], ids=str)

@@ -20,7 +20,7 @@ from tests.laws.worlds import snapshot_of, world
 
 RULES = rules_of(gates_with({"DRAListTypeAttributes": True})[0])
 SEEDS = 300
-BOOKS = ("taken", "used", "left", "present", "states")
+BOOKS = ("whole", "used", "left", "present", "states")
 
 
 def requests_of(seed: int) -> list[SearchRequest]:
@@ -28,13 +28,14 @@ def requests_of(seed: int) -> list[SearchRequest]:
     snapshot = snapshot_of(objects)
     pools = pools_for(snapshot, snapshot.nodes["node-0"])
     device_states = device_states_of(snapshot.nodes["node-0"], pools, snapshot.holders, RULES)
-    judge = DeviceFilter(RULES, Matcher(), FIRST_FIT, Demand())
+    device_filter = DeviceFilter(RULES, Matcher(), FIRST_FIT, Demand())
     requests = []
     for number, claim in enumerate(claims):
         plan = plan_claim(claim, snapshot, RULES)
         assert isinstance(plan, ClaimPlan)
         requests += [
-            SearchRequest(0, number, [judge.view(plan, w, device_states) for w in wants]) for wants in plan.requests
+            SearchRequest(0, number, [device_filter.alternative(plan, w, device_states) for w in wants])
+            for wants in plan.requests
         ]
     return requests
 
@@ -71,7 +72,7 @@ def _adds_up(ledger: Ledger, outcome: object) -> bool:
     used: dict[object, list[int]] = {}
     for pick in outcome.picks:
         device_state = pick.candidate.device_state
-        if pick.view.want.admin:
+        if pick.alternative.request_plan.admin:
             continue
         if device_state.multi:
             sums = used.setdefault(device_state.id, [0] * len(device_state.left))

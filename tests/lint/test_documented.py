@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from dragoman.api import files
+from dragoman.apiserver.client_apply import applied
 from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import CODES
 from dragoman.lint.fix import fixed
 from dragoman.lint.linter import LintTarget, lint
 
-TARGET = LintTarget(known=known_drivers())
+TARGET = LintTarget(known=known_drivers(), applied=applied)
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "lint.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -22,12 +23,14 @@ SECTIONS = {
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 (DEVICES,) = re.findall(r"^```yaml devices\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 # Said beside the example's own code, for it cannot be helped.
-ALSO = {"NestedRequest": {"OldVersion"}, "BareDevice": {"OldVersion"}}
+ALSO = {"NestedRequest": {"OldVersion"}, "BareDevice": {"OldVersion"}, "UpdateRefused": {"RedefinedObject"}}
 
 
 def scan(example: str) -> files.Scan:
     beside = example.startswith("# beside the devices\n")
-    return files.scan([*([("devices.yaml", DEVICES)] if beside else []), ("f.yaml", example)])
+    *earlier, last = example.split("# another file\n")
+    others = [("devices.yaml", DEVICES)] if beside else [(f"earlier-{i}.yaml", text) for i, text in enumerate(earlier)]
+    return files.scan([*others, ("f.yaml", last)], changes=True)
 
 
 def test_every_code_is_there_once_with_its_severity() -> None:

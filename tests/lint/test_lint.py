@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.api import files
 from dragoman.api.gates import gates_with
+from dragoman.apiserver.client_apply import applied
 from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import CODES, Finding, as_json
 from dragoman.lint.linter import LintTarget, lint
@@ -67,6 +68,21 @@ CASES: dict[str, tuple[str, str, int, str, str]] = {
         "metadata.name",
         "already defined in f.yaml, document 1, line 1",
     ),
+    "an object that two files have": (
+        "RedefinedObject",
+        f"{claim(EXACT)}# another file\n{claim(EXACT)}",
+        3,
+        "metadata.name",
+        "earlier-0.yaml, document 1 has this object too",
+    ),
+    "a kind of a gate that is off": (
+        "GatedKind",
+        "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n"
+        "spec: {schedulingPolicy: {gang: {minCount: 2}}}\n",
+        2,
+        "kind",
+        "the server could not find the requested resource (post podgroups.scheduling.k8s.io)",
+    ),
     "a kind of classic DRA": (
         "RemovedKind",
         f"{G}/v1alpha2\nkind: ResourceClass\nmetadata: {{name: c}}\n",
@@ -116,7 +132,7 @@ CASES: dict[str, tuple[str, str, int, str, str]] = {
         "  pool: {name: p, generation: 1, resourceSliceCount: 1}\n  devices:\n  - name: g\n    attributes: {a: {int: 1}}\n",
         10,
         "spec.devices[0].attributes",
-        "v1beta1 wants them under `basic`",
+        "v1beta1 has them under `basic`",
     ),
     "a claim entry with source": (
         "InlineClaim",
@@ -483,7 +499,9 @@ CASES |= {
 
 
 def run(text: str, **target: Any) -> list[Finding]:
-    return lint(files.scan([("f.yaml", text)]), LintTarget(known=known_drivers(), **target))
+    *earlier, last = text.split("# another file\n")
+    texts = [*((f"earlier-{i}.yaml", one) for i, one in enumerate(earlier)), ("f.yaml", last)]
+    return lint(files.scan(texts, changes=True), LintTarget(known=known_drivers(), applied=applied, **target))
 
 
 @pytest.mark.parametrize(("code", "text", "line", "field", "message"), CASES.values(), ids=CASES)
@@ -497,7 +515,7 @@ def test_each_code(code: str, text: str, line: int, field: str, message: str) ->
 
 
 def test_every_code_is_provoked_and_has_a_meaning() -> None:
-    assert {case[0] for case in CASES.values()} == set(CODES)
+    assert {case[0] for case in CASES.values()} == set(CODES) - {"UpdateRefused"}, "see test_updates.py"
     assert all(code.meaning.endswith(".") for code in CODES.values())
 
 

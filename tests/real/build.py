@@ -103,6 +103,13 @@ OTHERS = (
     _helm(3, "3.22.0"),
     _helm(4, "4.3.2"),
     Part("kustomize", "sigs.k8s.io/kustomize/kustomize/v5", "5.8.1", (("", "kustomize"),)),
+    Part(
+        "prometheus",
+        "github.com/prometheus/prometheus",
+        "0.316.0",
+        (("cmd/promtool", "promtool"), ("cmd/prometheus", "prometheus")),
+        tags="remove_all_sd",
+    ),
 )
 
 

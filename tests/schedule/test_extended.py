@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman.schedule.extended import (
+    class_resources,
     classes_by_resource,
-    mapped_resources,
     served_by_devices,
     special_claim,
     special_requests,
@@ -101,7 +101,7 @@ def test_explicit_names_go_to_the_newer_class_then_to_the_smaller_name_and_impli
 
 def test_devices_serve_a_resource_where_the_node_itself_has_none() -> None:
     needs = {"cpu": NANOS, G: NANOS, "other.com/x": NANOS}
-    mapped = mapped_resources(needs, {G: "C", "cpu": "never"})
+    mapped = class_resources(needs, {G: "C", "cpu": "never"})
     assert mapped == (G,)
     assert served_by_devices(mapped, None) == (G,)
     assert served_by_devices(mapped, {"cpu": Quantity.parse("1")}) == (G,)

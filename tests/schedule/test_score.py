@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.schedule.needs import NANOS
-from dragoman.schedule.score import Raw, alternative_score, room_score, static_scores, totals
+from dragoman.schedule.score import Raw, alternative_score, resource_score, static_scores, totals
 from dragoman.snapshot.usage import ASSUMED, assumed_extra
 from dragoman.testing.build import node, pod, typed
 from dragoman.values.quantity import Quantity
@@ -14,27 +14,30 @@ GIB = 2**30 * NANOS
 
 def test_an_emptier_node_scores_higher() -> None:
     asked = {"cpu": NANOS, "memory": GIB}
-    empty = room_score(asked, {}, TEN, {}, {})
-    # 9 of 10 left of both: 90, and perfectly balanced: 100.
-    assert empty == 190
-    assert room_score(asked, {}, TEN, {"cpu": 4 * NANOS, "memory": 4 * GIB}, {}) == 150
+    empty = resource_score(asked, {}, TEN, {}, {})
+    # 9 of 10 left of both: 90; as even as it was before: 75.
+    assert empty == 165
+    assert resource_score(asked, {}, TEN, {"cpu": 4 * NANOS, "memory": 4 * GIB}, {}) == 125
 
 
-def test_balance_is_the_distance_of_the_two_fractions() -> None:
-    # cpu 5/10, memory 1/10: std is half the distance, 0.2; least allocated (50 + 90) / 2.
-    assert room_score({"cpu": 5 * NANOS, "memory": GIB}, {}, TEN, {}, {}) == 70 + 80
+def test_balance_is_what_the_pod_changes_of_it() -> None:
+    # cpu 5/10, memory 1/10: std is half the distance, 0.2, and was 0; least allocated (50 + 90) / 2.
+    assert resource_score({"cpu": 5 * NANOS, "memory": GIB}, {}, TEN, {}, {}) == 70 + 65
+    # The other way round: cpu 5/10 was used, memory comes to the same: from 75 to 100; least 50.
+    used = {"cpu": 4 * NANOS, "memory": 0}
+    assert resource_score({"cpu": NANOS, "memory": 5 * GIB}, {}, TEN, used, {}) == 50 + 85
 
 
 def test_a_pod_that_asks_for_nothing_counts_as_a_small_one_and_not_for_balance() -> None:
     silent = typed(pod("p"))
     assert assumed_extra(silent) == ASSUMED
     # cpu (10 - 0.1) / 10 = 99, memory (10240 - 200) / 10240 = 98: mean 98
-    assert room_score({}, assumed_extra(silent), TEN, {}, {}) == 98
+    assert resource_score({}, assumed_extra(silent), TEN, {}, {}) == 98
 
 
 def test_a_node_without_the_resource_counts_nothing() -> None:
-    assert room_score({"cpu": NANOS}, {}, None, {}, {}) == 0
-    assert room_score({"cpu": NANOS}, {}, {}, {}, {}) == 0
+    assert resource_score({"cpu": NANOS}, {}, None, {}, {}) == 0
+    assert resource_score({"cpu": NANOS}, {}, {}, {}, {}) == 0
 
 
 def test_alternatives_score_eight_for_the_first() -> None:

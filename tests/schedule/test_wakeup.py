@@ -38,7 +38,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], Change, set[tuple[str, ...]]]] = {
     "more of one resource": (
         [node("n", cpu="1", memory="2Gi")],
         put(node("n", cpu="2", memory="1Gi")),
-        {("room", "cpu")},
+        {("resource", "cpu")},
     ),
     "devices published": ([node("n")], put(gpus("n", 1)), {("devices",)}),
     "a slice gone may complete or repair a pool": (
@@ -58,12 +58,12 @@ CASES: dict[str, tuple[list[dict[str, Any]], Change, set[tuple[str, ...]]]] = {
     "a running pod gone": (
         [RUNNING],
         Gone("Pod", "default", "r"),
-        {("room", "cpu"), ("room", "pods"), ("neighbours",)},
+        {("resource", "cpu"), ("resource", "pods"), ("inter-pod",)},
     ),
     "a running pod done": (
         [RUNNING],
         put(pod("r", cpu="1", nodeName="n", status={"phase": "Succeeded"})),
-        {("room", "cpu"), ("room", "pods"), ("neighbours",)},
+        {("resource", "cpu"), ("resource", "pods"), ("inter-pod",)},
     ),
     "a done pod gone": ([pod("r", nodeName="n", status={"phase": "Failed"})], Gone("Pod", "default", "r"), set()),
     "a pod's claim made": (

@@ -127,16 +127,16 @@ tolerations: {{- toYaml . | nindent 0 }}
 image: {{ include "dragoman.image" .root }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 ports:
-- {name: health, containerPort: 8080}
+- {name: {{ .portName | default "health" }}, containerPort: {{ .port | default 8080 }}}
 startupProbe:
-  httpGet: {path: /livez, port: health}
+  httpGet: {path: /livez, port: {{ .portName | default "health" }}}
   periodSeconds: 1
   failureThreshold: 60
 readinessProbe:
-  httpGet: {path: /readyz, port: health}
+  httpGet: {path: /readyz, port: {{ .portName | default "health" }}}
   periodSeconds: 5
 livenessProbe:
-  httpGet: {path: /livez, port: health}
+  httpGet: {path: /livez, port: {{ .portName | default "health" }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
@@ -144,9 +144,9 @@ resources: {{- toYaml .values.resources | nindent 2 }}
 {{- end }}
 
 {{- define "dragoman.listening" -}}
-- --listen=0.0.0.0:8080
+- --listen=0.0.0.0:{{ .port | default 8080 }}
 - --log-format=json
-- --log-level={{ .Values.logLevel }}
+- --log-level={{ .root.Values.logLevel }}
 {{- end }}
 
 {{- define "dragoman.environment" -}}
@@ -200,7 +200,7 @@ spec:
       containers:
       - name: {{ .daemon }}
         args: {{- toYaml .args | nindent 8 }}
-        {{- include "dragoman.listening" .root | nindent 8 }}
+        {{- include "dragoman.listening" . | nindent 8 }}
         {{- with .values.extraArgs }}
         {{- toYaml . | nindent 8 }}
         {{- end }}

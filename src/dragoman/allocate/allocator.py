@@ -35,7 +35,7 @@ from dragoman.allocate.fragmentation import Demand, FreeResources, TaskType
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.policy import NodeChange, Policy, Weight, policy_of
 from dragoman.allocate.refusal import FilterStep, Refusal, Refusals, Undecided, renamed_in
-from dragoman.allocate.remaining import ConsumedDevice, Taken, taken
+from dragoman.allocate.remaining import ConsumedDevice, ConsumedOnNode, consumed_by
 from dragoman.allocate.slots import ClaimPlan, RequestPlan, key_of, plan_claims, rules_of
 from dragoman.allocate.task_history import TaskHistory
 from dragoman.allocate.values import Allocation, Ask, ChosenAlternative
@@ -120,7 +120,7 @@ class NodeClass:
 
         cpu, memory: the node's free amount and what the pod asks of it; None: no limit.
         """
-        rank, found = self._surveyor.policy.rank, self._outcome.taken
+        rank, found = self._surveyor.policy.rank, self._outcome.consumed
         if rank is None or found is None:
             return ()
         before = FreeResources(found.before, cpu and cpu.free, memory and memory.free)
@@ -129,7 +129,7 @@ class NodeClass:
 
     def kind(self, cpu: int, memory: int) -> TaskType | None:
         """The pod as a kind of task to expect again, asking so much of the node; None if the policy does not learn."""
-        found = self._outcome.taken
+        found = self._outcome.consumed
         return None if found is None else msgspec.structs.replace(found.kind, cpu=cpu, memory=memory)
 
     @property
@@ -167,14 +167,14 @@ def allocate(
     pods of a gang) is allocated for the first; the others must be on nodes that its allocation reaches. The hot path
     keeps one cause; `diagnose` gives all. matcher: keeps what it finds out, and may end the work with OutOfTime.
     """
-    judge = _judge(options, matcher or Matcher())
-    unit = unit_of(snapshot, asks, judge.rules)
+    device_filter = _device_filter(options, matcher or Matcher())
+    unit = unit_of(snapshot, asks, device_filter.rules)
     if isinstance(unit, Refusals):
         return unit
-    answer = Decider(snapshot, judge, options.limits.search_steps).decide(unit)
-    if not isinstance(answer, Solution):
-        return answer
-    allocation = settled(unit, answer, judge.rules, share_id)
+    solution = Decider(snapshot, device_filter, options.limits.search_steps).decide(unit)
+    if not isinstance(solution, Solution):
+        return solution
+    allocation = settled(unit, solution, device_filter.rules, share_id)
     _check(snapshot, asks, allocation, options)
     return allocation
 
@@ -205,10 +205,10 @@ class _Surveyor:
         self.claims = claims
         self.options = options
         self.memory = memory
-        judge = _judge(options, memory.matcher)
-        self.rules = judge.rules
-        self.policy = judge.policy
-        self.decider = Decider(snapshot, judge, options.limits.search_steps)
+        device_filter = _device_filter(options, memory.matcher)
+        self.rules = device_filter.rules
+        self.policy = device_filter.policy
+        self.decider = Decider(snapshot, device_filter, options.limits.search_steps)
 
     def survey(self, nodes: Iterable[str] | None) -> Survey | Refusals:
         memory, snapshot = self.memory, self.snapshot
@@ -239,34 +239,35 @@ class _Surveyor:
     def _find(self, shape: ClaimSignature, node: str) -> ClassOutcome:
         """Decides for one node of a class."""
         unit = self._unit(shape, node)
-        answer = self.decider.decide(unit)
+        solution = self.decider.decide(unit)
         wide = self.snapshot.wide_state
-        if not isinstance(answer, Solution):
-            return ClassOutcome(node, (), (), (), (), answer, answer.steps, None, wide)
+        if not isinstance(solution, Solution):
+            return ClassOutcome(node, (), (), (), (), solution, solution.steps, None, wide)
         return ClassOutcome(
             node,
-            tuple(tuple(wants) for wants in answer.chosen),
+            tuple(tuple(request_plans) for request_plans in solution.chosen),
             tuple(
-                tuple((want, candidate.device_state.position) for want, candidate in picks) for picks in answer.picks
+                tuple((request_plan, candidate.device_state.position) for request_plan, candidate in picks)
+                for picks in solution.picks
             ),
-            chosen_of(unit, answer),
-            answer.warnings,
+            chosen_of(unit, solution),
+            solution.warnings,
             None,
-            answer.steps,
-            self._taken(node, answer),
+            solution.steps,
+            self._consumed(node, solution),
             wide,
         )
 
-    def _taken(self, node: str, answer: Solution) -> Taken | None:
+    def _consumed(self, node: str, solution: Solution) -> ConsumedOnNode | None:
         if self.policy.rank is None:
             return None
         picks = [
             ConsumedDevice(candidate.device_state, candidate.amounts)
-            for picks in answer.picks
-            for want, candidate in picks
-            if not want.admin
+            for picks in solution.picks
+            for request_plan, candidate in picks
+            if not request_plan.admin
         ]
-        return taken(self.decider.node_devices(self.snapshot.nodes[node]).device_states, picks)
+        return consumed_by(self.decider.node_devices(self.snapshot.nodes[node]).device_states, picks)
 
     def names(self, shape: ClaimSignature) -> dict[str, str]:
         """The claims of the shape's plans (old) and those asked for (new), where they differ."""
@@ -300,9 +301,12 @@ class _Surveyor:
             raise Bug(f"claims were refused on node {node}: there is no allocation to ask for")
         device_states = self.decider.node_devices(self.snapshot.nodes[node]).device_states
         results = []
-        for plan, wants, picks in zip(shape.plans, outcome.chosen, outcome.picks, strict=True):
-            picked = [(want, self.decider.judge.candidate(want, device_states[position])) for want, position in picks]
-            results.append(allocation_of(plan, wants, picked, node, self.rules, share_id))
+        for plan, request_plans, picks in zip(shape.plans, outcome.chosen, outcome.picks, strict=True):
+            picked = [
+                (request_plan, self.decider.device_filter.candidate(request_plan, device_states[position]))
+                for request_plan, position in picks
+            ]
+            results.append(allocation_of(plan, request_plans, picked, node, self.rules, share_id))
         warnings = renamed_in(Refusals(outcome.warnings), self.names(shape)).reasons
         allocation = Allocation((tuple(results),), self.chosen(shape, outcome), warnings, outcome.steps)
         _check(self.snapshot, (Ask(self.claims, node),), allocation, self.options)
@@ -323,7 +327,7 @@ def _groups(partition: NodePartition, nodes: Iterable[str] | None) -> Iterable[t
         yield group, sorted(names)
 
 
-def _judge(options: AllocatorOptions, matcher: Matcher) -> DeviceFilter:
+def _device_filter(options: AllocatorOptions, matcher: Matcher) -> DeviceFilter:
     return DeviceFilter(rules_of(options.gates), matcher, policy_of(options.policy), options.demand)
 
 
@@ -369,35 +373,37 @@ def inspect_claims(
     snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS
 ) -> tuple[RequestInspection, ...] | Refusals:
     """Every request of an ask with every device of its node, for counting; Refusals: the claims cannot be read."""
-    judge = _judge(options, Matcher())
-    unit = unit_of(snapshot, [ask], judge.rules)
+    device_filter = _device_filter(options, Matcher())
+    unit = unit_of(snapshot, [ask], device_filter.rules)
     if isinstance(unit, Refusals):
         return unit
-    decider = Decider(snapshot, judge, options.limits.search_steps)
+    decider = Decider(snapshot, device_filter, options.limits.search_steps)
     return tuple(
         RequestInspection(
             planned.plan.key,
-            want.request,
-            want.parent,
-            want.device_class.metadata.name,
-            want.count,
-            want.constraints,
+            request_plan.request,
+            request_plan.parent,
+            request_plan.device_class.metadata.name,
+            request_plan.count,
+            request_plan.constraints,
             tuple(
-                _looked(judge, planned.plan, want, device_state)
+                _inspected(device_filter, planned.plan, request_plan, device_state)
                 for device_state in decider.node_devices(planned.node).device_states
             ),
         )
         for planned in unit.claims
-        for wants in planned.plan.requests
-        for want in wants
+        for request_plans in planned.plan.requests
+        for request_plan in request_plans
     )
 
 
-def _looked(judge: DeviceFilter, plan: ClaimPlan, want: RequestPlan, device_state: DeviceState) -> DeviceInspection:
+def _inspected(
+    device_filter: DeviceFilter, plan: ClaimPlan, request_plan: RequestPlan, device_state: DeviceState
+) -> DeviceInspection:
     values: dict[str, str | None] = {}
-    for index in want.constraints:
+    for index in request_plan.constraints:
         attribute = plan.constraints[index].attribute
-        token = judge.token(want, device_state, attribute)
+        token = device_filter.token(request_plan, device_state, attribute)
         known = token if isinstance(token, frozenset) else None
         values[attribute] = None if known is None else ", ".join(str(value) for _, value in sorted(known, key=str))
     book = device_state.book
@@ -408,7 +414,7 @@ def _looked(judge: DeviceFilter, plan: ClaimPlan, want: RequestPlan, device_stat
         for name, amount in use.amounts
     )
     return DeviceInspection(
-        device_state.id, device_state.seen.device, judge.reported(want, device_state), values, counters
+        device_state.id, device_state.seen.device, device_filter.reported(request_plan, device_state), values, counters
     )
 
 
@@ -417,15 +423,15 @@ def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) 
 
     Slower than `allocate`, for when somebody asks. The decisive reasons come first, then for every request how many
     devices each step drops (InsufficientDevices, also where there are enough) and why each device is dropped. (): the
-    ask is not refused.
+    ask is not refused. Of a search that stopped, the facts about devices alone.
     """
-    judge = _judge(options, Matcher())
-    unit = unit_of(snapshot, [ask], judge.rules)
+    device_filter = _device_filter(options, Matcher())
+    unit = unit_of(snapshot, [ask], device_filter.rules)
     if isinstance(unit, Refusals):
         return unit.reasons
-    decider = Decider(snapshot, judge, options.limits.search_steps)
-    answer = decider.decide(unit)
-    if isinstance(answer, Solution):
+    decider = Decider(snapshot, device_filter, options.limits.search_steps)
+    solution = decider.decide(unit)
+    if isinstance(solution, Solution):
         return ()
-    more = [fact for fact in decider.diagnosis(unit) if fact not in answer.reasons]
-    return (*answer.reasons, *more)
+    decisive = solution.reasons if isinstance(solution, Refusals) else ()
+    return (*decisive, *(fact for fact in decider.diagnosis(unit) if fact not in decisive))

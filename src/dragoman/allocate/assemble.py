@@ -31,11 +31,11 @@ def allocation_of(
     rules: Rules,
     share_id: Callable[[], str],
 ) -> AllocationResult:
-    """The allocation of one claim. chosen: the want of each request; picks: in the order in which they were made."""
+    """The allocation of one claim. chosen: the plan of each request; picks: in the order in which they were made."""
     picked = list(picks)
     return AllocationResult(
         devices=DeviceAllocationResult(
-            results=tuple(_result(want, candidate, rules, share_id) for want, candidate in picked),
+            results=tuple(_result(request_plan, candidate, rules, share_id) for request_plan, candidate in picked),
             config=_config(plan, chosen),
         ),
         node_selector=node_selector_of([candidate.device_state.seen for _, candidate in picked], node, rules),
@@ -43,18 +43,18 @@ def allocation_of(
 
 
 def _result(
-    want: RequestPlan, candidate: Candidate, rules: Rules, share_id: Callable[[], str]
+    request_plan: RequestPlan, candidate: Candidate, rules: Rules, share_id: Callable[[], str]
 ) -> DeviceRequestAllocationResult:
     device_state = candidate.device_state
     device = device_state.seen.device
     groups = {use.key[2]: use.groups for use in device_state.uses if use.groups} if rules.groups else {}
     return DeviceRequestAllocationResult(
-        request=want.request,
+        request=request_plan.request,
         driver=device_state.id.driver,
         pool=device_state.id.pool,
         device=device_state.id.device,
-        admin_access=True if want.admin else None,
-        tolerations=want.tolerations,
+        admin_access=True if request_plan.admin else None,
+        tolerations=request_plan.tolerations,
         binding_conditions=device.binding_conditions if rules.binding else (),
         binding_failure_conditions=device.binding_failure_conditions if rules.binding else (),
         share_id=share_id() if device_state.multi else None,
@@ -70,11 +70,11 @@ def _config(plan: ClaimPlan, chosen: Sequence[RequestPlan]) -> tuple[DeviceAlloc
     entries: list[DeviceAllocationConfiguration] = []
     references: dict[str, list[str]] = {}
     classes: dict[str, DeviceClass] = {}
-    for want in chosen:
-        name = want.device_class.metadata.name
-        classes.setdefault(name, want.device_class)
-        references.setdefault(name, []).append(want.request)
-    everything = [{want.parent, want.request} for want in chosen]
+    for request_plan in chosen:
+        name = request_plan.device_class.metadata.name
+        classes.setdefault(name, request_plan.device_class)
+        references.setdefault(name, []).append(request_plan.request)
+    everything = [{request_plan.parent, request_plan.request} for request_plan in chosen]
     for name, device_class in classes.items():
         entries += [
             DeviceAllocationConfiguration(FROM_CLASS, _scoped(references[name], everything), config.opaque)

@@ -43,14 +43,14 @@ def attribute_reads_of(plans: Iterable[ClaimPlan], read: Iterable[tuple[str, str
         for constraint in plan.constraints:
             domain, _, name = constraint.attribute.partition("/")
             attributes.add((domain, name))
-        for wants in plan.requests:
-            for want in wants:
-                for selector in want.selectors:
+        for request_plans in plan.requests:
+            for request_plan in request_plans:
+                for selector in request_plan.selectors:
                     if selector.compiled.reads.attributes is None:
                         return AttributeReads(None, (), None)
                     if selector.compiled.reads.attributes:
                         selectors[selector.text] = selector.compiled
-                for derived in want.derived:
+                for derived in request_plan.derived:
                     paths, _ = paths_read(derived.compiled.tree, "device")
                     if () in paths or ("attributes",) in paths:
                         return AttributeReads(None, (), None)
@@ -68,34 +68,34 @@ COSTLY = 1_000
 
 class Identities:
     """What the identifying attributes of nodes with one `base` come to. shapes: for each slice the columns that count
-    by value, and a judge for each selector."""
+    by value, and each selector on that shape."""
 
     def __init__(self, view: NodeView, reading: AttributeReads) -> None:
         self.shapes = [self._parts(shape, reading) for shape in view.shapes]
-        self.any = any(values or judges for values, judges in self.shapes)
+        self.any = any(values or on_shape for values, on_shape in self.shapes)
 
-    def _parts(self, shape: SliceShape, reading: AttributeReads) -> tuple[list[Attribute], list[_Judge]]:
+    def _parts(self, shape: SliceShape, reading: AttributeReads) -> tuple[list[Attribute], list[_SelectorOnShape]]:
         values = {name for name in shape.rare if is_read(name, reading.attributes)}
-        judges = []
+        on_shape = []
         for selector in reading.selectors:
             mine = [name for name in shape.columns if is_read(name, selector.reads.attributes)]
             if any(name in shape.rare and name not in values for name in mine):
-                judge = _Judge(shape, selector, mine)
-                if judge.able:
-                    judges.append(judge)
+                one = _SelectorOnShape(shape, selector, mine)
+                if one.able:
+                    on_shape.append(one)
                 else:
                     values |= {name for name in mine if name in shape.rare}
-        return sorted(values), judges
+        return sorted(values), on_shape
 
     def of(self, view: NodeView) -> tuple[Any, ...]:
         """Equal for nodes of the base that the reading does not tell apart."""
         return tuple(
-            (tuple([shape.columns[name] for name in values]), *[judge.verdicts(shape) for judge in judges])
-            for shape, (values, judges) in zip(view.shapes, self.shapes, strict=True)
+            (tuple([shape.columns[name] for name in values]), *[one.verdicts(shape) for one in on_shape])
+            for shape, (values, on_shape) in zip(view.shapes, self.shapes, strict=True)
         )
 
 
-class _Judge:
+class _SelectorOnShape:
     """A selector on the devices of slices that differ in identifying attributes alone."""
 
     def __init__(self, shape: SliceShape, selector: Selector, names: Sequence[Attribute]) -> None:
@@ -144,7 +144,7 @@ class _Judge:
                 text = OTHER
             verdict = memo.get(text)
             if verdict is None:
-                verdict = memo[text] = self._judged(len(found), (text,))
+                verdict = memo[text] = self._evaluated(len(found), (text,))
             found.append(verdict)
         return tuple(found)
 
@@ -155,10 +155,10 @@ class _Judge:
         if found is None:
             if len(memo) >= MEMO_MAX:
                 memo.clear()
-            found = memo[values] = self._judged(index, values)
+            found = memo[values] = self._evaluated(index, values)
         return found
 
-    def _judged(self, index: int, values: Sequence[str | None]) -> Any:
+    def _evaluated(self, index: int, values: Sequence[str | None]) -> Any:
         fixed, capacity, shared = self.templates[index]
         attributes = Domains()
         for (domain, name), value in fixed:

@@ -2,7 +2,7 @@
 
 Each is a relaxation: it forgets some rules, so that its no is certain and its yes means nothing. Per request, and
 over all of them: devices (a flow from requests to groups of devices, groups limited by their counters, shareable
-devices by their capacity), values of a distinct attribute, values of a match attribute, alike sets of requests that
+devices by their capacity), values of a distinct attribute, values of a match attribute, equal sets of requests that
 each need one value, and sums of counters and capacities. Never chooses a device.
 """
 
@@ -38,11 +38,11 @@ RequestCells: TypeAlias = "Mapping[frozenset[int], tuple[int, int]]"
 one request can use."""
 
 Shortage: TypeAlias = tuple[tuple[int, ...], int, int]
-"""Requests, how many devices they want and how many there are."""
+"""Requests, how many devices they need and how many there are."""
 
 
 class Scarce(NamedTuple):
-    """These requests (indexes) together want more devices than there are for them."""
+    """These requests (indexes) together need more devices than there are for them."""
 
     requests: tuple[int, ...]
     wanted: int
@@ -82,14 +82,14 @@ class Bounds:
     def __init__(self, requests: Sequence[SearchRequest]) -> None:
         self.requests = requests
         self.members: dict[int, list[DeviceState]] = {}
-        self.sorts: dict[DeviceId, int] = {}
+        self.equivalents: dict[DeviceId, int] = {}
         for request in requests:
-            for view in request.views:
-                for candidate in view.candidates:
-                    if candidate.device_state.id not in self.sorts:
-                        self.sorts[candidate.device_state.id] = candidate.equivalent
+            for alternative in request.alternatives:
+                for candidate in alternative.candidates:
+                    if candidate.device_state.id not in self.equivalents:
+                        self.equivalents[candidate.device_state.id] = candidate.equivalent
                         self.members.setdefault(candidate.equivalent, []).append(candidate.device_state)
-        self.groups: list[list[list[Candidate]]] = [[_one_a_group(v) for v in r.views] for r in requests]
+        self.groups: list[list[list[Candidate]]] = [[_one_a_group(v) for v in r.alternatives] for r in requests]
 
     def cause(self, index: int, ledger: Ledger) -> Infeasibility | None:
         """Why the requests from index on cannot be met in this state; None if that is not known."""
@@ -99,30 +99,32 @@ class Bounds:
         return self._devices(left) or self._constraints(left) or self._sums(left)
 
     def _left(self, index: int, ledger: Ledger) -> _Left | Scarce:
-        touched = Counter(self.sorts[device] for device in (*ledger.taken, *ledger.used) if device in self.sorts)
+        touched = Counter(
+            self.equivalents[device] for device in (*ledger.whole, *ledger.used) if device in self.equivalents
+        )
         free = {group: len(device_states) - touched[group] for group, device_states in self.members.items()}
         left = _Left({}, {}, set(), free, ledger)
         for number in range(index, len(self.requests)):
             request = self.requests[number]
-            admin = request.views[0].want.admin
+            admin = request.alternatives[0].request_plan.admin
             if admin:
                 left.apart.add(number)
-            elif request.views[0].every and len(request.views) == 1:
+            elif request.alternatives[0].every and len(request.alternatives) == 1:
                 left.apart.add(number)
-                for candidate in request.views[0].candidates:
+                for candidate in request.alternatives[0].candidates:
                     if not candidate.device_state.multi:
                         free[candidate.equivalent] -= 1
                         if free[candidate.equivalent] < 0:
                             return Scarce((number,), request.least, 0)
             alive = []
-            for view, groups in zip(request.views, self.groups[number], strict=True):
+            for alternative, groups in zip(request.alternatives, self.groups[number], strict=True):
                 apart = number in left.apart
                 usable = {c.equivalent: c for c in groups if self._fits(c, request.claim, left, apart=apart)}
                 some = sum(
                     len(self.members[g]) if c.device_state.multi or apart else free[g] for g, c in usable.items()
                 )
-                if some >= max(view.count, 1):
-                    alive.append((view.count, usable))
+                if some >= max(alternative.count, 1):
+                    alive.append((alternative.count, usable))
             if not alive:
                 return Scarce((number,), request.least, 0)
             left.need[number] = min(count for count, _ in alive)
@@ -169,7 +171,7 @@ class Bounds:
     def _short(
         self, left: _Left, need: Mapping[int, int], usable: Mapping[int, Mapping[int, Candidate]]
     ) -> Shortage | None:
-        """Requests that together want more than they can use; those apart each on its own."""
+        """Requests that together need more than they can use; those apart each on its own."""
         for number in left.apart.intersection(need):
             have = sum(len(self.members[group]) for group in usable[number])
             if have < need[number]:
@@ -199,7 +201,7 @@ class Bounds:
                 cells[key] += left.free[group]
         for (key, _), candidates in drawing.items():
             cells[key] += _fitting(left, candidates)
-        return {key: (room, devices[key]) for key, room in cells.items()}
+        return {key: (spare, devices[key]) for key, spare in cells.items()}
 
     def _shares(self, left: _Left, group: int, users: list[Candidate]) -> int:
         """How many of the smallest shares that are asked for fit on the devices of a group."""
@@ -211,8 +213,8 @@ class Bounds:
             used = left.ledger.used.get(device_state.id)
             gone = used[1] if used is not None else (0,) * len(least)
             total += min(
-                max(have - taken, 0) // amount
-                for have, taken, amount in zip(device_state.left.values(), gone, least, strict=True)
+                max(have - drawn, 0) // amount
+                for have, drawn, amount in zip(device_state.left.values(), gone, least, strict=True)
                 if amount
             )
         return total
@@ -222,9 +224,9 @@ class Bounds:
     def _constraints(self, left: _Left) -> Infeasibility | None:
         spans: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number in left.need:
-            views = self.requests[number].views
-            for index in views[0].want.constraints:
-                if all(index in view.want.constraints for view in views):
+            alternatives = self.requests[number].alternatives
+            for index in alternatives[0].request_plan.constraints:
+                if all(index in alternative.request_plan.constraints for alternative in alternatives):
                     spans[self.requests[number].claim, index].append(number)
         sets: dict[Any, list[tuple[tuple[int, int], list[int]]]] = defaultdict(list)
         for (claim, index), numbers in spans.items():
@@ -238,9 +240,9 @@ class Bounds:
             if found is not None:
                 return found
             if kind == "match":
-                sort = tuple(sorted((left.need[n], _choice_key(left, n, index)) for n in numbers))
+                state_key = tuple(sorted((left.need[n], _choice_key(left, n, index)) for n in numbers))
                 state = left.ledger.states.get((claim, index))
-                sets[sort, state].append(((claim, index), numbers))
+                sets[state_key, state].append(((claim, index), numbers))
         for equivalent in sets.values():
             found = self._equivalent_sets(left, _disjoint(equivalent))
             if found is not None:
@@ -258,7 +260,7 @@ class Bounds:
                     users[token].add(number)
                 devices[token] += left.free[group] if not candidate.device_state.multi else len(self.members[group])
         values: Counter[frozenset[int]] = Counter(frozenset(found) for found in users.values())
-        cells = {key: (room, room) for key, room in values.items()}
+        cells = {key: (spare, spare) for key, spare in values.items()}
         need = {number: left.need[number] for number in numbers}
         if _shortage(need, cells) is None:
             return None
@@ -304,22 +306,22 @@ class Bounds:
             return None
         (_, index), numbers = equivalent[0]
         size = sum(left.need[number] for number in numbers)
-        room = 0
+        spare = 0
         for usable in self._by_value(left, numbers, index).values():
             cells = self._cells(left, usable)
             times = 0
-            while times < len(equivalent) - room:
+            while times < len(equivalent) - spare:
                 need = {number: left.need[number] * (times + 1) for number in numbers}
                 if _shortage(need, cells) is not None:
                     break
                 times += 1
-            room += times
-            if room >= len(equivalent):
+            spare += times
+            if spare >= len(equivalent):
                 return None
         if size == 1 and any(not _token(c, index) for n in numbers for c in left.usable[n].values()):
             return None
         requests = tuple(number for _, numbers in equivalent for number in numbers)
-        return Scarce(requests, size * len(equivalent), size * room)
+        return Scarce(requests, size * len(equivalent), size * spare)
 
     # ---- sums
 
@@ -386,39 +388,39 @@ def _parts(left: _Left) -> dict[Any, list[set[int]]]:
     return parts
 
 
-def _filled(rooms: Iterable[int], parts: list[set[int]] | None) -> int:
+def _filled(free_amounts: Iterable[int], parts: list[set[int]] | None) -> int:
     """How much of these rooms can be used at most, where each part is one of some amounts: what no sum of parts
     comes to stays empty."""
-    rooms = list(rooms)
+    free_amounts = list(free_amounts)
     if parts is None:
-        return sum(rooms)
+        return sum(free_amounts)
     unit = math.gcd(*(amount for some in parts for amount in some))
-    most = max(rooms, default=0) // unit if unit else 0
+    most = max(free_amounts, default=0) // unit if unit else 0
     if not unit or most > SUMS_MAX:
-        return sum(rooms)
+        return sum(free_amounts)
     within = (1 << (most + 1)) - 1
     sums = 1  # bit n: n units can be filled
     for some in parts:
         before = sums
         for amount in some:
             sums |= before << (amount // unit) & within
-    return sum(((sums & ((1 << (room // unit + 1)) - 1)).bit_length() - 1) * unit for room in rooms)
+    return sum(((sums & ((1 << (spare // unit + 1)) - 1)).bit_length() - 1) * unit for spare in free_amounts)
 
 
-def _one_a_group(view: RequestCandidates) -> list[Candidate]:
+def _one_a_group(alternative: RequestCandidates) -> list[Candidate]:
     found: dict[int, Candidate] = {}
-    for candidate in view.candidates:
+    for candidate in alternative.candidates:
         found.setdefault(candidate.equivalent, candidate)
     return list(found.values())
 
 
 def _disjoint(sets: list[tuple[tuple[int, int], list[int]]]) -> list[tuple[tuple[int, int], list[int]]]:
     """Leaves out sets that share a request with an earlier one (several constraints on the same requests)."""
-    taken: set[int] = set()
+    drawn: set[int] = set()
     found = []
     for key, numbers in sets:
-        if taken.isdisjoint(numbers):
-            taken.update(numbers)
+        if drawn.isdisjoint(numbers):
+            drawn.update(numbers)
             found.append((key, numbers))
     return found
 
@@ -473,7 +475,7 @@ def _budget(left: _Left, device_state: DeviceState) -> int:
     used = left.ledger.used.get(device_state.id)
     gone = used[1] if used is not None else (0,) * len(device_state.left)
     shares = [
-        -(-WHOLE * (have - taken) // have) for have, taken in zip(device_state.left.values(), gone, strict=True) if have
+        -(-WHOLE * (have - drawn) // have) for have, drawn in zip(device_state.left.values(), gone, strict=True) if have
     ]
     return -(-sum(shares) // len(shares)) if shares else 0
 
@@ -489,12 +491,12 @@ def _fitting(left: _Left, candidates: list[Candidate]) -> int:
                 amounts[use.key, name].append((amount, left.free[candidate.equivalent]))
     every = most
     for (key, name), draws in amounts.items():
-        room = left.ledger.counter_left(first, key, name)
+        spare = left.ledger.counter_left(first, key, name)
         fits = every - sum(count for _, count in draws)  # these draw nothing here
         for amount, count in sorted(draws):
-            some = count if amount <= 0 else min(count, max(room, 0) // amount)
+            some = count if amount <= 0 else min(count, max(spare, 0) // amount)
             fits += some
-            room -= some * max(amount, 0)
+            spare -= some * max(amount, 0)
             if some < count:
                 break
         most = min(most, fits)
@@ -504,12 +506,12 @@ def _fitting(left: _Left, candidates: list[Candidate]) -> int:
 def _shortage(need: Mapping[int, int], cells: RequestCells) -> Shortage | None:
     """Requests that together need more than their cells hold, with both numbers; None if a flow meets all needs."""
     flows: Counter[tuple[int, frozenset[int]]] = Counter()
-    room = {cell: total for cell, (total, _) in cells.items()}
-    of = {number: [cell for cell in room if number in cell] for number in need}
+    spare = {cell: total for cell, (total, _) in cells.items()}
+    of = {number: [cell for cell in spare if number in cell] for number in need}
     for number in sorted(need):
         missing = need[number]
         while missing:
-            path = _augmenting(number, room, of, flows, cells)
+            path = _augmenting(number, spare, of, flows, cells)
             if isinstance(path, frozenset):
                 cut = tuple(sorted(path))
                 wanted = sum(need[n] for n in cut)
@@ -519,7 +521,7 @@ def _shortage(need: Mapping[int, int], cells: RequestCells) -> Shortage | None:
                 flows[source, cell] += pushed
             for (_, cell), (later, _) in pairwise(path.steps):
                 flows[later, cell] -= pushed
-            room[path.steps[-1][1]] -= pushed
+            spare[path.steps[-1][1]] -= pushed
             missing -= pushed
     return None
 
@@ -534,7 +536,7 @@ class _Path(msgspec.Struct, frozen=True, gc=False):
 
 def _augmenting(
     start: int,
-    room: Mapping[frozenset[int], int],
+    spare: Mapping[frozenset[int], int],
     of: Mapping[int, list[frozenset[int]]],
     flows: Counter[tuple[int, frozenset[int]]],
     cells: RequestCells,
@@ -549,8 +551,8 @@ def _augmenting(
             if width <= 0:
                 continue
             steps = (*path.steps, (number, cell))
-            if room[cell] > 0:
-                return _Path(steps, min(width, room[cell]))
+            if spare[cell] > 0:
+                return _Path(steps, min(width, spare[cell]))
             for other in sorted(cell):
                 carried = flows[other, cell]
                 if carried > 0 and other not in reached:

@@ -1,6 +1,6 @@
-"""Which devices of one node can serve a want at all, and what would each cost?
+"""Which devices of one node can serve a request at all, and what would each cost?
 
-Everything here is judged against the state before the search, which only gets scarcer during it: a device that
+Everything here is checked against the state before the search, which only gets scarcer during it: a device that
 fails here never serves. Never chooses.
 """
 
@@ -20,8 +20,8 @@ from dragoman.values.quantity import Quantity
 
 
 class Candidate:
-    """A device that can serve a want. amounts: nano-units it would consume, in the order of the device's capacity;
-    joins: (constraint, kind, value) each; alike: devices with the same number are interchangeable.
+    """A device that can serve a request. amounts: nano-units it would consume, in the order of the device's capacity;
+    joins: (constraint, kind, value) each; equivalent: devices with the same number are interchangeable.
     failure: the selector fails on it, so it must not be reached. barred: a constraint of which it lacks the
     attribute (All only), or -1."""
 
@@ -38,25 +38,25 @@ class Candidate:
 
 
 class RequestCandidates:
-    """A want on one node. candidates: usable ones in order (failures among them). count: how many to take.
+    """A request plan on one node. candidates: usable ones in order (failures among them). count: how many to take.
 
     For All: candidates are exactly the devices to take, `blocked` the first that cannot be and why. skipped:
     selectors that failed on devices which were therefore left out.
     """
 
-    __slots__ = ("blocked", "candidates", "count", "every", "skipped", "want")
+    __slots__ = ("blocked", "candidates", "count", "every", "request_plan", "skipped")
 
-    def __init__(self, want: RequestPlan) -> None:
-        self.want = want
-        self.every = want.count == 0
-        self.count = want.count
+    def __init__(self, request_plan: RequestPlan) -> None:
+        self.request_plan = request_plan
+        self.every = request_plan.count == 0
+        self.count = request_plan.count
         self.candidates: list[Candidate] = []
         self.blocked: tuple[DeviceState, FilterStep] | None = None
         self.skipped: list[Failure] = []
 
 
 class DeviceFilter:
-    """Judges offers for wants. Under a policy that weighs, devices on which a selector fails are left out."""
+    """Filters devices for request plans. Under a policy that weighs, those on which a selector fails are left out."""
 
     def __init__(self, rules: Rules, matcher: Matcher, policy: Policy, demand: Demand) -> None:
         self.rules = rules
@@ -64,22 +64,24 @@ class DeviceFilter:
         self.policy = policy
         self.demand = demand
 
-    def view(self, plan: ClaimPlan, want: RequestPlan, device_states: list[DeviceState]) -> RequestCandidates:
-        """A want on a node. For All the first failing selector is the only candidate."""
-        found = RequestCandidates(want)
+    def alternative(
+        self, plan: ClaimPlan, request_plan: RequestPlan, device_states: list[DeviceState]
+    ) -> RequestCandidates:
+        """A request plan on a node. For All the first failing selector is the only candidate."""
+        found = RequestCandidates(request_plan)
         for device_state in device_states:
             if found.every:
-                self._add_to_all(found, plan, want, device_state)
+                self._add_to_all(found, plan, request_plan, device_state)
                 if found.candidates and found.candidates[-1].failure is not None:
                     found.candidates = found.candidates[-1:]
                     break
             else:
                 candidate = Candidate(device_state)
-                step, failure = self.step(want, candidate)
+                step, failure = self.step(request_plan, candidate)
                 if failure is not None:
                     candidate.failure = failure
                     found.candidates.append(candidate)
-                elif not step and self._constrain(candidate, plan, want):
+                elif not step and self._constrain(candidate, plan, request_plan):
                     found.candidates.append(candidate)
         if found.every:
             found.count = len(found.candidates)
@@ -87,83 +89,84 @@ class DeviceFilter:
             self._order(found, NodeTopology(device_states))
         return found
 
-    def _order(self, view: RequestCandidates, topology: NodeTopology) -> None:
+    def _order(self, alternative: RequestCandidates, topology: NodeTopology) -> None:
         """Puts the devices that weigh least first."""
         weigh = self.policy.weigh
         assert weigh is not None
-        view.skipped = [c.failure for c in view.candidates if c.failure is not None]
-        usable = [candidate for candidate in view.candidates if candidate.failure is None]
-        view.candidates = sorted(usable, key=lambda c: weigh(c, topology, self.demand))
+        alternative.skipped = [c.failure for c in alternative.candidates if c.failure is not None]
+        usable = [candidate for candidate in alternative.candidates if candidate.failure is None]
+        alternative.candidates = sorted(usable, key=lambda c: weigh(c, topology, self.demand))
 
-    def candidate(self, want: RequestPlan, device_state: DeviceState) -> Candidate:
-        """The device as candidate of a want that it is known to serve."""
+    def candidate(self, request_plan: RequestPlan, device_state: DeviceState) -> Candidate:
+        """The device as candidate of a request that it is known to serve."""
         found = Candidate(device_state)
-        if not want.admin:
-            self._capacity_step(want, found)
+        if not request_plan.admin:
+            self._capacity_step(request_plan, found)
         return found
 
     def _add_to_all(
-        self, found: RequestCandidates, plan: ClaimPlan, want: RequestPlan, device_state: DeviceState
+        self, found: RequestCandidates, plan: ClaimPlan, request_plan: RequestPlan, device_state: DeviceState
     ) -> None:
         if device_state.gated_early:
             return
         candidate = Candidate(device_state)
-        verdict = self.matcher.passes(want.selectors, device_state.seen)
+        verdict = self.matcher.passes(request_plan.selectors, device_state.seen)
         if isinstance(verdict, Failure):
             candidate.failure = verdict
         elif verdict is not True:
             return
         else:
-            if not want.admin and self._capacity_step(want, candidate):
+            if not request_plan.admin and self._capacity_step(request_plan, candidate):
                 return
-            step = self._in_use(want, device_state) or self._rest(want, device_state)
+            step = self._in_use(request_plan, device_state) or self._rest(request_plan, device_state)
             if step and found.blocked is None:
                 found.blocked = (device_state, step)
-            self._constrain(candidate, plan, want)
+            self._constrain(candidate, plan, request_plan)
         found.candidates.append(candidate)
 
-    def step(self, want: RequestPlan, candidate: Candidate) -> tuple[FilterStep | None, Failure | None]:
-        """The first step that drops a device for a want, in upstream's order; or how a selector fails on it."""
+    def step(self, request_plan: RequestPlan, candidate: Candidate) -> tuple[FilterStep | None, Failure | None]:
+        """The first step that drops a device for a request, in upstream's order; or how a selector fails on it."""
         device_state = candidate.device_state
         if device_state.gated_early:
             return FilterStep.GATED, None
-        held = self._in_use(want, device_state)
+        held = self._in_use(request_plan, device_state)
         if held:
             return held, None
-        verdict = self.matcher.passes(want.selectors, device_state.seen)
+        verdict = self.matcher.passes(request_plan.selectors, device_state.seen)
         if isinstance(verdict, Failure):
             return FilterStep.SELECTOR, verdict
         if verdict is not True:
             return FilterStep.SELECTOR, None
-        if not want.admin:
-            lacking = self._capacity_step(want, candidate)
+        if not request_plan.admin:
+            lacking = self._capacity_step(request_plan, candidate)
             if lacking:
                 return lacking, None
-        return self._rest(want, device_state), None
+        return self._rest(request_plan, device_state), None
 
-    def _in_use(self, want: RequestPlan, device_state: DeviceState) -> FilterStep | None:
-        return FilterStep.HELD if device_state.exclusive and not want.admin else None
+    def _in_use(self, request_plan: RequestPlan, device_state: DeviceState) -> FilterStep | None:
+        return FilterStep.HELD if device_state.exclusive and not request_plan.admin else None
 
-    def _rest(self, want: RequestPlan, device_state: DeviceState) -> FilterStep | None:
+    def _rest(self, request_plan: RequestPlan, device_state: DeviceState) -> FilterStep | None:
         if device_state.gated:
             return FilterStep.GATED
-        if device_state.uses and not want.admin and not (device_state.multi and device_state.shares):
+        if device_state.uses and not request_plan.admin and not (device_state.multi and device_state.shares):
             step = _counter_step(device_state)
             if step:
                 return step
-        return FilterStep.TAINT if blocker(device_state.taints, want.tolerations) is not None else None
+        return FilterStep.TAINT if blocker(device_state.taints, request_plan.tolerations) is not None else None
 
-    def _capacity_step(self, want: RequestPlan, candidate: Candidate) -> FilterStep | None:
+    def _capacity_step(self, request_plan: RequestPlan, candidate: Candidate) -> FilterStep | None:
         """Sets what the candidate would consume; "" if there is enough."""
         capacity = candidate.device_state.capacity
-        for name in want.capacity:
+        for name in request_plan.capacity:
             if name not in capacity:
                 return FilterStep.LACKING
         if not capacity:
             return None
         fractional = self.rules.fractional
         consumed = {
-            name: consumption(entry, want.capacity.get(name), fractional=fractional) for name, entry in capacity.items()
+            name: consumption(entry, request_plan.capacity.get(name), fractional=fractional)
+            for name, entry in capacity.items()
         }
         left = candidate.device_state.left
         for name, entry in capacity.items():
@@ -177,14 +180,14 @@ class DeviceFilter:
         candidate.amounts = tuple(amount.nanos for amount in consumed.values())
         return None
 
-    def _constrain(self, candidate: Candidate, plan: ClaimPlan, want: RequestPlan) -> bool:
-        """Looks up the values that the want's constraints need; False if one is missing."""
-        if not want.constraints:
+    def _constrain(self, candidate: Candidate, plan: ClaimPlan, request_plan: RequestPlan) -> bool:
+        """Looks up the values that the request's constraints need; False if one is missing."""
+        if not request_plan.constraints:
             return True
         joins = []
-        for index in want.constraints:
+        for index in request_plan.constraints:
             constraint = plan.constraints[index]
-            token = self.token(want, candidate.device_state, constraint.attribute)
+            token = self.token(request_plan, candidate.device_state, constraint.attribute)
             if isinstance(token, Failure):
                 candidate.failure = token
                 return True
@@ -195,39 +198,39 @@ class DeviceFilter:
         candidate.joins = tuple(joins)
         return True
 
-    def token(self, want: RequestPlan, device_state: DeviceState, attribute: str) -> ValueSet | Failure | None:
+    def token(self, request_plan: RequestPlan, device_state: DeviceState, attribute: str) -> ValueSet | Failure | None:
         """A device's value of an attribute as constraints see it; None if it has none."""
-        for derived in want.derived:
+        for derived in request_plan.derived:
             if derived.name == attribute or f"{device_state.driver}/{derived.name}" == attribute:
                 return self.matcher.derive(derived, device_state.seen, lists=self.rules.lists)
         found = attribute_named(device_state.seen.device.attributes, device_state.driver, attribute)
         return None if found is None else token_of(found, lists=self.rules.lists)
 
-    def tally(self, want: RequestPlan, device_states: list[DeviceState], bad: int) -> Dropped:
+    def tally(self, request_plan: RequestPlan, device_states: list[DeviceState], bad: int) -> Dropped:
         """How many devices each step drops, in the order in which people ask: matching ones first, then held."""
         count = dict.fromkeys(Dropped.__struct_fields__, 0)
         count["seen"] = len(device_states)
         count["bad_pool"] = bad
         for device_state in device_states:
-            count[self.reported(want, device_state) or "available"] += 1
+            count[self.reported(request_plan, device_state) or "available"] += 1
         return Dropped(**count)
 
-    def reported(self, want: RequestPlan, device_state: DeviceState) -> FilterStep | None:
-        """The step that drops a device as told to people: whether it matches comes before whether it is held."""
-        if self.matcher.passes(want.selectors, device_state.seen) is not True:
+    def reported(self, request_plan: RequestPlan, device_state: DeviceState) -> FilterStep | None:
+        """The step that drops a device as reported to people: whether it matches comes before whether it is held."""
+        if self.matcher.passes(request_plan.selectors, device_state.seen) is not True:
             return FilterStep.SELECTOR
-        if any(name not in device_state.capacity for name in want.capacity) and not want.admin:
+        if any(name not in device_state.capacity for name in request_plan.capacity) and not request_plan.admin:
             return FilterStep.LACKING
         if device_state.gated_early or device_state.gated:
             return FilterStep.GATED
-        held = self._in_use(want, device_state)
+        held = self._in_use(request_plan, device_state)
         if held:
             return held
-        if not want.admin:
-            short = self._capacity_step(want, Candidate(device_state))
+        if not request_plan.admin:
+            short = self._capacity_step(request_plan, Candidate(device_state))
             if short:
                 return short
-        return self._rest(want, device_state)
+        return self._rest(request_plan, device_state)
 
 
 def _counter_step(device_state: DeviceState) -> FilterStep | None:

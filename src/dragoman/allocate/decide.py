@@ -1,6 +1,6 @@
 """From asks to picks: the steps of one decision in order, and what is told when it is a no.
 
-    unit_of -> plans (slots) -> offers a node -> views (wants) -> search -> settled (assemble)
+    unit_of -> plans (slots) -> device states a node -> alternatives (request plans) -> search -> settled (assemble)
 
 Never enumerates nodes; that is the survey's.
 """
@@ -73,7 +73,7 @@ def unit_of(snapshot: Snapshot, asks: Sequence[Ask], rules: Rules) -> Allocation
 
 
 class Solution(NamedTuple):
-    """A yes: for each claim of the unit the wants chosen and the picks."""
+    """A yes: for each claim of the unit the request plans chosen and the picks."""
 
     chosen: list[list[RequestPlan]]
     picks: list[list[tuple[RequestPlan, Candidate]]]
@@ -84,10 +84,10 @@ class Solution(NamedTuple):
 class Decider:
     """Decides units on one snapshot."""
 
-    def __init__(self, snapshot: Snapshot, judge: DeviceFilter, steps_max: int) -> None:
+    def __init__(self, snapshot: Snapshot, device_filter: DeviceFilter, steps_max: int) -> None:
         self.snapshot = snapshot
-        self.rules = judge.rules
-        self.judge = judge
+        self.rules = device_filter.rules
+        self.device_filter = device_filter
         self.steps_max = steps_max
         self.all_node_devices: dict[str, NodeDevices] = {}
 
@@ -119,17 +119,17 @@ class Decider:
                 return Refusals((refusal,))
         requests = self._requests(unit)
         diagnoser = Diagnoser(
-            self.judge, [(p.plan, self.node_devices(p.node), p.others) for p in unit.claims], requests
+            self.device_filter, [(p.plan, self.node_devices(p.node), p.others) for p in unit.claims], requests
         )
         early = self._cannot(unit, requests, diagnoser)
         if early is not None:
             return early
-        ledger, check = Ledger(lists=self.rules.lists), self.judge.matcher.check
+        ledger, check = Ledger(lists=self.rules.lists), self.device_filter.matcher.check
         check(0)
         outcome = find(requests, ledger, steps_max=self.steps_max, check=check)
         match outcome:
             case Found():
-                return self._answer(unit, requests, outcome, diagnoser)
+                return self._solution(unit, requests, outcome, diagnoser)
             case Exhausted():
                 return diagnoser.exhausted(outcome)
             case Halted():
@@ -143,7 +143,7 @@ class Decider:
         """All facts about the devices of the unit's nodes, request by request."""
         requests = self._requests(unit)
         return Diagnoser(
-            self.judge, [(p.plan, self.node_devices(p.node), p.others) for p in unit.claims], requests
+            self.device_filter, [(p.plan, self.node_devices(p.node), p.others) for p in unit.claims], requests
         ).diagnosis()
 
     def _requests(self, unit: AllocationUnit) -> list[SearchRequest]:
@@ -154,9 +154,12 @@ class Decider:
                 device_states = [
                     device_state for device_state in device_states if self._reaches(device_state.seen, planned.others)
                 ]
-            for wants in planned.plan.requests:
-                views = [self.judge.view(planned.plan, want, device_states) for want in wants]
-                requests.append(SearchRequest(planned.ask, number, views))
+            for request_plans in planned.plan.requests:
+                alternatives = [
+                    self.device_filter.alternative(planned.plan, request_plan, device_states)
+                    for request_plan in request_plans
+                ]
+                requests.append(SearchRequest(planned.ask, number, alternatives))
         return requests
 
     def _reaches(self, seen: SeenDevice, nodes: Sequence[Node]) -> bool:
@@ -169,10 +172,10 @@ class Decider:
         """What needs no search: too many devices for a claim, or too few for a request on its own."""
         totals: dict[int, int] = {}
         for request in requests:
-            for view in request.views:
-                first = view.candidates[0] if view.every and view.candidates else None
+            for alternative in request.alternatives:
+                first = alternative.candidates[0] if alternative.every and alternative.candidates else None
                 if first is not None and first.failure is not None:
-                    return Refusals((diagnoser.failure(request, view, first.failure),))
+                    return Refusals((diagnoser.failure(request, alternative, first.failure),))
             totals[request.claim] = totals.get(request.claim, 0) + request.least
         for claim, total in totals.items():
             if total > MAX_RESULTS:
@@ -182,20 +185,23 @@ class Decider:
                 )
                 return Refusals((fact,))
         for request in requests:
-            if all(len(view.candidates) < max(view.count, 1) or view.blocked is not None for view in request.views):
+            if all(
+                len(alternative.candidates) < max(alternative.count, 1) or alternative.blocked is not None
+                for alternative in request.alternatives
+            ):
                 return diagnoser.too_few(request, 0)
         return None
 
-    def _answer(
+    def _solution(
         self, unit: AllocationUnit, requests: list[SearchRequest], found: Found, diagnoser: Diagnoser
     ) -> Solution | Refusals:
         chosen: list[list[RequestPlan]] = [[] for _ in unit.claims]
         picks: list[list[tuple[RequestPlan, Candidate]]] = [[] for _ in unit.claims]
-        for request, view in zip(requests, found.views, strict=True):
-            chosen[request.claim].append(view.want)
+        for request, alternative in zip(requests, found.alternatives, strict=True):
+            chosen[request.claim].append(alternative.request_plan)
         for pick in found.picks:
             claim = requests[pick.request].claim
-            picks[claim].append((pick.view.want, pick.candidate))
+            picks[claim].append((pick.alternative.request_plan, pick.candidate))
         for number, picked in enumerate(picks):
             planned = unit.claims[number]
             for _, candidate in picked:
@@ -216,24 +222,24 @@ class Decider:
         return Solution(chosen, picks, diagnoser.skipped(), found.steps)
 
 
-def chosen_of(unit: AllocationUnit, answer: Solution) -> tuple[ChosenAlternative, ...]:
+def chosen_of(unit: AllocationUnit, solution: Solution) -> tuple[ChosenAlternative, ...]:
     """The alternatives that were chosen, for scoring."""
     return tuple(
-        ChosenAlternative(planned.plan.key, want.parent, want.option)
-        for planned, wants in zip(unit.claims, answer.chosen, strict=True)
-        for want in wants
-        if want.option >= 0
+        ChosenAlternative(planned.plan.key, request_plan.parent, request_plan.option)
+        for planned, request_plans in zip(unit.claims, solution.chosen, strict=True)
+        for request_plan in request_plans
+        if request_plan.option >= 0
     )
 
 
-def settled(unit: AllocationUnit, answer: Solution, rules: Rules, share_id: Callable[[], str]) -> Allocation:
+def settled(unit: AllocationUnit, solution: Solution, rules: Rules, share_id: Callable[[], str]) -> Allocation:
     """The allocations to write; share ids are drawn in the order of the results."""
     results: list[AllocationResult] = []
-    for planned, wants, picks in zip(unit.claims, answer.chosen, answer.picks, strict=True):
-        results.append(allocation_of(planned.plan, wants, picks, planned.node.metadata.name, rules, share_id))
+    for planned, request_plans, picks in zip(unit.claims, solution.chosen, solution.picks, strict=True):
+        results.append(allocation_of(planned.plan, request_plans, picks, planned.node.metadata.name, rules, share_id))
     return Allocation(
         results=tuple(tuple(results[place] for place in row) for row in unit.places),
-        chosen=chosen_of(unit, answer),
-        warnings=answer.warnings,
-        steps=answer.steps,
+        chosen=chosen_of(unit, solution),
+        warnings=solution.warnings,
+        steps=solution.steps,
     )

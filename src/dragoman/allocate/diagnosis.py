@@ -62,11 +62,11 @@ class Diagnoser:
 
     def __init__(
         self,
-        judge: DeviceFilter,
+        device_filter: DeviceFilter,
         claims: Sequence[tuple[ClaimPlan, NodeDevices, Sequence[Node]]],
         requests: list[SearchRequest],
     ) -> None:
-        self.judge = judge
+        self.device_filter = device_filter
         self.claims = claims
         self.requests = requests
 
@@ -96,28 +96,34 @@ class Diagnoser:
         """The reasons when a request cannot be met even alone."""
         plan, node_devices, _ = self.claims[request.claim]
         reasons: list[Refusal] = []
-        for view in request.views:
-            failure = next((c.failure for c in view.candidates if c.failure is not None), None)
-            failure = failure or next(iter(view.skipped), None)
+        for alternative in request.alternatives:
+            failure = next((c.failure for c in alternative.candidates if c.failure is not None), None)
+            failure = failure or next(iter(alternative.skipped), None)
             if failure is not None:
-                reasons.append(self.failure(request, view, failure))
-        for view in request.views:
-            fact = self._count(plan, node_devices, view.want)
-            if fact.dropped.available >= max(view.want.count, 1) and view.want.constraints:
-                reasons += self._lacking_attribute(plan, node_devices, view.want)
+                reasons.append(self.failure(request, alternative, failure))
+        for alternative in request.alternatives:
+            fact = self._count(plan, node_devices, alternative.request_plan)
+            if (
+                fact.dropped.available >= max(alternative.request_plan.count, 1)
+                and alternative.request_plan.constraints
+            ):
+                reasons += self._lacking_attribute(plan, node_devices, alternative.request_plan)
             reasons.append(fact)
         return Refusals((*reasons, *self._bad_pools()), steps=steps)
 
-    def failure(self, request: SearchRequest, view: RequestCandidates, failure: Failure) -> SelectorError:
+    def failure(self, request: SearchRequest, alternative: RequestCandidates, failure: Failure) -> SelectorError:
         """A selector that fails on a device."""
         plan, node_devices, _ = self.claims[request.claim]
         selector, derived = failure.selector, failure.derived
         lacking, seen = 0, 0
         if failure.missing:
-            lacking, seen = self._lacking(node_devices, view.want, failure.missing), len(node_devices.device_states)
+            lacking, seen = (
+                self._lacking(node_devices, alternative.request_plan, failure.missing),
+                len(node_devices.device_states),
+            )
         return SelectorError(
             claim=plan.key,
-            request=view.want.request,
+            request=alternative.request_plan.request,
             class_name=selector.class_name if selector is not None else "",
             index=selector.index if selector is not None else 0,
             expression=selector.text if selector is not None else derived.text if derived is not None else "",
@@ -135,10 +141,10 @@ class Diagnoser:
         facts: list[Refusal] = []
         for request in self.requests:
             plan, node_devices, _ = self.claims[request.claim]
-            for view in request.views:
-                facts.append(self._count(plan, node_devices, view.want))
+            for alternative in request.alternatives:
+                facts.append(self._count(plan, node_devices, alternative.request_plan))
                 for device_state in node_devices.device_states:
-                    facts += self._why(plan, node_devices, request, view, device_state)
+                    facts += self._why(plan, node_devices, request, alternative, device_state)
         return (*facts, *self._bad_pools())
 
     # ---- one decisive reason
@@ -146,11 +152,11 @@ class Diagnoser:
     def _halted(self, outcome: Halted) -> Refusal:
         request = self.requests[outcome.request]
         if outcome.candidate.failure is not None:
-            return self.failure(request, outcome.view, outcome.candidate.failure)
+            return self.failure(request, outcome.alternative, outcome.candidate.failure)
         plan, node_devices, _ = self.claims[request.claim]
         return AllModeConstraintUnsatisfied(
             claim=plan.key,
-            request=outcome.view.want.request,
+            request=outcome.alternative.request_plan.request,
             device=outcome.candidate.device_state.id,
             index=outcome.constraint,
             attribute=plan.constraints[outcome.constraint].attribute,
@@ -160,30 +166,37 @@ class Diagnoser:
     def _failures(self) -> Iterable[SelectorError]:
         """Selectors that fail on devices which might have helped; one a request."""
         for request in self.requests:
-            for view in request.views:
-                failure = next((c.failure for c in view.candidates if c.failure is not None), None)
-                failure = failure or next(iter(view.skipped), None)
+            for alternative in request.alternatives:
+                failure = next((c.failure for c in alternative.candidates if c.failure is not None), None)
+                failure = failure or next(iter(alternative.skipped), None)
                 if failure is not None:
-                    yield self.failure(request, view, failure)
+                    yield self.failure(request, alternative, failure)
                     break
 
     def skipped(self) -> tuple[SelectorError, ...]:
         """Selectors that failed on devices which a policy left out; one a request."""
-        views = ((request, view) for request in self.requests for view in request.views if view.skipped)
-        return tuple(self.failure(request, view, view.skipped[0]) for request, view in views)
+        alternatives = (
+            (request, alternative)
+            for request in self.requests
+            for alternative in request.alternatives
+            if alternative.skipped
+        )
+        return tuple(
+            self.failure(request, alternative, alternative.skipped[0]) for request, alternative in alternatives
+        )
 
     def _cause(self, cause: Infeasibility) -> Refusal:
         if isinstance(cause, UnsatisfiedConstraint):
             return self._unmet(cause)
         first = self.requests[cause.requests[0]]
         plan, node_devices, _ = self.claims[first.claim]
-        if isinstance(cause, Scarce) and len(cause.requests) == 1 and len(first.views) == 1:
-            want = first.views[0].want
-            fact = self._count(plan, node_devices, want)
-            if fact.dropped.available < max(want.count, 1):
+        if isinstance(cause, Scarce) and len(cause.requests) == 1 and len(first.alternatives) == 1:
+            request_plan = first.alternatives[0].request_plan
+            fact = self._count(plan, node_devices, request_plan)
+            if fact.dropped.available < max(request_plan.count, 1):
                 return fact
         names = tuple(
-            (self.claims[self.requests[number].claim][0].key, self.requests[number].views[0].want.parent)
+            (self.claims[self.requests[number].claim][0].key, self.requests[number].alternatives[0].request_plan.parent)
             for number in cause.requests
         )
         return RequestsContended(requests=names, requested=cause.wanted, available=cause.have, node=_name(node_devices))
@@ -191,12 +204,14 @@ class Diagnoser:
     def _unmet(self, cause: UnsatisfiedConstraint) -> ConstraintUnsatisfied:
         plan, node_devices, _ = self.claims[cause.claim]
         constraint = plan.constraints[cause.constraint]
-        wants = [view.want for number in cause.requests for view in self.requests[number].views]
+        request_plans = [
+            alternative.request_plan for number in cause.requests for alternative in self.requests[number].alternatives
+        ]
         missing = sum(
             any(
-                not self.judge.reported(want, device_state)
-                and self.judge.token(want, device_state, constraint.attribute) is None
-                for want in wants
+                not self.device_filter.reported(request_plan, device_state)
+                and self.device_filter.token(request_plan, device_state, constraint.attribute) is None
+                for request_plan in request_plans
             )
             for device_state in node_devices.device_states
         )
@@ -205,7 +220,7 @@ class Diagnoser:
             index=constraint.index,
             kind=constraint.kind,
             attribute=constraint.attribute,
-            requests=tuple(dict.fromkeys(want.parent for want in wants)),
+            requests=tuple(dict.fromkeys(request_plan.parent for request_plan in request_plans)),
             requested=cause.wanted,
             values=cause.values,
             missing=missing,
@@ -213,18 +228,20 @@ class Diagnoser:
         )
 
     def _lacking_attribute(
-        self, plan: ClaimPlan, node_devices: NodeDevices, want: RequestPlan
+        self, plan: ClaimPlan, node_devices: NodeDevices, request_plan: RequestPlan
     ) -> Iterable[ConstraintUnsatisfied]:
         """Constraints whose attribute too few of the usable devices have."""
         usable = [
-            device_state for device_state in node_devices.device_states if not self.judge.reported(want, device_state)
+            device_state
+            for device_state in node_devices.device_states
+            if not self.device_filter.reported(request_plan, device_state)
         ]
-        for index in want.constraints:
+        for index in request_plan.constraints:
             constraint = plan.constraints[index]
             values: Counter[str] = Counter()
             missing = 0
             for device_state in usable:
-                token = self.judge.token(want, device_state, constraint.attribute)
+                token = self.device_filter.token(request_plan, device_state, constraint.attribute)
                 if token is None or isinstance(token, Failure):
                     missing += 1
                 else:
@@ -235,33 +252,34 @@ class Diagnoser:
                     index=index,
                     kind=constraint.kind,
                     attribute=constraint.attribute,
-                    requests=(want.parent,),
-                    requested=want.count,
+                    requests=(request_plan.parent,),
+                    requested=request_plan.count,
                     values=tuple(sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))),
                     missing=missing,
                     node=_name(node_devices),
                 )
 
-    def _count(self, plan: ClaimPlan, node_devices: NodeDevices, want: RequestPlan) -> InsufficientDevices:
+    def _count(self, plan: ClaimPlan, node_devices: NodeDevices, request_plan: RequestPlan) -> InsufficientDevices:
         bad = sum(len(pool.devices) for pool in node_devices.pools if pool.state != "ok")
         return InsufficientDevices(
             claim=plan.key,
-            request=want.request,
-            class_name=want.device_class.metadata.name,
-            requested=want.count,
-            dropped=self.judge.tally(want, node_devices.device_states, bad),
+            request=request_plan.request,
+            class_name=request_plan.device_class.metadata.name,
+            requested=request_plan.count,
+            dropped=self.device_filter.tally(request_plan, node_devices.device_states, bad),
             node=_name(node_devices),
         )
 
-    def _lacking(self, node_devices: NodeDevices, want: RequestPlan, missing: str) -> int:
-        """How many devices that come so far fail for want of the same name."""
+    def _lacking(self, node_devices: NodeDevices, request_plan: RequestPlan, missing: str) -> int:
+        """How many devices that come so far fail because the same name is missing."""
         verdicts = (
-            self.judge.matcher.passes(want.selectors, device_state.seen) for device_state in node_devices.device_states
+            self.device_filter.matcher.passes(request_plan.selectors, device_state.seen)
+            for device_state in node_devices.device_states
         )
         return sum(isinstance(verdict, Failure) and verdict.missing == missing for verdict in verdicts)
 
     def _bad_pools(self) -> list[Refusal]:
-        """Pools that could not be used, told beside the reason proper."""
+        """Pools that could not be used, reported beside the main reason."""
         all_node_devices = {_name(node_devices): node_devices for _, node_devices, _ in self.claims}
         return [
             bad_pool(pool, name, "", "")
@@ -277,16 +295,16 @@ class Diagnoser:
         plan: ClaimPlan,
         node_devices: NodeDevices,
         request: SearchRequest,
-        view: RequestCandidates,
+        alternative: RequestCandidates,
         device_state: DeviceState,
     ) -> Iterable[Refusal]:
-        want = view.want
-        claim, name, node, device = plan.key, want.request, _name(node_devices), device_state.id
-        match self.judge.reported(want, device_state):
+        request_plan = alternative.request_plan
+        claim, name, node, device = plan.key, request_plan.request, _name(node_devices), device_state.id
+        match self.device_filter.reported(request_plan, device_state):
             case FilterStep.SELECTOR:
-                yield self._mismatch(plan, node_devices, request, view, device_state)
+                yield self._mismatch(plan, node_devices, request, alternative, device_state)
             case FilterStep.LACKING:
-                for capacity in sorted(set(want.capacity) - set(device_state.capacity)):
+                for capacity in sorted(set(request_plan.capacity) - set(device_state.capacity)):
                     yield CapacityNotFound(claim=claim, request=name, device=device, capacity=capacity, node=node)
             case FilterStep.GATED:
                 feature = device_state.gated_early or device_state.gated
@@ -294,13 +312,13 @@ class Diagnoser:
             case FilterStep.HELD:
                 yield DeviceInUse(claim=claim, request=name, device=device, holders=device_state.holders, node=node)
             case FilterStep.CAPACITY:
-                yield from self._capacity(plan, want, device_state, node)
+                yield from self._capacity(plan, request_plan, device_state, node)
             case FilterStep.COUNTERS:
-                yield from _counters(plan, want, device_state, node)
+                yield from _counters(plan, request_plan, device_state, node)
             case FilterStep.GROUPS:
-                yield from _groups(plan, want, device_state, node)
+                yield from _groups(plan, request_plan, device_state, node)
             case FilterStep.TAINT:
-                found = blocker(device_state.taints, want.tolerations)
+                found = blocker(device_state.taints, request_plan.tolerations)
                 assert found is not None
                 rule, taint = found
                 yield DeviceTainted(
@@ -321,16 +339,16 @@ class Diagnoser:
         plan: ClaimPlan,
         node_devices: NodeDevices,
         request: SearchRequest,
-        view: RequestCandidates,
+        alternative: RequestCandidates,
         device_state: DeviceState,
     ) -> SelectorFalse | SelectorError:
-        verdict = self.judge.matcher.passes(view.want.selectors, device_state.seen)
+        verdict = self.device_filter.matcher.passes(alternative.request_plan.selectors, device_state.seen)
         if isinstance(verdict, Failure):
-            return self.failure(request, view, verdict)
+            return self.failure(request, alternative, verdict)
         assert isinstance(verdict, RequestSelector)
         return SelectorFalse(
             claim=plan.key,
-            request=view.want.request,
+            request=alternative.request_plan.request,
             class_name=verdict.class_name,
             index=verdict.index,
             expression=verdict.text,
@@ -339,20 +357,22 @@ class Diagnoser:
             node=_name(node_devices),
         )
 
-    def _capacity(self, plan: ClaimPlan, want: RequestPlan, device_state: DeviceState, node: str) -> Iterable[Refusal]:
-        fractional = self.judge.rules.fractional
+    def _capacity(
+        self, plan: ClaimPlan, request_plan: RequestPlan, device_state: DeviceState, node: str
+    ) -> Iterable[Refusal]:
+        fractional = self.device_filter.rules.fractional
         for name, entry in device_state.capacity.items():
-            amount = consumption(entry, want.capacity.get(name), fractional=fractional)
+            amount = consumption(entry, request_plan.capacity.get(name), fractional=fractional)
             rule = violation(entry, amount, fractional=fractional)
             total = entry.value or ZERO
             left = device_state.left.get(name, total.nanos)
             if rule:
                 yield CapacityPolicyViolated(
                     claim=plan.key,
-                    request=want.request,
+                    request=request_plan.request,
                     device=device_state.id,
                     capacity=name,
-                    requested=want.capacity.get(name, amount),
+                    requested=request_plan.capacity.get(name, amount),
                     consumed=amount,
                     total=total,
                     rule=rule,
@@ -361,11 +381,11 @@ class Diagnoser:
             elif amount.nanos > left:
                 yield InsufficientCapacity(
                     claim=plan.key,
-                    request=want.request,
+                    request=request_plan.request,
                     device=device_state.id,
                     capacity=name,
                     available=Quantity(left, total.format),
-                    requested=want.capacity.get(name, amount),
+                    requested=request_plan.capacity.get(name, amount),
                     consumed=amount,
                     total=total,
                     node=node,
@@ -373,7 +393,7 @@ class Diagnoser:
 
 
 def _counters(
-    plan: ClaimPlan, want: RequestPlan, device_state: DeviceState, node: str
+    plan: ClaimPlan, request_plan: RequestPlan, device_state: DeviceState, node: str
 ) -> Iterable[InsufficientCounter]:
     book = device_state.book
     assert book is not None
@@ -383,7 +403,7 @@ def _counters(
             if left < amount or book.overdrawn == (use.key[2], counter):
                 yield InsufficientCounter(
                     claim=plan.key,
-                    request=want.request,
+                    request=request_plan.request,
                     device=device_state.id,
                     counter_set=use.key[2],
                     counter=counter,
@@ -398,7 +418,7 @@ def _counters(
         key = (device_state.driver, device_state.id.pool, group)
         yield InsufficientCounter(
             claim=plan.key,
-            request=want.request,
+            request=request_plan.request,
             device=device_state.id,
             counter_set=group,
             counter=counter,
@@ -410,7 +430,7 @@ def _counters(
 
 
 def _groups(
-    plan: ClaimPlan, want: RequestPlan, device_state: DeviceState, node: str
+    plan: ClaimPlan, request_plan: RequestPlan, device_state: DeviceState, node: str
 ) -> Iterable[CompatibilityGroupConflict]:
     book = device_state.book
     assert book is not None
@@ -419,7 +439,7 @@ def _groups(
         if present is not None and not present & (frozenset(use.groups) or frozenset({""})):
             yield CompatibilityGroupConflict(
                 claim=plan.key,
-                request=want.request,
+                request=request_plan.request,
                 device=device_state.id,
                 counter_set=use.key[2],
                 groups=use.groups,
@@ -454,8 +474,11 @@ def _text(attribute: DeviceAttribute) -> str:
 
 
 def bad_pool_for_all(plan: ClaimPlan, node_devices: NodeDevices) -> Refusal | None:
-    """All mode wants every pool that the node sees to be fit for use."""
-    every = next((want for wants in plan.requests for want in wants if want.count == 0), None)
+    """All mode needs every pool that the node sees to be valid and complete."""
+    every = next(
+        (request_plan for request_plans in plan.requests for request_plan in request_plans if request_plan.count == 0),
+        None,
+    )
     if every is not None:
         for pool in node_devices.pools:
             if pool.state != "ok":
@@ -482,7 +505,7 @@ def bad_pool(pool: VisiblePool, node: str, claim: str, request: str) -> Refusal:
         pool=pool.name,
         generation=pool.generation,
         slices=pool.have,
-        resource_slice_count=pool.want,
+        resource_slice_count=pool.expected,
         node=node,
     )
 

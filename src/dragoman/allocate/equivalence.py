@@ -15,7 +15,7 @@ from dragoman.allocate.attribute_reads import AttributeReads, Identities, attrib
 from dragoman.allocate.device_state import SKIP_OPERATIONS
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.refusal import Refusal, Refusals, Undecided
-from dragoman.allocate.remaining import Taken
+from dragoman.allocate.remaining import ConsumedOnNode
 from dragoman.allocate.slots import ClaimPlan, RequestPlan
 from dragoman.allocate.values import ChosenAlternative
 from dragoman.api.core import Node
@@ -39,10 +39,10 @@ class ClaimSignature(NamedTuple):
 
 
 class ClassOutcome(NamedTuple):
-    """What was found for a class. picks: for each claim (want, position among the node's devices).
+    """What was found for a class. picks: for each claim (request plan, position among the node's devices).
 
     node: for which it was found; a refusal's facts are those of the first of the class.
-    taken: in terms of policies that rank places.
+    consumed: in terms of policies that rank places.
     wide: the state of pools that several nodes see, if the class sees one.
     """
 
@@ -54,33 +54,33 @@ class ClassOutcome(NamedTuple):
     warnings: tuple[Refusal, ...]
     refusals: Refusals | Undecided | None
     steps: int
-    taken: Taken | None
+    consumed: ConsumedOnNode | None
     wide: object
 
 
 class NodeClassGroup:
     """Alike nodes, sorted by name. sees_wide: a pool that other nodes see too."""
 
-    __slots__ = ("_names", "_sorted", "key", "sees_wide")
+    __slots__ = ("_in_order", "_names", "key", "sees_wide")
 
     def __init__(self, key: Any, *, sees_wide: bool) -> None:
         self.key = key
         self.sees_wide = sees_wide
         self._names: list[str] = []
-        self._sorted = True
+        self._in_order = True
 
     @property
     def names(self) -> list[str]:
         """The nodes, sorted. Do not keep: it changes with the snapshots."""
-        if not self._sorted:
+        if not self._in_order:
             self._names.sort()
-            self._sorted = True
+            self._in_order = True
         return self._names
 
     def load(self, *names: str) -> None:
         """Adds nodes, many in a row."""
         self._names += names
-        self._sorted = False
+        self._in_order = False
 
     def add(self, name: str) -> None:
         """Adds a node."""
@@ -290,7 +290,7 @@ def shape_of(plans: Sequence[ClaimPlan], read: Iterable[tuple[str, str | None]] 
     """What plans depend on: classes, and the attributes that selectors, constraints and the policy (read) read."""
     classes: dict[str, DeviceClass] = {}
     for plan in plans:
-        for wants in plan.requests:
-            for want in wants:
-                classes[want.device_class.metadata.name] = want.device_class
+        for request_plans in plan.requests:
+            for request_plan in request_plans:
+                classes[request_plan.device_class.metadata.name] = request_plan.device_class
     return ClaimSignature(tuple(plans), tuple(classes.items()), attribute_reads_of(plans, read))

@@ -1,4 +1,4 @@
-"""What is a node still good for, judged by the claims that are expected?
+"""What is a node still good for, given the claims that are expected?
 
 `worth` of what is free on a node, in thousandths of devices times tasks; a placement costs what it takes away from it.
 Two views of the same free part are added:
@@ -86,13 +86,13 @@ def mix_of(demand: Demand) -> Mix:
     )
 
 
-def alone(room: FreeResources, demand: Demand) -> int:
+def alone(free: FreeResources, demand: Demand) -> int:
     """Thousandths of devices that tasks of each kind could draw on, times how many; 0 of a kind that does not fit."""
-    cpu = inf if room.cpu is None else room.cpu
-    memory = inf if room.memory is None else room.memory
+    cpu = inf if free.cpu is None else free.cpu
+    memory = inf if free.memory is None else free.memory
     found = 0
     for (devices, share, makes), needs in _by_devices(demand):
-        serving = [left for make, left in room.left if left >= share and (not makes or make in makes)]
+        serving = [left for make, left in free.left if left >= share and (not makes or make in makes)]
         if len(serving) >= devices:
             tasks = sum([count for cores, size, count in needs if cores <= cpu and size <= memory])
             found += tasks * sum(serving)
@@ -110,25 +110,25 @@ def _by_devices(demand: Demand) -> tuple[tuple[_Devices, tuple[tuple[int, int, i
     return tuple((wanted, tuple(needs)) for wanted, needs in found.items())
 
 
-def fed(room: FreeResources, mix: Mix) -> int:
+def fed(free: FreeResources, mix: Mix) -> int:
     """Thousandths of devices that the mix could use before cpu, memory or devices run out."""
-    found = room.total
-    if room.cpu is not None and mix.cpu:
-        found = min(found, room.cpu * mix.size // mix.cpu)
-    if room.memory is not None and mix.memory:
-        found = min(found, room.memory * mix.size // mix.memory)
+    found = free.total
+    if free.cpu is not None and mix.cpu:
+        found = min(found, free.cpu * mix.size // mix.cpu)
+    if free.memory is not None and mix.memory:
+        found = min(found, free.memory * mix.size // mix.memory)
     return found
 
 
 @lru_cache(maxsize=65_536)
-def expected_use(room: FreeResources, demand: Demand) -> int:
+def expected_use(free: FreeResources, demand: Demand) -> int:
     """What is free, weighed by what is expected. Loses with everything taken; 0 if nothing is expected."""
     mix = mix_of(demand)
-    return alone(room, demand) + MIX * mix.tasks * fed(room, mix)
+    return alone(free, demand) + MIX * mix.tasks * fed(free, mix)
 
 
-def fullness(room: FreeResources, demand: Demand) -> int:
+def fullness(free: FreeResources, demand: Demand) -> int:
     """What is free in thousandths of devices, cpu counted at the mix's usual amount; least is fullest."""
     mix = mix_of(demand)
-    cpu = room.cpu * mix.size // mix.cpu if room.cpu is not None and mix.cpu else 0
-    return room.total + cpu
+    cpu = free.cpu * mix.size // mix.cpu if free.cpu is not None and mix.cpu else 0
+    return free.total + cpu

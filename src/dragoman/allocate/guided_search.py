@@ -30,13 +30,13 @@ from dragoman.allocate.slots import RequestPlan
 from dragoman.errors import Bug
 from dragoman.snapshot.usage import DeviceId
 
-GUIDE_STEPS = 1_000
+GUIDED_STEPS = 1_000
 """Steps of a plain search after which asking ahead is worth its time."""
 
 
 def find(requests: list[SearchRequest], ledger: Ledger, *, steps_max: int, check: Check = unlimited) -> SearchResult:
     """The first solution in the given order. The ledger is left with its takes, or as found."""
-    outcome = Search(requests, ledger, steps_max=min(steps_max, GUIDE_STEPS), check=check).run()
+    outcome = Search(requests, ledger, steps_max=min(steps_max, GUIDED_STEPS), check=check).run()
     if isinstance(outcome, OutOfSteps) and outcome.steps < steps_max:
         return GuidedSearch(requests, ledger, steps=outcome.steps, steps_max=steps_max, check=check).run()
     return outcome
@@ -68,7 +68,12 @@ class GuidedSearch:
         self.steps_max = steps_max
         self.check = check
         number(requests)
-        self.sorts = {c.device_state.id: c.equivalent for r in requests for view in r.views for c in view.candidates}
+        self.equivalents = {
+            c.device_state.id: c.equivalent
+            for r in requests
+            for alternative in r.alternatives
+            for c in alternative.candidates
+        }
         self.counts: dict[int, int] = {}
         self.picks: list[PickedDevice] = []
         self.chosen: list[RequestCandidates] = []
@@ -100,57 +105,61 @@ class GuidedSearch:
     def _fill(self, index: int) -> Halted | None:
         """Chooses the alternative and the devices of one request."""
         request, rest = self.requests[index], self.requests[index + 1 :]
-        views = [view for view in request.views if view.count or view.every]
-        view = views[0]
-        for view in views:
-            if view is views[-1] or view.want in self.witness or self._can([_only(request, view), *rest]):
+        alternatives = [alternative for alternative in request.alternatives if alternative.count or alternative.every]
+        alternative = alternatives[0]
+        for alternative in alternatives:
+            if (
+                alternative is alternatives[-1]
+                or alternative.request_plan in self.witness
+                or self._can([_only(request, alternative), *rest])
+            ):
                 break
-            halted = self._breaks(index, view)
+            halted = self._breaks(index, alternative)
             if halted is not None:
                 return halted
-        self.chosen.append(view)
-        self.counts[request.claim] = self.counts.get(request.claim, 0) + view.count
+        self.chosen.append(alternative)
+        self.counts[request.claim] = self.counts.get(request.claim, 0) + alternative.count
         position = 0
-        for missing in range(view.count - 1, -1, -1):
-            found = self._next(index, view, position, missing)
+        for missing in range(alternative.count - 1, -1, -1):
+            found = self._next(index, alternative, position, missing)
             if isinstance(found, Halted):
                 return found
             position = found
         return None
 
-    def _next(self, index: int, view: RequestCandidates, position: int, missing: int) -> int | Halted:
+    def _next(self, index: int, alternative: RequestCandidates, position: int, missing: int) -> int | Halted:
         """Takes the first device, from a position on, with which the rest can be met; gives the next position."""
         request, ledger = self.requests[index], self.ledger
         failed: set[Hashable] = set()
         mark = ledger.mark()
-        for place in range(position, len(view.candidates)):
-            candidate = view.candidates[place]
+        for place in range(position, len(alternative.candidates)):
+            candidate = alternative.candidates[place]
             if candidate.failure is not None:
-                if not ledger.in_use(candidate.device_state, request.claim, admin=view.want.admin):
-                    return Halted(self.steps, index, view, candidate, -1)
+                if not ledger.in_use(candidate.device_state, request.claim, admin=alternative.request_plan.admin):
+                    return Halted(self.steps, index, alternative, candidate, -1)
                 continue
-            sort = (self.sorts[candidate.device_state.id], ledger.usage(candidate.device_state.id))
-            if sort in failed:
+            state_key = (self.equivalents[candidate.device_state.id], ledger.usage(candidate.device_state.id))
+            if state_key in failed:
                 continue
-            failed.add(sort)
-            if take(ledger, view, candidate, request.claim) is None:
-                remainder = [_remainder(request, view, place + 1, missing)] if missing else []
-                if self._known(view.want, candidate, sort) or self._can(
+            failed.add(state_key)
+            if take(ledger, alternative, candidate, request.claim) is None:
+                remainder = [_remainder(request, alternative, place + 1, missing)] if missing else []
+                if self._known(alternative.request_plan, candidate, state_key) or self._can(
                     [*remainder, *self.requests[index + 1 :]], filling=request.claim, missing=missing
                 ):
-                    self.picks.append(PickedDevice(index, view, candidate))
+                    self.picks.append(PickedDevice(index, alternative, candidate))
                     return place + 1
             ledger.rewind(mark)
         raise Bug("a request that was found possible has no device for a slot")
 
-    def _known(self, want: RequestPlan, candidate: Candidate, sort: Hashable) -> bool:
+    def _known(self, request_plan: RequestPlan, candidate: Candidate, state_key: Hashable) -> bool:
         """Whether the rest is known to be met after this device; then what is known is brought up to date."""
-        mine, chosen = self.witness.get(want), candidate.device_state.id
+        mine, chosen = self.witness.get(request_plan), candidate.device_state.id
         if not mine:
             return False
         if chosen not in mine:
             untouched = (o for o in mine if self.ledger.usage(o) is None)
-            other = next((o for o in untouched if (self.sorts[o], None) == sort), None)
+            other = next((o for o in untouched if (self.equivalents[o], None) == state_key), None)
             if other is None:
                 return False
             for devices in self.witness.values():  # the two are interchangeable
@@ -159,19 +168,19 @@ class GuidedSearch:
         mine.discard(chosen)
         return True
 
-    def _breaks(self, index: int, view: RequestCandidates) -> Halted | None:
+    def _breaks(self, index: int, alternative: RequestCandidates) -> Halted | None:
         """Whether a constraint is what keeps a request for all devices from them."""
-        if not view.every:
+        if not alternative.every:
             return None
         mark = self.ledger.mark()
-        for candidate in view.candidates:
-            if view.blocked is not None and view.blocked[0] is candidate.device_state:
+        for candidate in alternative.candidates:
+            if alternative.blocked is not None and alternative.blocked[0] is candidate.device_state:
                 break
-            blocked = take(self.ledger, view, candidate, self.requests[index].claim)
+            blocked = take(self.ledger, alternative, candidate, self.requests[index].claim)
             if blocked is not None:
                 self.ledger.rewind(mark)
                 broken = blocked.constraint
-                return None if broken is None else Halted(self.steps, index, view, candidate, broken)
+                return None if broken is None else Halted(self.steps, index, alternative, candidate, broken)
         self.ledger.rewind(mark)
         return None
 
@@ -182,7 +191,7 @@ class GuidedSearch:
             counts[filling] -= missing
         simple = (_without_dominated(_without_failures(request)) for request in requests)
         ordered = sorted(simple, key=lambda request: (self._slack(request), -_size(request)))
-        if all(len(request.views) == 1 for request in ordered):
+        if all(len(request.alternatives) == 1 for request in ordered):
             return self._found(ordered, counts, self.steps_max)
         try:
             return self._found(ordered, counts, self.steps + ALTERNATIVES_STEPS)
@@ -191,7 +200,7 @@ class GuidedSearch:
 
     def _with_alternatives(self, requests: list[SearchRequest], counts: Mapping[int, int]) -> bool:
         """Whether some choice of alternatives can be met: chosen before any device, with counting after each choice."""
-        place = next((place for place, request in enumerate(requests) if len(request.views) > 1), None)
+        place = next((place for place, request in enumerate(requests) if len(request.alternatives) > 1), None)
         if place is None:
             return self._found(requests, counts, self.steps_max)
         self.steps += BOUND_STEPS
@@ -202,8 +211,8 @@ class GuidedSearch:
             return False
         request = requests[place]
         return any(
-            self._with_alternatives([*requests[:place], _only(request, view), *requests[place + 1 :]], counts)
-            for view in request.views
+            self._with_alternatives([*requests[:place], _only(request, alternative), *requests[place + 1 :]], counts)
+            for alternative in request.alternatives
         )
 
     def _found(self, requests: list[SearchRequest], counts: Mapping[int, int], steps_max: int) -> bool:
@@ -219,39 +228,47 @@ class GuidedSearch:
             raise _Undecided
         if not isinstance(outcome, Found):
             return False
-        self.witness = {view.want: set() for view in outcome.views}
+        self.witness = {alternative.request_plan: set() for alternative in outcome.alternatives}
         for pick in outcome.picks:
-            self.witness[pick.view.want].add(pick.candidate.device_state.id)
+            self.witness[pick.alternative.request_plan].add(pick.candidate.device_state.id)
         return True
 
     def _slack(self, request: SearchRequest) -> int:
         """How many devices more than needed a request could have now."""
         ledger, claim = self.ledger, request.claim
-        return min(_available(ledger, claim, view) - view.count for view in request.views)
+        return min(_available(ledger, claim, alternative) - alternative.count for alternative in request.alternatives)
 
 
 def _size(request: SearchRequest) -> int:
     """How much of a shared device a request takes at least."""
-    return min((sum(c.amounts) for view in request.views for c in view.candidates if c.device_state.multi), default=0)
+    return min(
+        (
+            sum(c.amounts)
+            for alternative in request.alternatives
+            for c in alternative.candidates
+            if c.device_state.multi
+        ),
+        default=0,
+    )
 
 
 def _without_dominated(request: SearchRequest) -> SearchRequest:
     """Leaves out alternatives that can be met only where another one can be met as well."""
-    views = request.views
-    if len(views) == 1 or request.views[0].want.admin:
+    alternatives = request.alternatives
+    if len(alternatives) == 1 or request.alternatives[0].request_plan.admin:
         return request
     kept: list[RequestCandidates] = []
-    for view in sorted(views, key=lambda view: view.count):
-        if not any(_dominates(other, view) for other in kept):
-            kept.append(view)
-    return SearchRequest(request.ask, request.claim, kept) if len(kept) < len(views) else request
+    for alternative in sorted(alternatives, key=lambda alternative: alternative.count):
+        if not any(_dominates(other, alternative) for other in kept):
+            kept.append(alternative)
+    return SearchRequest(request.ask, request.claim, kept) if len(kept) < len(alternatives) else request
 
 
-def _dominates(view: RequestCandidates, other: RequestCandidates) -> bool:
-    """Whether some of the devices that meet the other view always meet this one."""
-    if view.every or other.every or view.count > other.count:
+def _dominates(alternative: RequestCandidates, other: RequestCandidates) -> bool:
+    """Whether some of the devices that meet the other alternative always meet this one."""
+    if alternative.every or other.every or alternative.count > other.count:
         return False
-    mine = {candidate.device_state.id: candidate for candidate in view.candidates}
+    mine = {candidate.device_state.id: candidate for candidate in alternative.candidates}
     for theirs in other.candidates:
         own = mine.get(theirs.device_state.id)
         if own is None or not set(own.joins) <= set(theirs.joins):
@@ -261,30 +278,30 @@ def _dominates(view: RequestCandidates, other: RequestCandidates) -> bool:
     return True
 
 
-def _available(ledger: Ledger, claim: int, view: RequestCandidates) -> int:
-    admin = view.want.admin
-    return sum(ledger.available(c.device_state, claim, c.amounts, admin=admin) for c in view.candidates)
+def _available(ledger: Ledger, claim: int, alternative: RequestCandidates) -> int:
+    admin = alternative.request_plan.admin
+    return sum(ledger.available(c.device_state, claim, c.amounts, admin=admin) for c in alternative.candidates)
 
 
-def _only(request: SearchRequest, view: RequestCandidates) -> SearchRequest:
-    return SearchRequest(request.ask, request.claim, [view])
+def _only(request: SearchRequest, alternative: RequestCandidates) -> SearchRequest:
+    return SearchRequest(request.ask, request.claim, [alternative])
 
 
 def _without_failures(request: SearchRequest) -> SearchRequest:
-    if all(candidate.failure is None for view in request.views for candidate in view.candidates):
+    if all(candidate.failure is None for alternative in request.alternatives for candidate in alternative.candidates):
         return request
-    views = []
-    for view in request.views:
-        usable = RequestCandidates(view.want)
-        usable.every, usable.count, usable.blocked = view.every, view.count, view.blocked
-        usable.candidates = [candidate for candidate in view.candidates if candidate.failure is None]
-        views.append(usable)
-    return SearchRequest(request.ask, request.claim, views)
+    alternatives = []
+    for alternative in request.alternatives:
+        usable = RequestCandidates(alternative.request_plan)
+        usable.every, usable.count, usable.blocked = alternative.every, alternative.count, alternative.blocked
+        usable.candidates = [candidate for candidate in alternative.candidates if candidate.failure is None]
+        alternatives.append(usable)
+    return SearchRequest(request.ask, request.claim, alternatives)
 
 
-def _remainder(request: SearchRequest, view: RequestCandidates, position: int, count: int) -> SearchRequest:
+def _remainder(request: SearchRequest, alternative: RequestCandidates, position: int, count: int) -> SearchRequest:
     """The slots of a request that are still to fill, from the devices that come later."""
-    rest = RequestCandidates(view.want)
-    rest.every, rest.count, rest.blocked = view.every, count, view.blocked
-    rest.candidates = view.candidates[position:]
+    rest = RequestCandidates(alternative.request_plan)
+    rest.every, rest.count, rest.blocked = alternative.every, count, alternative.blocked
+    rest.candidates = alternative.candidates[position:]
     return SearchRequest(request.ask, request.claim, [rest])

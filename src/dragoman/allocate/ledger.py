@@ -24,12 +24,12 @@ _ABSENT: Any = object()
 class Ledger:
     """All state of one search. `usage(id)` is what distinguishes a touched device from an untouched one (None)."""
 
-    __slots__ = ("left", "lists", "present", "states", "taken", "trail", "used")
+    __slots__ = ("left", "lists", "present", "states", "trail", "used", "whole")
 
     def __init__(self, *, lists: bool) -> None:
         self.lists = lists
         self.trail: list[tuple[dict[Any, Any], Any, Any]] = []
-        self.taken: dict[DeviceId, tuple[tuple[int, bool], ...]] = {}  # claims that took it whole, by admin access?
+        self.whole: dict[DeviceId, tuple[tuple[int, bool], ...]] = {}  # claims that took it whole, by admin access?
         self.used: dict[DeviceId, tuple[int, tuple[int, ...]]] = {}  # shares taken and amounts, by capacity
         self.left: dict[tuple[SetKey, str], int] = {}
         self.present: dict[SetKey, frozenset[str] | None] = {}
@@ -55,14 +55,14 @@ class Ledger:
 
     def usage(self, device: DeviceId) -> Any:
         """How a device was touched in this search; equal usages of alike devices are interchangeable."""
-        return self.taken.get(device) or self.used.get(device)
+        return self.whole.get(device) or self.used.get(device)
 
     def in_use(self, device_state: DeviceState, claim: int, *, admin: bool) -> bool:
         """Whether a take of this search stands in the way of another one of the same device.
 
         An admin take bars the requests of its claim and normal ones of later claims, whichever is made first.
         """
-        for other, by_admin in self.taken.get(device_state.id, ()):
+        for other, by_admin in self.whole.get(device_state.id, ()):
             if other == claim or not (admin or by_admin):
                 return True
             if (by_admin and not admin and other < claim) or (admin and not by_admin and claim < other):
@@ -81,7 +81,7 @@ class Ledger:
                     for have, gone, more in zip(device_state.left.values(), used[1], amounts, strict=True)
                 )
             return device_state.shares > 0 or self.counters_allow(device_state)
-        if device_state.id in self.taken and self.in_use(device_state, claim, admin=False):
+        if device_state.id in self.whole and self.in_use(device_state, claim, admin=False):
             return False
         return self.counters_allow(device_state)
 
@@ -124,7 +124,7 @@ class Ledger:
                 total = tuple(gone + more for gone, more in zip(used[1], amounts, strict=True))
                 self._set(self.used, device_state.id, (used[0] + 1, total))
             return
-        self._set(self.taken, device_state.id, (*self.taken.get(device_state.id, ()), (claim, admin)))
+        self._set(self.whole, device_state.id, (*self.whole.get(device_state.id, ()), (claim, admin)))
         if not admin:
             self._charge(device_state)
 

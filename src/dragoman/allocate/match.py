@@ -62,8 +62,10 @@ def compile_text(text: str) -> Compiled | str:
 
 def compile_derived(text: str) -> Expression | str:
     """A derived attribute's expression, or why it does not compile or has no type that an attribute can have."""
-    judged = selectors.compile_derived(text)
-    return judged.message if isinstance(judged, SelectorCompileError) else compile_expression(text, environment(STORED))
+    checked = selectors.compile_derived(text)
+    return (
+        checked.message if isinstance(checked, SelectorCompileError) else compile_expression(text, environment(STORED))
+    )
 
 
 class Matcher:

@@ -3,7 +3,7 @@
 A policy weighs devices and places of pods; what weighs least comes first, ties in publication order and by name of
 node. It changes the order of trial only, never what is possible. To write one, make a Policy of a
 `weigh(candidate, sight, demand)` and a `rank(move, demand)` that depend on nothing but their arguments, name in
-`reads` the attributes that they look at (nodes which differ in others are taken for alike), and give it as
+`reads` the attributes that they look at (nodes which differ in others count as equivalent), and give it as
 `Options(policy=...)`. docs/guides/policies.md is the guide.
 """
 
@@ -46,7 +46,7 @@ class NodeChange(NamedTuple):
 
 
 class NodeTopology:
-    """A node as policies see it. mates(offer): free devices, of any driver, that are aligned with it."""
+    """A node as policies see it, without the candidate's request."""
 
     def __init__(self, device_states: Sequence[DeviceState]) -> None:
         self.device_states = device_states

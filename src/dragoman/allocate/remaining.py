@@ -25,7 +25,7 @@ class ConsumedDevice(NamedTuple):
     amounts: tuple[int, ...] = ()
 
 
-class Taken(NamedTuple):
+class ConsumedOnNode(NamedTuple):
     """What claims take on a node: free devices before and after, and as which kind of task (cpu and memory aside)."""
 
     before: RemainingDevices
@@ -93,12 +93,12 @@ def _set_left(device_state: DeviceState, key: Hashable, picks: Sequence[Consumed
     return min(shares, default=WHOLE)
 
 
-def taken(device_states: Sequence[DeviceState], picks: Sequence[ConsumedDevice]) -> Taken:
+def consumed_by(device_states: Sequence[DeviceState], picks: Sequence[ConsumedDevice]) -> ConsumedOnNode:
     """What these picks among a node's devices take."""
     stock = Stock(device_states)
     makes = frozenset(pick.device_state.driver for pick in picks)
     kind = TaskType(len(picks), max(map(_share, picks), default=0), makes=makes)
-    return Taken(stock.left(), stock.left(picks) if picks else stock.left(), kind)
+    return ConsumedOnNode(stock.left(), stock.left(picks) if picks else stock.left(), kind)
 
 
 def _share(pick: ConsumedDevice) -> int:

@@ -33,36 +33,36 @@ BOUND_STEPS = 8
 
 
 class SearchRequest:
-    """A request of the unit on its node: views of its alternatives. claim counts over the unit, ask too."""
+    """A request of the unit on its node, with its alternatives. claim counts over the unit, ask too."""
 
-    __slots__ = ("ask", "claim", "least", "views")
+    __slots__ = ("alternatives", "ask", "claim", "least")
 
-    def __init__(self, ask: int, claim: int, views: list[RequestCandidates]) -> None:
+    def __init__(self, ask: int, claim: int, alternatives: list[RequestCandidates]) -> None:
         self.ask = ask
         self.claim = claim
-        self.views = views
-        self.least = min(view.count for view in views)
+        self.alternatives = alternatives
+        self.least = min(alternative.count for alternative in alternatives)
 
 
 class PickedDevice:
     """A device chosen for a request."""
 
-    __slots__ = ("candidate", "request", "view")
+    __slots__ = ("alternative", "candidate", "request")
 
-    def __init__(self, request: int, view: RequestCandidates, candidate: Candidate) -> None:
+    def __init__(self, request: int, alternative: RequestCandidates, candidate: Candidate) -> None:
         self.request = request
-        self.view = view
+        self.alternative = alternative
         self.candidate = candidate
 
 
 class Found:
-    """The picks, in order, and for each request the view chosen."""
+    """The picks, in order, and for each request the alternative chosen."""
 
-    __slots__ = ("picks", "steps", "views")
+    __slots__ = ("alternatives", "picks", "steps")
 
-    def __init__(self, picks: list[PickedDevice], views: list[RequestCandidates], steps: int) -> None:
+    def __init__(self, picks: list[PickedDevice], alternatives: list[RequestCandidates], steps: int) -> None:
         self.picks = picks
-        self.views = views
+        self.alternatives = alternatives
         self.steps = steps
 
 
@@ -88,14 +88,14 @@ class OutOfSteps:
 class Halted:
     """A device stands in the way: its selector fails, or it breaks a constraint of a request for all devices."""
 
-    __slots__ = ("candidate", "constraint", "request", "steps", "view")
+    __slots__ = ("alternative", "candidate", "constraint", "request", "steps")
 
     def __init__(
-        self, steps: int, request: int, view: RequestCandidates, candidate: Candidate, constraint: int
+        self, steps: int, request: int, alternative: RequestCandidates, candidate: Candidate, constraint: int
     ) -> None:
         self.steps = steps
         self.request = request
-        self.view = view
+        self.alternative = alternative
         self.candidate = candidate
         self.constraint = constraint
 
@@ -105,24 +105,24 @@ SearchResult: TypeAlias = Found | Exhausted | Halted | OutOfSteps
 
 
 class _Point(msgspec.Struct, gc=False):
-    """Where a search goes on: at a request (view None: its alternatives are still open), with k devices of the view
+    """Where a search goes on: at a request (alternative None: still open), with k devices of the alternative
     taken; the next one is tried from a position of its candidates on, groups in excluded are left out."""
 
     request: int
-    view: RequestCandidates | None = None
+    alternative: RequestCandidates | None = None
     k: int = 0
     position: int = 0
     excluded: frozenset[Hashable] = frozenset()
 
 
 class _Frame:
-    """A point of choice: between alternatives (view None) or between devices for slot k of a view."""
+    """A point of choice: between alternatives (alternative None) or between devices for slot k of one."""
 
-    __slots__ = ("deep", "excluded", "k", "mark", "next", "picked", "request", "tried", "view")
+    __slots__ = ("alternative", "deep", "excluded", "k", "mark", "next", "picked", "request", "tried")
 
     def __init__(self, at: _Point) -> None:
         self.request = at.request
-        self.view = at.view
+        self.alternative = at.alternative
         self.k = at.k
         self.next = at.position
         self.excluded = at.excluded
@@ -165,7 +165,7 @@ class Search:
         self.halt: Halted | None = None
         self.bounds: Bounds | None = None
         self.scope = _Scope([])
-        self.admin = any(view.want.admin for request in requests for view in request.views)
+        self.admin = any(alternative.request_plan.admin for request in requests for alternative in request.alternatives)
         self.later = _later_least(requests)
 
     def run(self) -> SearchResult:
@@ -222,21 +222,23 @@ class Search:
         return False
 
     def _first_devices(self, index: int) -> bool:
-        view = self.requests[index].views[0]
-        if self._too_many(index, view) or (view.every and (view.blocked is not None or not view.candidates)):
+        alternative = self.requests[index].alternatives[0]
+        if self._too_many(index, alternative) or (
+            alternative.every and (alternative.blocked is not None or not alternative.candidates)
+        ):
             return False
         self.steps += 1
-        self.chosen.append(view)
-        missing = view.count
-        for candidate in view.candidates:
+        self.chosen.append(alternative)
+        missing = alternative.count
+        for candidate in alternative.candidates:
             if not missing:
                 return True
             if candidate.failure is not None:
                 return False
-            if self._take(index, view, candidate) is None:
+            if self._take(index, alternative, candidate) is None:
                 self.steps += 1
                 missing -= 1
-            elif view.every or candidate.joins:
+            elif alternative.every or candidate.joins:
                 return False  # what a constraint took note of is not undone here
         return not missing
 
@@ -252,14 +254,14 @@ class Search:
         """Goes on until all requests are met (True), something has to be chosen (a frame is pushed), or it fails."""
         while at.request < len(self.requests):
             self.steps += 1
-            view = at.view or self._opened(at.request)
-            if view is None:
+            alternative = at.alternative or self._opened(at.request)
+            if alternative is None:
                 return False
-            if not view.every and at.k < view.count:
-                at.view = view
+            if not alternative.every and at.k < alternative.count:
+                at.alternative = alternative
                 self._push(_Frame(at))
                 return False
-            if view.every and not self._take_all(at.request, view):
+            if alternative.every and not self._take_all(at.request, alternative):
                 return False
             self._mark_deep(at.request)
             at = _Point(at.request + 1)
@@ -267,18 +269,18 @@ class Search:
         return True
 
     def _opened(self, index: int) -> RequestCandidates | None:
-        """The one view of a request; None if it cannot be met, or a frame now chooses among several."""
+        """The one alternative of a request; None if it cannot be met, or a frame now chooses among several."""
         if index and self._hopeless(index):
             return None
         request = self.requests[index]
-        if len(request.views) > 1:
+        if len(request.alternatives) > 1:
             self._push(_Frame(_Point(index)))
             return None
-        view = request.views[0]
-        if self._too_many(index, view):
+        alternative = request.alternatives[0]
+        if self._too_many(index, alternative):
             return None
-        self.chosen.append(view)
-        return view
+        self.chosen.append(alternative)
+        return alternative
 
     def _hopeless(self, index: int) -> bool:
         """Whether the remaining requests are known to fail in this state."""
@@ -306,16 +308,16 @@ class Search:
             frame = self.stack[-1]
             self._undo(frame)
             settled = frame.deep and self.scope.isolated[frame.request]
-            if frame.view is None:
-                views = self.requests[frame.request].views
-                while frame.next < len(views) and not (settled and not self.scope.limited[frame.request]):
-                    view = views[frame.next]
+            if frame.alternative is None:
+                alternatives = self.requests[frame.request].alternatives
+                while frame.next < len(alternatives) and not (settled and not self.scope.limited[frame.request]):
+                    alternative = alternatives[frame.next]
                     frame.next += 1
-                    if not self._too_many(frame.request, view):
-                        self.chosen.append(view)
-                        return _Point(frame.request, view)
+                    if not self._too_many(frame.request, alternative):
+                        self.chosen.append(alternative)
+                        return _Point(frame.request, alternative)
             elif not settled:
-                at = self._next_device(frame, frame.view)
+                at = self._next_device(frame, frame.alternative)
                 if at is not None or self.halt is not None:
                     return at
             self._remember(frame)
@@ -325,21 +327,21 @@ class Search:
     def _undo(self, frame: _Frame) -> None:
         self.ledger.rewind(frame.mark)
         del self.picks[frame.picked :]
-        del self.chosen[frame.request + (frame.view is not None) :]
+        del self.chosen[frame.request + (frame.alternative is not None) :]
 
     def _remember(self, frame: _Frame) -> None:
-        if frame.view is not None and (frame.k or len(self.requests[frame.request].views) > 1):
+        if frame.alternative is not None and (frame.k or len(self.requests[frame.request].alternatives) > 1):
             return
         if len(self.failed) < MEMO_MAX:
             del self.chosen[frame.request :]
             self.failed.add(self._key(frame.request))
 
-    def _next_device(self, frame: _Frame, view: RequestCandidates) -> _Point | None:
+    def _next_device(self, frame: _Frame, alternative: RequestCandidates) -> _Point | None:
         """Takes the frame's next device; the point after it, None if no other can be taken (or halt says why)."""
         ledger, request = self.ledger, self.requests[frame.request]
-        admin, claim = view.want.admin, request.claim
-        candidates = view.candidates
-        last = len(candidates) - (view.count - frame.k)
+        admin, claim = alternative.request_plan.admin, request.claim
+        candidates = alternative.candidates
+        last = len(candidates) - (alternative.count - frame.k)
         position = frame.next
         while position <= last:
             candidate = candidates[position]
@@ -348,50 +350,50 @@ class Search:
             if candidate.failure is not None:
                 if ledger.in_use(device_state, claim, admin=admin):
                     continue
-                self.halt = Halted(self.steps, frame.request, view, candidate, -1)
+                self.halt = Halted(self.steps, frame.request, alternative, candidate, -1)
                 return None
-            sort = (candidate.equivalent, ledger.usage(device_state.id))
-            if sort in frame.excluded or sort in frame.tried:
+            state_key = (candidate.equivalent, ledger.usage(device_state.id))
+            if state_key in frame.excluded or state_key in frame.tried:
                 continue
             excluded = frame.excluded.union(frame.tried) if frame.tried else frame.excluded
-            frame.tried.add(sort)
-            if self._take(frame.request, view, candidate) is None:
+            frame.tried.add(state_key)
+            if self._take(frame.request, alternative, candidate) is None:
                 frame.next = position
-                return _Point(frame.request, view, frame.k + 1, position, excluded)
+                return _Point(frame.request, alternative, frame.k + 1, position, excluded)
             ledger.rewind(frame.mark)
         frame.next = position
         return None
 
-    def _take(self, index: int, view: RequestCandidates, candidate: Candidate) -> Blocked | None:
+    def _take(self, index: int, alternative: RequestCandidates, candidate: Candidate) -> Blocked | None:
         """Takes a device for a request; what blocks it, or None if it was taken."""
-        blocked = take(self.ledger, view, candidate, self.requests[index].claim)
+        blocked = take(self.ledger, alternative, candidate, self.requests[index].claim)
         if blocked is None:
-            self.picks.append(PickedDevice(index, view, candidate))
+            self.picks.append(PickedDevice(index, alternative, candidate))
         return blocked
 
-    def _take_all(self, index: int, view: RequestCandidates) -> bool:
-        if not view.candidates:
+    def _take_all(self, index: int, alternative: RequestCandidates) -> bool:
+        if not alternative.candidates:
             return False
-        for candidate in view.candidates:
-            if view.blocked is not None and view.blocked[0] is candidate.device_state:
+        for candidate in alternative.candidates:
+            if alternative.blocked is not None and alternative.blocked[0] is candidate.device_state:
                 return False
             if candidate.failure is not None:
-                self.halt = Halted(self.steps, index, view, candidate, -1)
+                self.halt = Halted(self.steps, index, alternative, candidate, -1)
                 return False
-            blocked = self._take(index, view, candidate)
+            blocked = self._take(index, alternative, candidate)
             if blocked is not None:
                 if blocked.constraint is not None and not self.soft:
-                    self.halt = Halted(self.steps, index, view, candidate, blocked.constraint)
+                    self.halt = Halted(self.steps, index, alternative, candidate, blocked.constraint)
                 return False
         return True
 
-    def _too_many(self, index: int, view: RequestCandidates) -> bool:
+    def _too_many(self, index: int, alternative: RequestCandidates) -> bool:
         """Whether this alternative leads over the limit of results of the claim, whatever is chosen later."""
         claim = self.requests[index].claim
         before = self.counts.get(claim, 0) + sum(
             self.chosen[i].count for i in range(len(self.chosen)) if self.requests[i].claim == claim and i < index
         )
-        return before + view.count + self.later[index] > MAX_RESULTS
+        return before + alternative.count + self.later[index] > MAX_RESULTS
 
     def _key(self, index: int) -> Hashable:
         """The state as far as the requests from index on can tell."""
@@ -417,23 +419,23 @@ class Search:
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """Why a device cannot be taken now. constraint: index of the one that forbids it; None: the device has no room."""
+    """Why a device cannot be taken now. constraint: index of the one that forbids it; None: the device is full."""
 
     constraint: int | None
 
 
-NO_ROOM = Blocked(None)
+DEVICE_FULL = Blocked(None)
 _FORBIDDEN = tuple(Blocked(index) for index in range(32))  # what claims have; made once, as searches ask often
 
 
-def take(ledger: Ledger, view: RequestCandidates, candidate: Candidate, claim: int) -> Blocked | None:
+def take(ledger: Ledger, alternative: RequestCandidates, candidate: Candidate, claim: int) -> Blocked | None:
     """Takes a device for a claim; what blocks it, or None if it was taken.
 
     Constraints may have taken note of it where it was blocked: rewind.
     """
-    admin = view.want.admin
+    admin = alternative.request_plan.admin
     if not ledger.available(candidate.device_state, claim, candidate.amounts, admin=admin):
-        return NO_ROOM
+        return DEVICE_FULL
     if candidate.barred >= 0:
         return _forbidden(candidate.barred)
     for constraint, kind, token in candidate.joins:
@@ -480,8 +482,10 @@ class _Scope:
         most: dict[int, int] = {}
         flexible: set[int] = set()
         for request in requests:
-            most[request.claim] = most.get(request.claim, 0) + max(view.count for view in request.views)
-            if len({view.count for view in request.views}) > 1:
+            most[request.claim] = most.get(request.claim, 0) + max(
+                alternative.count for alternative in request.alternatives
+            )
+            if len({alternative.count for alternative in request.alternatives}) > 1:
                 flexible.add(request.claim)
         for index in range(size - 1, -1, -1):
             request = requests[index]
@@ -491,7 +495,7 @@ class _Scope:
             apart = own_groups.isdisjoint(reach) or (admins is not None and request.claim not in admins)
             self.isolated[index] = apart and own_constraints.isdisjoint(later_constraints)
             if admins is not None:
-                admins = admins | {request.claim} if request.views[0].want.admin else None
+                admins = admins | {request.claim} if request.alternatives[0].request_plan.admin else None
             self.admins[index] = admins
             self.limited[index] = tight
             later_groups |= own_groups
@@ -501,16 +505,18 @@ class _Scope:
 
 
 def _own(request: SearchRequest) -> tuple[set[int], set[tuple[int, int]]]:
-    groups = {candidate.equivalent for view in request.views for candidate in view.candidates}
-    constraints = {(request.claim, index) for view in request.views for index in view.want.constraints}
+    groups = {candidate.equivalent for alternative in request.alternatives for candidate in alternative.candidates}
+    constraints = {
+        (request.claim, index) for alternative in request.alternatives for index in alternative.request_plan.constraints
+    }
     return groups, constraints
 
 
 def _sets_by_group(requests: list[SearchRequest]) -> dict[int, frozenset[Any]]:
     found: dict[int, frozenset[Any]] = {}
     for request in requests:
-        for view in request.views:
-            for candidate in view.candidates:
+        for alternative in request.alternatives:
+            for candidate in alternative.candidates:
                 if candidate.device_state.uses and candidate.equivalent not in found:
                     found[candidate.equivalent] = frozenset(use.key for use in candidate.device_state.uses)
     return found
@@ -525,12 +531,12 @@ def _reach(groups: set[int], sets_of: dict[int, frozenset[Any]]) -> set[int]:
 
 
 def number(requests: list[SearchRequest]) -> None:
-    """Numbers alike devices alike: same part in every view, same counters, capacity left and way of sharing."""
+    """Equivalent devices get one number: same part in every alternative, same counters, capacity left and sharing."""
     marks: dict[Any, list[Any]] = {}
     slots: list[tuple[Candidate, Any]] = []
     for index, request in enumerate(requests):
-        for option, view in enumerate(request.views):
-            for candidate in view.candidates:
+        for option, alternative in enumerate(request.alternatives):
+            for candidate in alternative.candidates:
                 device_state = candidate.device_state
                 key = device_state.id
                 part = (

@@ -1,4 +1,4 @@
-"""What exactly do the claims want? Claims and gates in, plain wants or a refusal of the whole pod out.
+"""What exactly do the claims ask for? Claims and gates in, request plans or a refusal of the whole pod out.
 
 The only place where a claim's optional fields and the feature gates are looked at; behind it nobody asks again.
 Never looks at a device.
@@ -127,7 +127,7 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 class ClaimPlan(msgspec.Struct, frozen=True, eq=False):
-    """A claim in plain terms: one tuple of wants a request, alternatives in order."""
+    """A claim in plain terms: one tuple of plans a request, alternatives in order."""
 
     claim: ResourceClaim
     key: str
@@ -164,7 +164,7 @@ class _Reader:
     def read(self) -> ClaimPlan | PodWide:
         try:
             requests = tuple(self._requests())
-            least = sum(min(want.count for want in wants) for wants in requests)
+            least = sum(min(request_plan.count for request_plan in request_plans) for request_plans in requests)
             if least > MAX_RESULTS:
                 raise _Refused(TooManyDevices(claim=self.key, count=least, limit=MAX_RESULTS))
             return ClaimPlan(self.claim, self.key, requests, tuple(self._constraints()))
@@ -192,18 +192,18 @@ class _Reader:
                     raise self._off(request.name, "DRAPrioritizedList", "firstAvailable")
                 found.append(
                     tuple(
-                        self._want(f"{request.name}/{sub.name}", request.name, option, sub, admin=None)
+                        self._request_plan(f"{request.name}/{sub.name}", request.name, option, sub, admin=None)
                         for option, sub in enumerate(request.first_available)
                     )
                 )
             elif request.exactly is not None:
                 exactly = request.exactly
-                found.append((self._want(request.name, request.name, -1, exactly, admin=exactly.admin_access),))
+                found.append((self._request_plan(request.name, request.name, -1, exactly, admin=exactly.admin_access),))
             else:
                 raise _Refused(UnsupportedRequest(claim=self.key, request=request.name))
         return found
 
-    def _want(
+    def _request_plan(
         self, name: str, parent: str, option: int, asked: ExactDeviceRequest | DeviceSubRequest, *, admin: bool | None
     ) -> RequestPlan:
         rules = self.rules

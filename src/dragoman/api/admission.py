@@ -43,6 +43,15 @@ def invalid_text(kind: Kind, name: str, causes: Iterable[_Cause]) -> str:
     return f'{full_kind} "{name}" is invalid: {joined}'
 
 
+NO_RESOURCE = "the server could not find the requested resource"
+"""The message of a 404 for a path that is not served."""
+
+
+def not_served_text(kind: Kind) -> str:
+    """The message for a new object of a kind that only a server with the kind's feature gate has."""
+    return f"{NO_RESOURCE} (post {qualified(kind)}): {kind.kind} needs feature gate {kind.gate}"
+
+
 def conflict_text(kind: Kind, name: str) -> str:
     """The message of a 409 for a change of an object that is not what was sent."""
     return (

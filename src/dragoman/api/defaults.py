@@ -135,6 +135,26 @@ def _deployment(obj: Object, version: str, now: datetime) -> None:
     _fill_pointer(spec, "progressDeadlineSeconds", 600)
 
 
+def _autoscaler(obj: Object, version: str, now: datetime) -> None:
+    spec = _made(obj, "spec")
+    _fill_pointer(spec, "minReplicas", 1)
+    if version == "v1":
+        if "autoscaling.alpha.kubernetes.io/metrics" not in dig(obj, "metadata", "annotations"):
+            _fill_pointer(spec, "targetCPUUtilizationPercentage", 80)
+        return
+    if not spec.get("metrics"):
+        target: Object = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    if (behavior := sub(spec, "behavior")) is not None:
+        up, down = _made(behavior, "scaleUp"), _made(behavior, "scaleDown")
+        _fill_pointer(up, "stabilizationWindowSeconds", 0)
+        every: Object = {"type": "Percent", "value": 100, "periodSeconds": 15}
+        for rules, policies in ((up, [{"type": "Pods", "value": 4, "periodSeconds": 15}, every]), (down, [every])):
+            _fill_pointer(rules, "selectPolicy", "Max")
+            if rules.get("policies") is None:
+                rules["policies"] = [dict(policy) for policy in policies]
+
+
 def _replica_set(obj: Object, version: str, now: datetime) -> None:
     spec = _made(obj, "spec")
     _template(spec)
@@ -407,6 +427,7 @@ _BY_KIND: dict[str, Callable[[Object, str, datetime], None]] = {
     "DaemonSet": _daemon_set,
     "Job": _job,
     "CronJob": _cron_job,
+    "HorizontalPodAutoscaler": _autoscaler,
     "Namespace": _namespace,
     "Node": _node,
     "Secret": _secret,

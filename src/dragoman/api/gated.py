@@ -15,6 +15,7 @@ import msgspec
 from dragoman.api import deepjson
 from dragoman.api.gates import Gates
 from dragoman.api.shape import Object, dig, objects, sub
+from dragoman.api.validate.field import path_text
 
 _LISTS = ("ints", "bools", "strings", "versions")
 _BINDING = ("bindingConditions", "bindingFailureConditions")
@@ -137,6 +138,16 @@ def _group_templates(obj: Object) -> Iterator[Object]:
     yield from objects(dig(obj, "spec"), "podGroupTemplates")
 
 
+def _pod_templates(obj: Object) -> Iterator[Object]:
+    yield dig(obj, "spec", "template", "spec")
+    yield dig(obj, "spec", "jobTemplate", "spec", "template", "spec")
+
+
+def _jobs(obj: Object) -> Iterator[Object]:
+    yield dig(obj, "spec")
+    yield dig(obj, "spec", "jobTemplate", "spec")
+
+
 # ---- the table: features of a kind, each a group of fields that are kept or dropped together
 
 _BINDING_GATES = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
@@ -157,6 +168,10 @@ _CLAIM_SPEC: tuple[tuple[Feature, ...], ...] = (
     ),
     (Feature(("DRADerivedAttributes",), _exact_requests, ("derivedAttributes",)),),
 )
+_IN_TEMPLATES: tuple[tuple[Feature, ...], ...] = (
+    (Feature(("GenericWorkload",), _pod_templates, ("schedulingGroup",)),),
+)
+_OF_JOBS = (*_IN_TEMPLATES, (Feature(("WorkloadWithJob",), _jobs, ("scheduling",)),))
 _FEATURES: dict[str, tuple[tuple[Feature, ...], ...]] = {
     "ResourceSlice": (
         (Feature(("DRADeviceTaints",), _devices, ("taints",)),),
@@ -194,9 +209,12 @@ _FEATURES: dict[str, tuple[tuple[Feature, ...], ...]] = {
             Feature(("DynamicResourceAllocation",), _spec, ("resourceClaims",)),
             Feature(("DynamicResourceAllocation",), _container_resources, ("claims",)),
         ),
+        (Feature(("GenericWorkload",), _spec, ("schedulingGroup",)),),
         (Feature(("DRAExtendedResource",), _status, ("extendedResourceClaimStatus",)),),
         (Feature(("DRANodeAllocatableResources",), _status, ("nodeAllocatableResourceClaimStatuses",)),),
     ),
+    **dict.fromkeys(("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"), _IN_TEMPLATES),
+    **dict.fromkeys(("Job", "CronJob"), _OF_JOBS),
     "PodGroup": (
         (
             Feature(("DRAWorkloadResourceClaims",), _spec, ("resourceClaims",)),
@@ -216,3 +234,20 @@ def unused_fields(kind: str, obj: Object, gates: Gates) -> list[tuple[str, tuple
             names: set[Any] = {f for h in feature.holders(obj) for f in feature.fields if h.get(f) is not None}
             found += [(name, off) for name in sorted(names) if off]
     return found
+
+
+def place_of(raw: Any, field: str, path: tuple[str | int, ...] = ()) -> str:
+    """The path of the first field of that name in an object as written, "" for none."""
+    if isinstance(raw, dict):
+        if path and path[-1] in ("parameters", "labels", "annotations"):
+            return ""
+        for key, inner in raw.items():
+            if key == field:
+                return path_text((*path, key))
+            if text := place_of(inner, field, (*path, key)):
+                return text
+    if isinstance(raw, list):
+        for index, inner in enumerate(raw):
+            if text := place_of(inner, field, (*path, index)):
+                return text
+    return ""

@@ -148,11 +148,11 @@ def _apply(
     managers.set(who, configured, api_version, None)
     merged = _prune(managers, shape, merged, before)
     change = compare(shape, _tracked(live), _tracked(merged))
-    taken = union(change.modified, change.added)
+    touched = union(change.modified, change.added)
     if not force:
-        _refuse_conflicts(managers, who, taken)
-    managers.release(union(taken, change.removed), but=who)
-    same = not taken and not change.removed
+        _refuse_conflicts(managers, who, touched)
+    managers.release(union(touched, change.removed), but=who)
+    same = not touched and not change.removed
     managers.set(who, configured, api_version, None if same and before else now)
     return merged
 
@@ -174,12 +174,12 @@ def _prune(managers: Managers, shape: SchemaShape, merged: dict[str, Any], befor
     return result
 
 
-def _refuse_conflicts(managers: Managers, who: Manager, taken: Fields) -> None:
+def _refuse_conflicts(managers: Managers, who: Manager, touched: Fields) -> None:
     conflicts = [
         FieldConflict(manager, path)
         for manager, fields in managers
         if manager != who
-        for path in paths(intersection(fields, taken))
+        for path in paths(intersection(fields, touched))
     ]
     if conflicts:
         raise ApplyConflict(conflicts)
@@ -291,14 +291,14 @@ def _track(
     now: str,
 ) -> None:
     change = compare(shape, _tracked(old), _tracked(new))
-    taken = union(change.modified, change.added)
+    touched = union(change.modified, change.added)
     gone = change.removed
-    if not taken and not gone:
+    if not touched and not gone:
         return
-    managers.release(union(taken, gone), but=who)
+    managers.release(union(touched, gone), but=who)
     mine = managers.fields(who)
-    if taken:
-        managers.set(who, union(difference(mine, gone), taken), api_version, now)
+    if touched:
+        managers.set(who, union(difference(mine, gone), touched), api_version, now)
         managers.cap()
     elif gone:
         managers.set(who, difference(mine, gone), api_version, None)

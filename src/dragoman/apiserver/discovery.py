@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.kinds import Kind
 from dragoman.api.shape import Object
 from dragoman.apiserver.reviews import REVIEWS
-from dragoman.apiserver.served import Served
+from dragoman.apiserver.served import METRICS, METRICS_GROUP, Served
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 # subresource -> (group, version, kind of the body; empty: the parent's own, verbs)
@@ -85,15 +85,19 @@ def _legacy(served: Served, group: str, version: str) -> Iterator[Object]:
             if sub_kind:
                 resource |= {"group": sub_group, "version": sub_version}
             yield resource
+    for plural, review, namespaced, verbs in _answered(group):
+        singular = "" if group == METRICS_GROUP else review.lower()
+        yield {"name": plural, "singularName": singular, "namespaced": namespaced, "kind": review, "verbs": list(verbs)}
+
+
+def _answered(group: str) -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
+    """Resources that are answered and not stored: (plural, kind, namespaced, verbs)."""
     for (review_group, plural), (review, namespaced) in REVIEWS.items():
         if review_group == group:
-            yield {
-                "name": plural,
-                "singularName": review.lower(),
-                "namespaced": namespaced,
-                "kind": review,
-                "verbs": ["create"],
-            }
+            yield plural, review, namespaced, ("create",)
+    if group == METRICS_GROUP:
+        for plural, (kind, namespaced) in METRICS.items():
+            yield plural, kind, namespaced, ("get", "list")
 
 
 def _aggregated_resources(served: Served, group: str, version: str) -> list[Object]:
@@ -122,17 +126,16 @@ def _aggregated_resources(served: Served, group: str, version: str) -> list[Obje
         if subresources:
             resource["subresources"] = subresources
         out.append(resource)
-    for (review_group, plural), (review, namespaced) in REVIEWS.items():
-        if review_group == group:
-            out.append(
-                {
-                    "resource": plural,
-                    "responseKind": {"group": group, "version": version, "kind": review},
-                    "scope": "Namespaced" if namespaced else "Cluster",
-                    "singularResource": review.lower(),
-                    "verbs": ["create"],
-                }
-            )
+    for plural, review, namespaced, verbs in _answered(group):
+        out.append(
+            {
+                "resource": plural,
+                "responseKind": {"group": group, "version": version, "kind": review},
+                "scope": "Namespaced" if namespaced else "Cluster",
+                "singularResource": "" if group == METRICS_GROUP else review.lower(),
+                "verbs": list(verbs),
+            }
+        )
     return out
 
 

@@ -10,15 +10,16 @@ from typing import Any
 
 import msgspec
 
+from dragoman.api.admission import NO_RESOURCE
 from dragoman.api.shape import Object
-from dragoman.apiserver import discovery, metadata, openapi, openapi2, reviews, streams, strict, subresources
+from dragoman.apiserver import discovery, metadata, openapi, openapi2, reviews, streams, strict, subresources, table
 from dragoman.apiserver.admission import Attributes
 from dragoman.apiserver.custom.kind import CustomKind
 from dragoman.apiserver.events_group import from_events_group, to_events_group
 from dragoman.apiserver.external.converting import Conversion
 from dragoman.apiserver.http import Headers, HttpRequest, Reply, Stream, json_reply
 from dragoman.apiserver.logs import LogOptions
-from dragoman.apiserver.negotiate import decode, decode_object, form_of
+from dragoman.apiserver.negotiate import decode, decode_object, form_of, to_yaml
 from dragoman.apiserver.options import (
     check_declared,
     check_list_version,
@@ -29,10 +30,12 @@ from dragoman.apiserver.options import (
     version_of,
     write_of,
 )
-from dragoman.apiserver.registry import CHANGED_TRIES, Judge, Registry
+from dragoman.apiserver.registry import CHANGED_TRIES, PatchCheck, Registry
 from dragoman.apiserver.replies import object_reply, outcome_reply, page_reply
 from dragoman.apiserver.request import Page, RequestOutcome, Write
-from dragoman.apiserver.served import Served
+from dragoman.apiserver.resource_metrics import PRINTER
+from dragoman.apiserver.selectors import parse_labels
+from dragoman.apiserver.served import METRICS, METRICS_GROUP, METRICS_VERSION, Served
 from dragoman.apiserver.sessions import PodSessions
 from dragoman.apiserver.status import StatusError, bad_request, not_found, stale
 from dragoman.apiserver.store import Selection
@@ -181,6 +184,8 @@ class Handlers:
                 namespace = parts[1] if parts[0] == "namespaces" else ""
                 reply = reviews.answer(self.registry, plural, body, request.user, self.whose, namespace)
                 return json_reply(reply, 201)
+            if group == METRICS_GROUP:
+                return self._usage(request, version, parts)
             raise _no_path()
         if target.subresource:
             return await self._subresource(request, target)
@@ -230,6 +235,38 @@ class Handlers:
                 page = await self._shown_page(target, page)
                 return page_reply(request, target, page, self.registry.clock.now())
         raise StatusError(405, "MethodNotAllowed", f"{request.method} is not allowed on a collection")
+
+    def _usage(self, request: HttpRequest, version: str, parts: list[str]) -> Reply:
+        """metrics.k8s.io: what nodes and pods use now."""
+        namespace, rest = (parts[1], parts[2:]) if parts[0] == "namespaces" and len(parts) > 2 else ("", parts)
+        plural, name = rest[0], rest[1] if len(rest) == 2 else ""
+        known = self.registry.served.has_metrics and version == METRICS_VERSION and plural in METRICS
+        if not known or len(rest) > 2 or (bool(namespace) and not METRICS[plural][1]):
+            raise _no_path()
+        if METRICS[plural][1] and name and not namespace:
+            raise _no_path()
+        if request.method not in ("GET", "HEAD") or request.flag("watch"):
+            raise StatusError(
+                405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+            )
+        metrics, now = self.registry.metrics, self.registry.clock.now()
+        form = form_of(request.headers.get("accept", ""))
+        if name:
+            found = [metrics.one(plural, namespace, name, now)]
+        else:
+            labels = parse_labels(request.query.get("labelSelector", ""))
+            found = metrics.listed(plural, namespace, labels, now)
+        if form.kind == "Table":
+            made = table.printed(PRINTER[plural], found, now, request.query.get("includeObject", "Metadata"))
+            return Reply(200, msgspec.json.encode(made), form.content_type)
+        if name:
+            body = found[0]
+        else:
+            head = {"kind": f"{METRICS[plural][0]}List", "apiVersion": f"{METRICS_GROUP}/{METRICS_VERSION}"}
+            body = {**head, "metadata": {}, "items": found}
+        if form.media != "application/json":
+            return Reply(200, to_yaml(msgspec.json.encode(body)), form.content_type)
+        return json_reply(body)
 
     def _selection(self, request: HttpRequest, target: RequestInfo) -> Selection:
         selected = request.query.get("fieldSelector", "")
@@ -339,7 +376,7 @@ class Handlers:
         return typed, msgspec.structs.replace(write, version=kind.versions[0])
 
     async def _patched_by_webhook(
-        self, kind: CustomKind, target: RequestInfo, type: str, patch: Any, write: Write, judge: Judge
+        self, kind: CustomKind, target: RequestInfo, type: str, patch: Any, write: Write, patch_check: PatchCheck
     ) -> RequestOutcome:
         """A patch in a version that only a webhook knows: the live object is converted, patched, converted back."""
         registry = self.registry
@@ -358,7 +395,7 @@ class Handlers:
                 patch,
                 subresource=target.subresource,
                 write=write,
-                judge=judge,
+                patch_check=patch_check,
                 live=live,
             )
             body, storing = await self._stored(target, patched, write)
@@ -411,7 +448,7 @@ class Handlers:
             text = "error converting YAML to JSON: yaml: unmarshal errors:"
             raise bad_request(f"error strict decoding YAML: {text}\n  " + "\n  ".join(twice))
 
-        def judge(patched: Object, live: Object | None) -> list[str]:
+        def patch_check(patched: Object, live: Object | None) -> list[str]:
             if type == "apply":
                 check_declared(target, patched)
             known = set(known_unknowns(target, live)) if live else set()
@@ -424,7 +461,7 @@ class Handlers:
                 raise
 
         if (kind := self._by_webhook(target)) is not None:
-            outcome = await self._patched_by_webhook(kind, target, type, patch, write, judge)
+            outcome = await self._patched_by_webhook(kind, target, type, patch, write, patch_check)
             return await self._done(request, target, outcome, [])
         outcome = await self.registry.patching(
             target.kind,
@@ -434,7 +471,7 @@ class Handlers:
             type=type,
             subresource=target.subresource,
             write=write,
-            judge=judge,
+            patch_check=patch_check,
         )
         return await self._done(request, target, outcome, [])
 
@@ -621,4 +658,4 @@ def _legacy(served: Served, path: str) -> Object:
 
 
 def _no_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", NO_RESOURCE)

@@ -19,13 +19,13 @@ _SERVER_SETS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGraceP
 
 def check_type(kind: Kind, version: str, obj: Object, *, required: bool = False) -> None:
     """Refuse an object of another apiVersion or kind than the path says."""
-    want = kind.version_text(version or kind.versions[0])
+    expected = kind.version_text(version or kind.versions[0])
     got, got_kind = obj.get("apiVersion"), obj.get("kind")
     if required and (not got or not got_kind):
         raise bad_request("apiVersion and kind must be set")
-    if got and got != want:
+    if got and got != expected:
         raise bad_request(
-            f"the API version in the data ({got}) does not match the expected API version ({want})",
+            f"the API version in the data ({got}) does not match the expected API version ({expected})",
         )
     if got_kind and got_kind != kind.kind:
         raise bad_request(f"the kind in the data ({got_kind}) does not match the expected kind ({kind.kind})")

@@ -325,7 +325,7 @@ _TEXTS: dict[str, dict[str, str]] = {
     },
     "resource.ShareableSummaryStatus": {
         "fullyAvailableDevices": "Devices that nobody uses.",
-        "partiallyAvailableDevices": "Devices with room for more consumers.",
+        "partiallyAvailableDevices": "Devices that can take more consumers.",
         "capacity": "Amounts by name.",
     },
     "resource.ShareableCapacityStatus": {

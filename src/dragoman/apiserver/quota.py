@@ -18,7 +18,7 @@ from dragoman.apiserver.admission.attributes import Attributes
 from dragoman.apiserver.lookup import Lookup
 from dragoman.apiserver.status import forbidden
 from dragoman.apiserver.store import Selection, StoredObject
-from dragoman.quota.judge import concerns, more, refused
+from dragoman.quota.evaluate import concerns, more, refused
 from dragoman.quota.usage import ZERO, Amounts, UsageContext, is_for_extended, usage
 
 QUOTA: Final = BY_NAME["ResourceQuota"]

@@ -33,6 +33,7 @@ from dragoman.apiserver.patch import copy_json, json_patch, merge_patch, strateg
 from dragoman.apiserver.patch_failed import PatchFailed
 from dragoman.apiserver.quota import QuotaLedger
 from dragoman.apiserver.request import INTERNAL, DeleteOptions, Page, RequestOutcome, Write
+from dragoman.apiserver.resource_metrics import ResourceMetrics, UsageHost
 from dragoman.apiserver.selectors import parse_fields, parse_labels
 from dragoman.apiserver.served import Served
 from dragoman.apiserver.sessions import Sessions
@@ -60,7 +61,7 @@ NAME_TRIES = 8
 CHANGED_TRIES = 5
 EVENT_S = 3600
 ObjectChange = Callable[[Object], Object]
-Judge = Callable[[Object, Object | None], list[str]]
+PatchCheck = Callable[[Object, Object | None], list[str]]
 Follower = Callable[[StoredObject | None, StoredObject | None], None]
 """Called in the step of a write with the record before and after it; None for none."""
 T = TypeVar("T")
@@ -89,6 +90,7 @@ class Registry:
         self.pages = Pages()
         self.logs = Logs()
         self.sessions = Sessions()
+        self.metrics = ResourceMetrics(store)
         self.external: External | None = None
         self.followers: dict[Kind, Follower] = {}
         self.quota = QuotaLedger(self)
@@ -98,6 +100,11 @@ class Registry:
         self.ca_text = ""
         self._next_ip = 1
         self._second = 0, ""
+
+    def add_usage_host(self, host: UsageHost) -> None:
+        """Serve metrics.k8s.io, also of the pods that this host runs."""
+        self.metrics.hosts.append(host)
+        self.served.serve_metrics()
 
     def now_text(self) -> str:
         """Now as metav1.Time."""
@@ -113,11 +120,11 @@ class Registry:
     def free_cluster_ip(self) -> str:
         """An address of 10.96.0.0/16 that no service has."""
         service = BY_NAME["Service"]
-        taken = {record.fields.get("spec.clusterIP") for record in self.store.select(service)}
+        in_use = {record.fields.get("spec.clusterIP") for record in self.store.select(service)}
         for _ in range(65533):
             self._next_ip = self._next_ip % 65533 + 1
             address = f"10.96.{self._next_ip >> 8}.{self._next_ip & 255}"
-            if address not in taken:
+            if address not in in_use:
                 return address
         raise StatusError(500, "InternalError", "all addresses for services are in use")
 
@@ -179,7 +186,7 @@ class Registry:
         """The mutating phase; returns who is to be asked again in the validating one."""
         admission.mutate(self, attributes)
         outside = self.external if external else None
-        if outside is None or not outside.wants(attributes):
+        if outside is None or not outside.handles(attributes):
             return None
         await outside.mutate(attributes)
         return outside
@@ -194,7 +201,7 @@ class Registry:
     async def connecting(self, attributes: Attributes) -> None:
         """Ask webhooks and policies whether a session with a pod may be opened. Raises Refused."""
         outside = self.external
-        if outside is not None and outside.wants(attributes):
+        if outside is not None and outside.handles(attributes):
             await outside.mutate(attributes)
             await outside.validate(attributes)
 
@@ -351,7 +358,7 @@ class Registry:
         type: str = "merge",
         subresource: str = "",
         write: Write = INTERNAL,
-        judge: Judge | None = None,
+        patch_check: PatchCheck | None = None,
     ) -> RequestOutcome:
         """Patch an object, for the server's own parts."""
         return at_once(
@@ -363,7 +370,7 @@ class Registry:
                 type=type,
                 subresource=subresource,
                 write=write,
-                judge=judge,
+                patch_check=patch_check,
                 external=False,
             )
         )
@@ -378,16 +385,16 @@ class Registry:
         type: str = "merge",
         subresource: str = "",
         write: Write = INTERNAL,
-        judge: Judge | None = None,
+        patch_check: PatchCheck | None = None,
         external: bool = True,
     ) -> RequestOutcome:
         """Patch an object; type is merge, json, strategic or apply. Apply creates what is not there.
 
-        `judge(patched, live)` sees both in the request's version and returns warnings or raises (strict decoding).
+        `patch_check(patched, live)` sees both in the request's version, returns warnings or raises (strict decoding).
         """
         record = self.store.get(kind, namespace, name)
         if type == "apply":
-            config, warnings = self._config(kind, name, patch, namespace, write, judge)
+            config, warnings = self._config(kind, name, patch, namespace, write, patch_check)
             if record is None:
                 return await self._apply_new(kind, config, namespace, subresource, write, warnings, external=external)
         elif record is None:
@@ -402,7 +409,7 @@ class Registry:
                 storing = tracking.applied(write)
                 outcome = await self._replace(live, new, subresource, storing, external=external)
             else:
-                new, said = self._patched(kind, name, patch, namespace, type, subresource, write, judge, old)
+                new, said = self._patched(kind, name, patch, namespace, type, subresource, write, patch_check, old)
                 outcome = await self._replace(live, new, subresource, write, old, external=external)
             if outcome is not None:
                 outcome.warnings = said + outcome.warnings
@@ -419,7 +426,7 @@ class Registry:
         type: str,
         subresource: str,
         write: Write,
-        judge: Judge | None,
+        patch_check: PatchCheck | None,
         stored: Object,
     ) -> tuple[Object, list[str]]:
         """The stored form of an object after a patch, and warnings."""
@@ -430,7 +437,7 @@ class Registry:
         patched = patched_by(type, live, patch, (kind.group, version, kind.kind))
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise StatusError(422, "Invalid", "the patch leaves no object behind")
-        warnings = judge(patched, live) if judge else []
+        warnings = patch_check(patched, live) if patch_check else []
         metadata.check_type(kind, version, patched)
         metadata.check_identity(kind, patched["metadata"], name, namespace)
         return to_stored(kind, version, patched, self.clock.utc()), warnings
@@ -445,7 +452,7 @@ class Registry:
         *,
         subresource: str,
         write: Write,
-        judge: Judge,
+        patch_check: PatchCheck,
         live: Object | None,
     ) -> tuple[Object, list[str]]:
         """An object after a patch, in the version of `write` as `live` is (None: it is not there), and warnings."""
@@ -456,19 +463,19 @@ class Registry:
             if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
                 raise StatusError(422, "Invalid", "the patch leaves no object behind")
             metadata.check_identity(kind, new["metadata"], name, namespace)
-            return new, judge(new, {**typed, **live})
-        config, warnings = self._config(kind, name, patch, namespace, write, judge)
+            return new, patch_check(new, {**typed, **live})
+        config, warnings = self._config(kind, name, patch, namespace, write, patch_check)
         merged = tracking.apply(kind, live, config, write, subresource=subresource, now=self.now_text())
         return {**typed, **merged}, warnings
 
     def _config(
-        self, kind: Kind, name: str, applied: Any, namespace: str, write: Write, judge: Judge | None
+        self, kind: Kind, name: str, applied: Any, namespace: str, write: Write, patch_check: PatchCheck | None
     ) -> tuple[Object, list[str]]:
         """The stored form of an apply configuration, and warnings."""
         if not isinstance(applied, dict):
             raise bad_request("an apply patch must be an object")
         applied = {**applied}
-        warnings = judge(applied, None) if judge else []
+        warnings = patch_check(applied, None) if patch_check else []
         metadata.check_type(kind, write.version, applied, required=True)
         meta = metadata.own(applied)
         meta.setdefault("name", name)

@@ -139,16 +139,16 @@ def of_object(selector: Mapping[str, Any] | None) -> Requirements | None:
 def to_text(requirements: Requirements) -> str:
     """Requirements as the text of a selector, keys and values sorted (tables, Scale.status.selector)."""
     parts = []
-    for want in sorted(requirements, key=lambda want: want.key):
-        match want.operator:
-            case "in" if len(want.values) == 1:
-                parts.append(f"{want.key}={want.values[0]}")
+    for one in sorted(requirements, key=lambda one: one.key):
+        match one.operator:
+            case "in" if len(one.values) == 1:
+                parts.append(f"{one.key}={one.values[0]}")
             case "in" | "notin":
-                parts.append(f"{want.key} {want.operator} ({','.join(sorted(want.values))})")
+                parts.append(f"{one.key} {one.operator} ({','.join(sorted(one.values))})")
             case "exists":
-                parts.append(want.key)
+                parts.append(one.key)
             case "absent":
-                parts.append(f"!{want.key}")
+                parts.append(f"!{one.key}")
     return ",".join(parts)
 
 

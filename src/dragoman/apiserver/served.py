@@ -18,6 +18,9 @@ from dragoman.apiserver.reviews import REVIEWS
 from dragoman.errors import Invalid
 
 EVENTS_GROUP = "events.k8s.io"
+METRICS_GROUP, METRICS_VERSION = "metrics.k8s.io", "v1beta1"
+METRICS: dict[str, tuple[str, bool]] = {"nodes": ("NodeMetrics", False), "pods": ("PodMetrics", True)}
+"""Resources of the metrics group: the kind, and whether it is namespaced."""
 EVENT = BY_NAME["Event"]
 OLDEST, NEWEST = 32, 37
 # The minor version of Kubernetes in which a version of a group (or of one resource of it) came; "*" is the whole group.
@@ -99,6 +102,7 @@ class Served:
         """everything: all versions of all kinds, whatever the gates say (for a process's own parts and tests)."""
         self.minor = minor
         self.generation = 0
+        self.has_metrics = False
         self._on = {"api/all": True} if everything else dict(runtime_config or {})
         self._versions: dict[tuple[str, str], tuple[str, ...]] = {}
         self._kinds: dict[tuple[str, str], Kind] = {}
@@ -120,6 +124,11 @@ class Served:
             if key in self._on:
                 return self._on[key]
         return stage(version) == "ga"
+
+    def serve_metrics(self) -> None:
+        """Offer metrics.k8s.io: somebody measures pods."""
+        self.generation += 1
+        self.has_metrics = True
 
     # ---- custom resources
 
@@ -181,6 +190,8 @@ class Served:
         for group, _ in REVIEWS:
             found.setdefault(group, set()).add("v1")
         found[EVENTS_GROUP] = {"v1"}
+        if self.has_metrics:
+            found.setdefault(METRICS_GROUP, set()).add(METRICS_VERSION)
         rank = {group: index for index, group in enumerate(_ORDER)}
         ordered = sorted(found, key=lambda group: (rank.get(group, len(rank)), group))
         return {group: tuple(sorted(found[group], key=priority)) for group in ordered}

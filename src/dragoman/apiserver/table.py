@@ -47,11 +47,24 @@ def table(
         printer = kind.definition.version(version).printer
     else:
         printer = PRINTERS.get((kind.group, kind.kind), _FALLBACK)
+    made = printed(printer, objects, now, include_object, metadata=metadata)
+    return made if definitions else {**made, "columnDefinitions": None}
+
+
+def printed(
+    printer: Printer,
+    objects: Iterable[Object],
+    now: float,
+    include_object: str = "Metadata",
+    *,
+    metadata: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A Table by a printer."""
     return {
         "kind": "Table",
         "apiVersion": META_V1,
         "metadata": dict(metadata or {}),
-        "columnDefinitions": [column.to_json() for column in printer.columns] if definitions else None,
+        "columnDefinitions": [column.to_json() for column in printer.columns],
         "rows": [_row(printer, obj, now, include_object) for obj in objects],
     }
 

@@ -119,14 +119,14 @@ def _format(node: Call) -> Iterator[Issue]:
     values = node.args[0]
     if not isinstance(values, ListLit):
         return
-    taken = 0
+    position = 0
     try:
         for letter in clauses(target.value):
-            if taken >= len(values.elements):
-                yield Issue(node.offset, f"index {taken} out of range")
+            if position >= len(values.elements):
+                yield Issue(node.offset, f"index {position} out of range")
                 return
-            element = values.elements[taken]
-            taken += 1
+            element = values.elements[position]
+            position += 1
             fitting, message = _CLAUSES[letter]
             kind = element.type
             if not t.is_dyn_or_error(kind) and kind.kind not in fitting:
@@ -135,8 +135,8 @@ def _format(node: Call) -> Iterator[Issue]:
     except EvalError as error:
         yield Issue(node.offset, error.message)
         return
-    if taken < len(values.elements):
-        message = f"too many arguments supplied to string.format (expected {taken}, got {len(values.elements)})"
+    if position < len(values.elements):
+        message = f"too many arguments supplied to string.format (expected {position}, got {len(values.elements)})"
         yield Issue(node.offset, message)
 
 

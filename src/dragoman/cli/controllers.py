@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dragoman.cli import serve
+from dragoman.cli import output, serve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,16 +26,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the named controllers beside a kube-controller-manager that was started without them",
     )
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates, with Kubernetes' names and defaults",
+    )
     serve.arguments(parser, lease="dragoman-controllers")
     serve.from_environment(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to end."""
+    from dragoman.api.gates import lenient_gates
     from dragoman.daemon import coexistence
     from dragoman.daemon.controllers import Controllers, ControllerSettings  # --help is fast without it
 
-    settings = ControllerSettings(controllers=tuple(args.controllers.split(",")))
+    gates, unknown = lenient_gates(args.feature_gates)
+    for name in unknown:
+        output.say(f"warning: --feature-gates: {name} is not known here and changes nothing")
+    settings = ControllerSettings(controllers=tuple(args.controllers.split(",")), gates=gates)
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         async def before() -> None:

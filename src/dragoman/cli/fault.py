@@ -35,17 +35,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags: which fault, then its own."""
     parser.epilog = _examples()
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    sorts = parser.add_subparsers(dest="sort", required=True, metavar="FAULT", parser_class=type(parser))
+    commands = parser.add_subparsers(dest="fault_name", required=True, metavar="FAULT", parser_class=type(parser))
     for kind in fault_kinds().values():
-        one = sorts.add_parser(kind.name, help=kind.summary)
+        one = commands.add_parser(kind.name, help=kind.summary)
         one.add_argument("--node", required=True, metavar="NAME")
         for field in kind.fields:
             one.add_argument(f"--{field.name}", metavar=field.placeholder, help=field.help)
         one.add_argument("--name", default="", help="name of the ConfigMap; default: from the fault and its target")
         one.add_argument("--print", action="store_true", help="print the ConfigMap instead of applying it")
         connect.arguments(one)
-    connect.arguments(sorts.add_parser("list", help="list faults"))
-    recover = sorts.add_parser("recover", help="remove faults")
+    connect.arguments(commands.add_parser("list", help="list faults"))
+    recover = commands.add_parser("recover", help="remove faults")
     recover.add_argument("names", nargs="*", metavar="NAME")
     recover.add_argument("--all", action="store_true", help="remove all faults of the namespace")
     connect.arguments(recover)
@@ -53,9 +53,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Break, list or mend."""
-    if args.sort == "list":
+    if args.fault_name == "list":
         return asyncio.run(_list(args))
-    if args.sort == "recover":
+    if args.fault_name == "recover":
         return asyncio.run(_recover(args))
     body = _object(args)
     if args.print:
@@ -66,25 +66,25 @@ def run(args: argparse.Namespace) -> int:
 
 def _object(args: argparse.Namespace) -> Object:
     """Raises Invalid for what cannot be."""
-    fields = fault_kinds()[args.sort].fields
+    fields = fault_kinds()[args.fault_name].fields
     given = {field.name: value for field in fields if (value := getattr(args, field.name))}
-    data = {"fault": args.sort, "node": args.node, **given}
+    data = {"fault": args.fault_name, "node": args.node, **given}
     try:
         fault_of(data, fault_kinds())
     except Invalid as error:
         raise Invalid(f"--{error.where.removeprefix('data.')}", error.what) from None
     places = [given[field.name] for field in fields if field.in_name and field.name in given]
-    made = "-".join([args.sort, args.node, *places])
+    made = "-".join([args.fault_name, args.node, *places])
     name = args.name or "".join(sign if sign.isalnum() or sign in "-." else "-" for sign in made.lower())
     return config_map(name, FAULT, data)
 
 
-def config_map(name: str, sort: str, data: dict[str, str]) -> Object:
-    """The ConfigMap of a fault, or of a wish for the clock."""
+def config_map(name: str, label: str, data: dict[str, str]) -> Object:
+    """The ConfigMap of a fault, or of a setting of the clock."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": {LABEL: sort}},
+        "metadata": {"name": name, "labels": {LABEL: label}},
         "data": data,
     }
 
@@ -103,7 +103,7 @@ async def _break(args: argparse.Namespace, body: Object) -> int:
 
 
 async def reported(client: Client, name: str, namespace: str, within_s: float) -> int:
-    """Wait for what came of it and say that; an invalid wish is taken back. Raises Invalid, Retry."""
+    """Wait for what came of it and say that; an invalid one is removed again. Raises Invalid, Retry."""
     clock = Clock()
     deadline = clock.monotonic() + within_s
     while clock.monotonic() < deadline:

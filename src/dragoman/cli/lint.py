@@ -75,19 +75,24 @@ def run(args: argparse.Namespace) -> int:
     gates = source.gates(args)
     background, minor = _background(args)
     target = LintTarget(
-        minor=minor_of(args.kubernetes, OLDEST) if args.kubernetes else minor, gates=gates, known=known_drivers()
+        minor=minor_of(args.kubernetes, OLDEST) if args.kubernetes else minor,
+        gates=gates,
+        known=known_drivers(),
+        applied=source.applied,
     )
     texts = list(manifests.texts(args.filename))
-    scan = files.scan(texts)
+    scan = files.scan(texts, changes=True)
     findings = lint(scan, target, background)
     if args.fix:
         texts = _fix(texts, findings)
-        scan = files.scan(texts)
+        scan = files.scan(texts, changes=True)
         findings = lint(scan, target, background)
     stream = sys.stderr if _piped(args) else sys.stdout
     if args.output == "text":
         named = dict(texts)
-        shown = _diagnostics(findings, named, lambda changed: lint(files.scan(changed), target, background))
+        shown = _diagnostics(
+            findings, named, lambda changed: lint(files.scan(changed, changes=True), target, background)
+        )
         for entry in shown:
             for line in diagnostic.lines(entry, named, stream):
                 print(line, file=stream)
@@ -108,7 +113,7 @@ def _background(args: argparse.Namespace) -> tuple[list[Document], int]:
         recorded, minor = asyncio.run(_live(args))
         documents += files.scan([("the cluster", recorded)]).documents
     if (against or args.live) and not documents:
-        output.say("note: the cluster has no objects to judge against")
+        output.say("note: the cluster has no objects to check against")
     return documents, minor
 
 
@@ -185,6 +190,8 @@ def _diagnostics(
             ": ".join(filter(None, (finding.subject, finding.field))),
             finding.fix,
             after,
+            finding.start,
+            finding.end,
         )
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dragoman.cli import output, serve, simulate
+from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from dragoman.cli.shell import Shell
+    from dragoman.daemon.scheduler import SchedulerSettings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         help="spec.schedulerName to schedule for; default: dragoman",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): profiles, plugins, weights, time limits",
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
     simulate.preemption(parser, "off")
@@ -40,6 +49,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="start although another scheduler may allocate the same devices; each decision is then checked twice",
     )
+    parser.add_argument(
+        "--shadow",
+        action="store_true",
+        help="decide what another scheduler decides and compare, writing nothing; --scheduler-name says whose pods, "
+        "default here: default-scheduler",
+    )
     serve.arguments(parser, lease="dragoman-scheduler")
     serve.from_environment(parser)
 
@@ -55,14 +70,18 @@ def run(args: argparse.Namespace) -> int:
     gates, unknown = lenient_gates(args.feature_gates)
     for name in unknown:
         output.say(f"warning: --feature-gates: {name} is not known here and changes nothing")
-    names = args.scheduler_name or ["dragoman"]
+    names = args.scheduler_name or ["default-scheduler" if args.shadow else "dragoman"]
     settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
         options=AllocatorOptions(gates=gates, policy=args.policy),
         preemption=args.preemption,
-        own_lease=args.lease_name or "dragoman-scheduler",
         filter_timeout_s=duration_s(args.filter_timeout, "--filter-timeout"),
     )
+    if args.config:
+        settings = _configured(args, settings)
+    if args.shadow:
+        return _shadow(args, settings)
+    settings = msgspec.structs.replace(settings, own_lease=args.lease_name or "dragoman-scheduler")
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
         scheduler = Scheduler(shell.client, shell.clock, shell.entropy, settings, shell.metrics)
@@ -73,5 +92,46 @@ def run(args: argparse.Namespace) -> int:
 
         shell.before = before
         return scheduler.run
+
+    return serve.serve(args, work)
+
+
+def _configured(args: argparse.Namespace, settings: SchedulerSettings) -> SchedulerSettings:
+    """The settings with what the file of --config says; it also sets the flags of the Lease. Raises Invalid."""
+    from dragoman.api import yamltext
+    from dragoman.cli import manifests
+    from dragoman.daemon.scheduler_config import read_config
+
+    if args.scheduler_name:
+        raise Invalid("--scheduler-name", "the profiles of --config name the schedulers")
+    ((_, text),) = list(manifests.texts([args.config]))
+    try:
+        value = yamltext.parse(text, args.config)
+    except yamltext.Broken as error:
+        raise Invalid(args.config, error.what) from None
+    found = read_config(value, args.config, settings.options.gates, args.preemption)
+    for note in found.notes:
+        output.say(f"{args.config}: {note}")
+    if found.lease is not None:
+        args.lease_name = found.lease
+    args.lease_namespace, args.lease_timing = found.lease_namespace, found.timing
+    args.kubeconfig = args.kubeconfig or found.kubeconfig or None
+    return msgspec.structs.replace(settings, names=tuple(found.profiles), profiles=found.profiles, limits=found.limits)
+
+
+def _shadow(args: argparse.Namespace, settings: SchedulerSettings) -> int:
+    """Serve without a Lease, which would have to be written."""
+    from dragoman.daemon.shadow import Shadow, ShadowSettings
+    from dragoman.explain import comparison
+
+    args.lease_name = ""
+    profiles = {name: settings.profile(name).profile for name in settings.names}
+    wanted = ShadowSettings(settings.names, settings.options, profiles)
+
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
+        shadow = Shadow(shell.client, shell.clock, shell.entropy, wanted, shell.metrics)
+        shell.ready = lambda: shadow.ready
+        shell.reports["/shadow"] = lambda: output.versioned("ShadowReport", comparison.as_json(shadow.tally))
+        return shadow.run
 
     return serve.serve(args, work)

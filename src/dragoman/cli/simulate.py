@@ -14,8 +14,6 @@ from dragoman.cli import output, source
 from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dragoman.allocate.allocator import AllocatorOptions
     from dragoman.cli.changes import ChangedSnapshot
     from dragoman.explain.explanation import Explanation
@@ -29,6 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser, live=False)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     deciding(parser)
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="decide again what the scheduler of these files decided, one pod at a time in its order, and compare",
+    )
     _changes(parser)
 
 
@@ -55,7 +58,7 @@ def preemption(parser: argparse.ArgumentParser, default: str) -> None:
         "--preemption",
         choices=["off", "nodes", "devices"],
         default=default,
-        help=f"pods of lower priority make room: nodes as kube-scheduler does, devices for DRA too; default: {default}",
+        help=f"evict pods of lower priority: on nodes as kube-scheduler does, or for devices too; default: {default}",
     )
     parser.add_argument(
         "--dra-preemption",
@@ -88,24 +91,55 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.filename:
         raise Invalid("-f", "name the files to simulate; - reads standard input")
+    if args.replay:
+        return _replay(args)
     context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args), preemption=args.preemption)
     world = _read(args, context)
     clock = Clock()
     cluster = settled(bring(world.snapshot, clock.utc(), known=True))
     changed = changes.changed(cluster, args)
-    answers = _answers(changed, world.order, context, clock)
+    explanations = _explanations(changed, world.order, context, clock)
     blocked = quotas.blocks(changed.cluster)
     if args.output == "json":
         errors = [refused.as_json() for refused in world.refused]
-        pods = [say.as_json(answer) for answer in answers]
+        pods = [say.as_json(explanation) for explanation in explanations]
         limited = {"quota": [quotas.as_json(block) for block in blocked]} if blocked else {}
-        body = {"pods": pods, **changed.as_json(), **limited, "errors": errors}
+        warnings = [warning.as_json() for warning in world.warnings]
+        body = {"pods": pods, **changed.as_json(), **limited, "errors": errors, "warnings": warnings}
         output.write_json(output.versioned("Simulation", body))
     else:
-        _print(answers, changed, world.refused)
+        _print(explanations, changed, world)
         output.prose([line for block in blocked for line in quotas.block_lines(block)])
-    placed = all(answer.verdict.node for answer in answers)
+    placed = all(explanation.verdict.node for explanation in explanations)
     return 0 if placed and not changed.displaced and not world.refused and not blocked else 1
+
+
+def _replay(args: argparse.Namespace) -> int:
+    """Compare decision by decision; 1 if one differs although scores do not tie."""
+    from dragoman.explain import comparison
+    from dragoman.runtime.clock import Clock
+    from dragoman.runtime.entropy import Entropy
+    from dragoman.schedule.units import SchedulingContext
+    from dragoman.whatif.replay import bound_in_order, replay
+
+    if args.add_node or args.remove_node or args.taint or args.delete:
+        raise Invalid("--replay", "decides on the state as it was: no changes go with it")
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args))
+    world = source.from_files(args.filename, context.gates)
+    pods, skipped = bound_in_order(world.snapshot, world.events)
+    clock = Clock()
+    tally = comparison.AgreementCounts()
+    tally.skipped.update(skipped)
+    began = clock.monotonic()
+    for found in replay(world.snapshot, pods, context, clock.utc()):
+        tally.add(found, clock.monotonic() - began)
+        began = clock.monotonic()
+    report = comparison.as_json(tally)
+    if args.output == "json":
+        output.write_json(output.versioned("Replay", report))
+    else:
+        output.prose(comparison.lines(report))
+    return 0 if tally.agreeing == tally.total else 1
 
 
 def _read(args: argparse.Namespace, context: Any) -> source.ToolInput:
@@ -118,46 +152,46 @@ def _read(args: argparse.Namespace, context: Any) -> source.ToolInput:
         raise
 
 
-def _answers(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clock: Any) -> list[Explanation]:
+def _explanations(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any, clock: Any) -> list[Explanation]:
     from dragoman.explain.explanation import explain_unit
     from dragoman.whatif.budget import Budget
     from dragoman.whatif.decide import run
 
     budget = Budget(clock.monotonic)
-    answers: dict[Any, Explanation] = {}
+    explanations: dict[Any, Explanation] = {}
     for step in run(changed.cluster, (*order, *changed.order), context):
         brief = budget.is_brief(step)
         with budget.spent(step) as over:
             found = explain_unit(step, changed.cluster.now, context, over, brief=brief)
-            answers |= {answer.verdict.pod: answer for answer in found}
-    return list(answers.values())
+            explanations |= {explanation.verdict.pod: explanation for explanation in found}
+    return list(explanations.values())
 
 
-def _print(answers: list[Explanation], changed: ChangedSnapshot, refused: Sequence[source.RejectedDocument]) -> None:
+def _print(explanations: list[Explanation], changed: ChangedSnapshot, world: source.ToolInput) -> None:
     from dragoman.cli import diagnostic
     from dragoman.explain import report as say
 
     output.prose(changed.lines())
-    diagnostic.show((entry.diagnostic for entry in refused), sys.stdout)
-    if not answers:
+    diagnostic.show(world.diagnostics, sys.stdout)
+    if not explanations:
         output.say("no unscheduled pods in these files")
         return
-    output.write(table(answers))
-    for answer in answers:
-        verdict = answer.verdict
+    output.write(table(explanations))
+    for explanation in explanations:
+        verdict = explanation.verdict
         if verdict.node is None:
             output.write("")
-            output.prose([say.headline(answer), *(f"  {line}" for line in say.reason_lines(answer))])
+            output.prose([say.headline(explanation), *(f"  {line}" for line in say.reason_lines(explanation))])
 
 
-def table(answers: list[Explanation]) -> str:
+def table(explanations: list[Explanation]) -> str:
     """Where each pod goes and what it gets."""
     from dragoman.explain import report as say
 
     body: list[tuple[Any, ...]] = []
-    for answer in answers:
-        verdict = answer.verdict
-        place = verdict.node or ("not decided" if verdict.refused and verdict.refused.undecided else "none")
+    for explanation in explanations:
+        verdict = explanation.verdict
+        place = verdict.node or ("not decided" if verdict.undecided is not None else "none")
         lines = say.devices(verdict) or [""]
         body.append((f"{verdict.pod[0]}/{verdict.pod[1]}", place, lines[0]))
         body += [("", "", line) for line in lines[1:]]

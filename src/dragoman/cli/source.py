@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,21 +41,48 @@ class RejectedDocument(NamedTuple):
         """The refusal for people, with its place."""
         from dragoman.cli.diagnostic import Diagnostic
 
-        line = self.document.line(self.rejection.field)
+        line, start, end = self.document.span(self.rejection.field)
         where = ": ".join(filter(None, (self.document.subject, self.rejection.field)))
         message = f"the API server would refuse this: {self.rejection.message}"
-        return Diagnostic("error", message, self.document.file, line, where=where)
+        help_ = self.rejection.help
+        return Diagnostic("error", message, self.document.file, line, "", where, help_, start=start, end=end)
 
     def as_json(self) -> dict[str, Any]:
         """The same as an entry of `errors`."""
-        return {
-            "file": self.document.file,
-            "document": self.document.number,
-            "line": self.document.line(self.rejection.field),
-            "object": self.document.subject,
-            "field": self.rejection.field,
-            "message": self.rejection.message,
-        }
+        return _entry(self.document, self.rejection.field, self.rejection.message)
+
+
+class DocumentWarning(NamedTuple):
+    """What the API server takes from a file and does not do as it is written there."""
+
+    document: Document
+    field: str
+    message: str
+    help: str
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        """The warning for people, with its place."""
+        from dragoman.cli.diagnostic import Diagnostic
+
+        where = ": ".join(filter(None, (self.document.subject, self.field)))
+        line, start, end = self.document.span(self.field, named=True)
+        return Diagnostic("warning", self.message, self.document.file, line, "", where, self.help, start=start, end=end)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as an entry of `warnings`."""
+        return _entry(self.document, self.field, self.message)
+
+
+def _entry(document: Document, field: str, message: str) -> dict[str, Any]:
+    return {
+        "file": document.file,
+        "document": document.number,
+        "line": document.line(field),
+        "object": document.subject,
+        "field": field,
+        "message": message,
+    }
 
 
 class ToolInput(NamedTuple):
@@ -63,7 +90,8 @@ class ToolInput(NamedTuple):
 
     order: pods and workloads in file order (for a live cluster, pods by creation time). documents: as read, for
     places; empty for a live cluster. events: Event objects, as on the wire. refused: objects of the files that an API
-    server would not take, which are not in the snapshot. hidden: kinds of a live cluster that may not be seen at all;
+    server would not take, which are not in the snapshot. warnings: fields of the files that it would drop.
+    hidden: kinds of a live cluster that may not be seen at all;
     who: the user who may not.
     """
 
@@ -72,8 +100,14 @@ class ToolInput(NamedTuple):
     documents: tuple[Document, ...] = ()
     events: tuple[dict[str, Any], ...] = ()
     refused: tuple[RejectedDocument, ...] = ()
+    warnings: tuple[DocumentWarning, ...] = ()
     hidden: frozenset[str] = frozenset()
     who: str = ""
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is refused and what is dropped, for people."""
+        return [*(entry.diagnostic for entry in self.refused), *(entry.diagnostic for entry in self.warnings)]
 
 
 def arguments(parser: argparse.ArgumentParser, *, live: bool = True) -> None:
@@ -189,27 +223,50 @@ def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | 
     from dragoman.whatif.cluster import identified
 
     now = Clock().utc()
-    taken, refused = admitted(documents, now, gates or DEFAULTS, applied=_applied)
+    accepted, refused = admitted(documents, now, gates or DEFAULTS, applied=applied)
 
     def objects() -> Iterator[tuple[str, Any]]:
-        for entry in identified([(document.kind_name, value) for document, value in taken], now):
+        for entry in identified([(document.kind_name, value) for document, value in accepted], now):
             yield entry
             reported()
 
     snapshot = Snapshot.from_objects(objects())
     order = tuple(
         (d.kind_name, d.namespace, value.metadata.name)
-        for d, value in taken
+        for d, value in accepted
         if d.kind_name == "Pod" or d.kind_name in WORKLOADS
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
-    return ToolInput(snapshot, order, tuple(documents), events, tuple(RejectedDocument(*pair) for pair in refused))
+    rejected = tuple(RejectedDocument(*pair) for pair in refused)
+    warnings = tuple(_gated((document for document, _ in accepted), gates or DEFAULTS))
+    return ToolInput(snapshot, order, tuple(documents), events, rejected, warnings)
 
 
-def _applied(live: Object, before: Object, manifest: Object, gvk: tuple[str, str, str]) -> Object:
-    from dragoman.apiserver.client_apply import applied  # schemas are read only where an object is changed
+def _gated(documents: Iterable[Document], gates: Gates) -> Iterator[DocumentWarning]:
+    """What is dropped of new objects because a gate is off, and the first object of a kind that has to have one."""
+    from dragoman.api.gated import place_of, unused_fields
 
-    return applied(live, before, manifest, gvk)
+    named: set[str] = set()
+    for document in documents:
+        kind = document.kind
+        assert kind is not None
+        if kind.gate and not gates.on(kind.gate) and kind.kind not in named:
+            named.add(kind.kind)
+            message = f"a server with these feature gates does not serve {kind.kind}s: pods are decided without them"
+            yield DocumentWarning(document, "kind", message, f"--feature-gates {kind.gate}=true")
+        if document.object.get("metadata", {}).get("uid") or document.item is not None:
+            continue  # what a server has taken stays
+        for field, off in unused_fields(kind.kind, document.object, gates):
+            message = f"the API server drops {field}: {' and '.join(off)} is off"
+            help_ = "--feature-gates " + ",".join(f"{gate}=true" for gate in off)
+            yield DocumentWarning(document, place_of(document.raw, field), message, help_)
+
+
+def applied(live: Object, before: Object, manifest: Object, gvk: tuple[str, str, str]) -> Object:
+    """What `kubectl apply` makes of the live object (`apiserver.client_apply`)."""
+    from dragoman.apiserver import client_apply  # schemas are read only where an object is changed
+
+    return client_apply.applied(live, before, manifest, gvk)
 
 
 async def _live(args: argparse.Namespace) -> ToolInput:

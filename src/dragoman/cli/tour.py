@@ -276,5 +276,5 @@ class Tour:
                 return found
             await self.clock.sleep(0.02)
         raise Retry(
-            f"the tour waited {WAIT_S:.0f} s for a {kind.kind} in vain; the machine may be very busy: try again"
+            f"the tour waited {WAIT_S:.0f} s for a {kind.kind} in vain; the machine may be overloaded: try again"
         )

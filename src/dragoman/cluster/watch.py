@@ -88,6 +88,11 @@ class Informer:
         self._consumers.append(consumer)
         return lambda: self._consumers.remove(consumer)
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether the first list is known, and told to all."""
+        return self._synced.is_set()
+
     async def synced(self) -> None:
         """Wait for the first list."""
         await self._synced.wait()

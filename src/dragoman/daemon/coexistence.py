@@ -24,7 +24,7 @@ from dragoman.schedule.fences import POLICY, Rival, fenced_drivers, is_held, riv
 LEASES = "kube-system"
 MANAGER = "dragoman"
 CONTROLLER_MANAGER = "kube-controller-manager"
-GUIDE = "docs/guides/coexistence.md"
+COEXISTENCE_PAGE = "docs/guides/coexistence.md"
 LOOK_AROUND_S = 30.0
 """How often it is looked who else is there."""
 ADMISSION = "admissionregistration.k8s.io"
@@ -147,7 +147,7 @@ async def while_alone(client: Client, clock: Clock, entropy: Entropy, run: Calla
     log = get("controllers")
     while True:
         if await _manager_leads(client, clock):
-            log.error("stopped: kube-controller-manager is at work, which does the same", hint=GUIDE)
+            log.error("stopped: kube-controller-manager is at work, which does the same", hint=COEXISTENCE_PAGE)
             await clock.sleep(LOOK_AROUND_S)
             continue
         async with Tasks("alone", clock, entropy) as tasks:

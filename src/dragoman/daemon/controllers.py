@@ -18,6 +18,7 @@ from immutables import Map
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from dragoman.api.gates import Gates
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref, Value
 from dragoman.api.resource import EXTENDED_CLAIM_ANNOTATION, POD_CLAIM_ANNOTATION, ResourceClaim
@@ -44,6 +45,8 @@ from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
 GONE_REMEMBERED = 10_000
 ASKS_MAX = 5
 DEFINITION = "CustomResourceDefinition"
+GATED = {"taints": "DRADeviceTaints", "pool-status": "DRAResourcePoolStatus"}
+"""Controllers that run only with a feature gate, as in kube-controller-manager."""
 _TYPES: dict[str, type[Value]] = {
     "Lease": nodes.Lease,
     DEFINITION: CrdDefinition,
@@ -52,10 +55,12 @@ _TYPES: dict[str, type[Value]] = {
 
 
 class ControllerSettings(msgspec.Struct, frozen=True):
-    """controllers: names to run, "*" for all; `-NAME` leaves one out. root_ca: PEM for kube-root-ca.crt."""
+    """controllers: names to run, "*" for all; `-NAME` leaves one out. root_ca: PEM for kube-root-ca.crt. gates: leave
+    out the controllers whose gate is off; None: none."""
 
     controllers: tuple[str, ...] = ("*",)
     root_ca: str = ""
+    gates: Gates | None = None
 
 
 def chosen(settings: ControllerSettings) -> tuple[Controller, ...]:
@@ -66,7 +71,11 @@ def chosen(settings: ControllerSettings) -> tuple[Controller, ...]:
         if name != "*" and name.removeprefix("-") not in known:
             raise Invalid("--controllers", f"there is no {name.removeprefix('-')}, only {', '.join(sorted(known))}")
     wanted = set(settings.controllers)
-    return tuple(c for c in everything if f"-{c.name}" not in wanted and (c.name in wanted or "*" in wanted))
+    off = {name for name, gate in GATED.items() if settings.gates is not None and not settings.gates.on(gate)}
+    if named := sorted(off & wanted):
+        raise Invalid("--controllers", f"{named[0]} needs the feature gate {GATED[named[0]]}, which is off")
+    out = off | {name.removeprefix("-") for name in wanted if name.startswith("-")}
+    return tuple(c for c in everything if c.name not in out and (c.name in wanted or "*" in wanted))
 
 
 class Controllers:

@@ -25,7 +25,7 @@ from dragoman.cluster.cache import DECIDED_ON, Assumption, Cache
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
-from dragoman.daemon.coexistence import GUIDE, LOOK_AROUND_S, MANAGER, FreshClaims, Surroundings, look
+from dragoman.daemon.coexistence import COEXISTENCE_PAGE, LOOK_AROUND_S, MANAGER, FreshClaims, Surroundings, look
 from dragoman.daemon.units import Units
 from dragoman.effects import Bind, Effect, Patch
 from dragoman.errors import Denied, DragomanError, NotFound, Retry, Stale
@@ -43,6 +43,7 @@ from dragoman.schedule.decision import Decision, Refused, undo
 from dragoman.schedule.double_allocations import DoubleAllocation, double_allocations
 from dragoman.schedule.fences import allocated_by, pod_awaits_others
 from dragoman.schedule.placement import PlacementCache
+from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
 from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
 from dragoman.schedule.revalidate import devices_are_free, still_holds
 from dragoman.schedule.units import PreemptionMode
@@ -70,13 +71,23 @@ FILTER_TIMEOUT_S = 10.0
 FILTER_TIMEOUT_GATE = "DRASchedulerFilterTimeout"
 
 
+class ProfileSettings(msgspec.Struct, frozen=True):
+    """What pods of one spec.schedulerName are scheduled with. Fields as in `SchedulerSettings`."""
+
+    profile: SchedulerProfile = DEFAULT_PROFILE
+    filter_timeout_s: float = FILTER_TIMEOUT_S
+    binding_timeout_s: float = TIMEOUT_S
+    preemption: PreemptionMode = "off"
+
+
 class SchedulerSettings(msgspec.Struct, frozen=True):
     """names: spec.schedulerName values this scheduler serves. commits: decisions being written at the same time.
 
     preemption: whether pods of lower priority are deleted for those of higher (`schedule.preempt`).
     own_lease: the Lease of its replicas. settle_s: beside another scheduler, how long a claim that was allocated is
     watched before its pod is bound: what the other one had decided before it could see that is written by then.
-    filter_timeout_s: how long the devices of one unit may be looked for; 0: as long as it takes.
+    filter_timeout_s: how long the devices of one unit may be looked for; 0: as long as it takes. profiles: by name of
+    the scheduler, for those that differ from the settings beside it.
     """
 
     names: tuple[str, ...] = ("default-scheduler",)
@@ -89,6 +100,14 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     own_lease: str = ""
     settle_s: float = 0.3
     filter_timeout_s: float = FILTER_TIMEOUT_S
+    profiles: dict[str, ProfileSettings] = {}
+
+    def profile(self, name: str) -> ProfileSettings:
+        """What pods of that spec.schedulerName are scheduled with."""
+        found = self.profiles.get(name)
+        if found is not None:
+            return found
+        return ProfileSettings(DEFAULT_PROFILE, self.filter_timeout_s, self.binding_timeout_s, self.preemption)
 
 
 class Scheduler:
@@ -150,21 +169,42 @@ class Scheduler:
             new_id=self._entropy.uuid4,
             options=self.settings.options,
             in_flight=set(),
-            binding_timeout_s=self.settings.binding_timeout_s,
-            preemption=self.settings.preemption,
         )
         self._recent = TaskHistory()
         self._in_flight: set[NamespacedName] = set()
         self._context.in_flight = self._in_flight
+        self._contexts = {name: self._context_for(name) for name in self.settings.names}
         self._reported: dict[str, str] = {}
         self._long_searches = asyncio.Semaphore(THREADS)
         self._long_memories = [PlacementCache(self._context.memory.matcher.beside()) for _ in range(THREADS)]
         self._work = asyncio.Event()
         self._slots = asyncio.Semaphore(self.settings.commits)
-        more = ("PodDisruptionBudget",) if self.settings.preemption != "off" else ()
+        preempts = any(context.preemption != "off" for context in self._contexts.values())
+        more = ("PodDisruptionBudget",) if preempts else ()
         self.cache = Cache(self.informers, (*DECIDED_ON, *more))
         self._units = Units(self.queue, self.cache)
         self.cache.listen(self._changed)
+
+    def _context_for(self, name: str) -> SchedulingContext:
+        """What decisions for pods of one scheduler name depend on; what is known of nodes and devices is shared."""
+        wanted = self.settings.profile(name)
+        return msgspec.structs.replace(
+            self._context,
+            binding_timeout_s=wanted.binding_timeout_s,
+            preemption=wanted.preemption,
+            profile=wanted.profile,
+        )
+
+    def _name_of(self, pods: Iterable[NamespacedName]) -> str:
+        """The spec.schedulerName of a unit: that of its first pod."""
+        for key in pods:
+            pod = self.snapshot.pods.get(key)
+            if pod is not None and pod.spec.scheduler_name in self._contexts:
+                return pod.spec.scheduler_name
+        return self.settings.names[0]
+
+    def _context_of(self, unit: SchedulingUnit) -> SchedulingContext:
+        return self._contexts[self._name_of([*unit.pods, *(pod for pod, _ in unit.placed)])]
 
     @property
     def snapshot(self) -> Snapshot:
@@ -195,7 +235,7 @@ class Scheduler:
         while True:
             found = await look(self._client, self._clock, self.settings.own_lease)
             if found.is_shared and self.shared is None:
-                self._log.error("devices are shared", why=str(found), hint=GUIDE)
+                self._log.error("devices are shared", why=str(found), hint=COEXISTENCE_PAGE)
             self.shared = found if found.is_shared else None
             self._unfenced.set(len(found.unfenced) if found.rivals else 0)
             await self._clock.sleep(LOOK_AROUND_S)
@@ -205,7 +245,7 @@ class Scheduler:
         once more before pods are bound, and yield to what is there."""
         await self._others_decided()
         if not await self._are_free(decision):
-            return CommitResult((), 0, self._taken())
+            return CommitResult((), 0, self._held_elsewhere())
         claims = [effect for effect in decision.effects if not isinstance(effect, Bind)]
         binds = decision.effects[len(claims) :]
         outcome = await self.committer.carry_out(claims)
@@ -213,7 +253,7 @@ class Scheduler:
             return outcome if not outcome.ok else outcome.then(await self.committer.carry_out(binds, outcome))
         await self._clock.sleep(self.settings.settle_s)
         if not await self._are_free(decision):
-            return CommitResult(outcome.written, len(claims), self._taken(), outcome.moved)
+            return CommitResult(outcome.written, len(claims), self._held_elsewhere(), outcome.moved)
         return outcome.then(await self.committer.carry_out(binds, outcome))
 
     async def _others_decided(self) -> None:
@@ -235,7 +275,7 @@ class Scheduler:
             return False
         return devices_are_free(self.snapshot, decision, self._context)
 
-    def _taken(self) -> Stale:
+    def _held_elsewhere(self) -> Stale:
         self._yielded.inc()
         return Stale("another scheduler allocated the device meanwhile: decided again")
 
@@ -352,7 +392,7 @@ class Scheduler:
         if not steps:
             self._context.memory.matcher.check = self._within(LOOP_S, LOOP_COST)
             try:
-                return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context))
+                return self._conclude(decide(self.snapshot, unit, self._clock.utc(), self._context_of(unit)))
             except OutOfTime:
                 steps = self._units.of(entry.key).steps = self.settings.options.limits.search_steps
         self._tasks.start(f"search {'/'.join(entry.key)}", self._search_longer(unit, steps))
@@ -374,7 +414,7 @@ class Scheduler:
         over: list[bool] = []
         async with self._long_searches:
             memory = self._long_memories.pop()
-            timeout_s = self.settings.filter_timeout_s or math.inf
+            timeout_s = self.settings.profile(self._name_of(unit.pods)).filter_timeout_s or math.inf
             if not self.settings.options.gates.on(FILTER_TIMEOUT_GATE):
                 timeout_s = math.inf
             memory.matcher.check = self._within(timeout_s, over=over)
@@ -388,7 +428,7 @@ class Scheduler:
         if entry is not None and entry.state is UnitState.DECIDING:  # nobody changed or forgot it meanwhile
             if isinstance(found, OutOfTime):
                 self._timed_out(unit, found)
-            elif still_holds(self.snapshot, found, self._context):
+            elif still_holds(self.snapshot, found, self._context_of(unit)):
                 work = self._conclude(found, steps)
             else:
                 self.queue.again(unit.key, self._clock.monotonic())
@@ -398,10 +438,11 @@ class Scheduler:
                 await work
 
     async def _in_thread(self, unit: SchedulingUnit, steps: int, memory: PlacementCache) -> Decision | OutOfTime:
-        options = self._context.options
+        usual = self._context_of(unit)
+        options = usual.options
         limits = msgspec.structs.replace(options.limits, search_steps=steps)
         context = msgspec.structs.replace(
-            self._context,
+            usual,
             options=msgspec.structs.replace(options, limits=limits),
             in_flight=frozenset(self._in_flight),
             memory=memory,
@@ -415,8 +456,9 @@ class Scheduler:
         """As upstream: an error, not a no, so the unit is tried again after a back-off whatever happens."""
         self._decisions.labels("timed_out").inc()
         self.queue.failed(unit.key, self._clock.monotonic())
+        timeout_s = self.settings.profile(self._name_of(unit.pods)).filter_timeout_s
         text = f"node {error.node}: timed out trying to allocate devices"
-        text = f'running "DynamicResources" filter plugin: {text} (filterTimeout {self.settings.filter_timeout_s:g}s)'
+        text = f'running "DynamicResources" filter plugin: {text} (filterTimeout {timeout_s:g}s)'
         self._log.warning("timed out", unit="/".join(unit.key), error=text)
         for key in unit.pods:
             pod = self.snapshot.pods.get(key)
@@ -429,6 +471,8 @@ class Scheduler:
         key, now = decision.unit, self._clock.monotonic()
         self._count(decision)
         self._context.learn(decision.placements, self._recent)
+        for context in self._contexts.values():
+            context.options = self._context.options
         self._report(decision.refused)
         if decision.refused and not decision.placements and not decision.undecided:
             first = decision.refused[0]
@@ -466,7 +510,7 @@ class Scheduler:
         return None
 
     def _count(self, decision: Decision) -> None:
-        outcome = "placed" if decision.placements else "gave_up" if decision.undecided else "refused"
+        outcome = "placed" if decision.placements else "undecided" if decision.undecided else "refused"
         self._decisions.labels(outcome).inc()
 
     def _park(self, decision: Decision) -> None:
@@ -475,9 +519,9 @@ class Scheduler:
         if key not in self.queue:
             return
         self._units.of(key).placed = tuple((placement.pod, placement.node) for placement in decision.placements)
-        self._units.keep_room(decision)
+        self._units.assume_pods(decision)
         left = [wait.deadline for wait in decision.waits if wait.deadline is not None]
-        wait_s = self.settings.binding_timeout_s
+        wait_s = self.settings.profile(self._name_of(wait.pod for wait in decision.waits)).binding_timeout_s
         if left:
             wait_s = max(0.0, (min(left) - self._clock.utc()).total_seconds())
         self.queue.waits(key, decision.topics, now + wait_s, now)
@@ -490,11 +534,13 @@ class Scheduler:
             self._reported.pop(placement.uid, None)
         if decision.placements:
             self.queue.assumed(key, now)
+        elif decision.lost:
+            self.queue.failed(key, now)  # as upstream: what did not become ready is not tried again at once
         else:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)
         if decision.waits:
-            self._units.keep_room(decision)
+            self._units.assume_pods(decision)
         return self._write(decision, self._assume(decision))
 
     def _assume(self, decision: Decision) -> Assumption:
@@ -634,7 +680,7 @@ class Scheduler:
         """Once for each change of the reason."""
         for one in refused:
             pod = self.snapshot.pods.get(one.pod)
-            if pod is None or one.undecided:
+            if pod is None:
                 continue
             text = message(one, one.pod[0])
             if self._reported.get(one.uid) == text:

@@ -28,6 +28,7 @@ from dragoman.kubelet.faults import (
     FAULT,
     INVALID,
     LABEL,
+    LOAD,
     MESSAGE,
     NODE,
     STATE,
@@ -39,6 +40,7 @@ from dragoman.kubelet.faults import (
     clock_request_of,
     fault_of,
 )
+from dragoman.kubelet.load import LoadMeter, load_of
 from dragoman.node.driver import Driver
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -78,8 +80,10 @@ class Simulation:
         entropy: Entropy,
         nodes: Mapping[str, SimulatedNode],
         added: AddedNodes | None = None,
+        meter: LoadMeter | None = None,
     ) -> None:
         self.added = added
+        self.meter = meter
         self._came: dict[NamespacedName, str] = {}
         self.client = client
         self.clock = clock
@@ -118,6 +122,8 @@ class Simulation:
             before = None
         if config_map is None:
             self._reported.pop(key, None)
+            if self.meter is not None:
+                self.meter.loads.pop(key, None)
             if self.added is not None and key in self._came:
                 await self.added.remove(self._came.pop(key), self.client)
         elif before:
@@ -126,16 +132,21 @@ class Simulation:
             await self._grant(key, config_map)
 
     async def _grant(self, key: NamespacedName, config_map: FaultConfigMap) -> None:
-        sort = config_map.metadata.labels.get(LABEL, "")
+        label = config_map.metadata.labels.get(LABEL, "")
+        if self.meter is not None:
+            self.meter.loads.pop(key, None)
         try:
-            if sort == CLOCK:
+            if label == CLOCK:
                 state, message = await self._turn_clock(config_map)
-            elif sort == FAULT:
+            elif label == FAULT:
                 state, message = await self._break(key, config_map)
-            elif sort == NODE and self.added is not None:
+            elif label == NODE and self.added is not None:
                 state, message = DONE, await self._add_node(key, config_map)
+            elif label == LOAD and self.meter is not None:
+                self.meter.loads[key] = load_of(config_map.metadata.namespace, config_map.data)
+                state, message = ACTIVE, "shared by the running pods that the selector finds"
             else:
-                raise Invalid(f"metadata.labels.{LABEL}", f"must be {FAULT}, {CLOCK} or {NODE}, got {sort!r}")
+                raise Invalid(f"metadata.labels.{LABEL}", f"must be {FAULT}, {CLOCK}, {NODE} or {LOAD}, got {label!r}")
         except Invalid as error:
             state, message = INVALID, str(error)
         self._reported[key] = (config_map.metadata.uid, config_map.data)

@@ -24,7 +24,7 @@ class Progress:
     arrived: float | None = None
     steps: int = 0
     placed: tuple[tuple[NamespacedName, str], ...] = ()
-    room: Assumption | None = None
+    assumed: Assumption | None = None
 
 
 class Units:
@@ -50,14 +50,14 @@ class Units:
         if progress.arrived is None:
             progress.arrived = now
 
-    def keep_room(self, decision: Decision) -> None:
+    def assume_pods(self, decision: Decision) -> None:
         """The pods count on their nodes until they are bound or let go."""
         progress = self._of.setdefault(decision.unit, Progress())
-        if progress.room is None:
+        if progress.assumed is None:
             places = [
                 Bind(Ref("Pod", *placement.pod, placement.uid), placement.node) for placement in decision.placements
             ]
-            progress.room = self._cache.assume(places)
+            progress.assumed = self._cache.assume(places)
 
     def let_go(self, key: UnitKey) -> None:
         """The unit cannot be scheduled any longer."""
@@ -65,9 +65,9 @@ class Units:
         if progress is None:
             return
         progress.placed = ()
-        room, progress.room = progress.room, None
-        if room is not None:
-            self._cache.forget(room)
+        assumed, progress.assumed = progress.assumed, None
+        if assumed is not None:
+            self._cache.forget(assumed)
 
     def forget(self, key: UnitKey) -> None:
         """The unit is over: bound, or nothing of it is left to schedule."""

@@ -234,7 +234,7 @@ class _Of:
         yield from self._capacities()
         yield from self._taints()
         yield from self._other_classes()
-        yield from self._room()
+        yield from self._held_by_others()
 
     # ---- wait
 
@@ -465,7 +465,7 @@ class _Of:
 
     # ---- room that others hold
 
-    def _room(self) -> Iterator[HintCandidate]:
+    def _held_by_others(self) -> Iterator[HintCandidate]:
         pods, claims = self._holders()
         for other in claims:
             yield self._rearranged((f"{other.metadata.namespace}/{other.metadata.name}"), None, (other,))
@@ -543,17 +543,17 @@ class _Of:
             free = apply_all(base, [released(claim) for claim in claims])
             theirs = tuple(free.claims[c.metadata.namespace, c.metadata.name] for c in claims)
             asks = [Ask(tuple(self.claims.values()), self.node), Ask(theirs, self.node)]
-            answer = allocate(free, asks, self.context.options, share_id=self.context.new_id)
-            if not isinstance(answer, Allocation):
+            outcome = allocate(free, asks, self.context.options, share_id=self.context.new_id)
+            if not isinstance(outcome, Allocation):
                 return None
-            moves = tuple(_moves(claims, answer))
+            moves = tuple(_moves(claims, outcome))
             if pod is None:
                 change = MoveDevices(self.node, moves, held_claim=name)
             else:
                 change = MoveDevices(self.node, moves, pod=name)
             changes = tuple(
                 Put("ResourceClaim", msgspec.structs.replace(claim, status=status))
-                for claim, result in zip(claims, answer.results[1], strict=True)
+                for claim, result in zip(claims, outcome.results[1], strict=True)
                 for status in [msgspec.structs.replace(claim.status, allocation=result)]
             )
             return Proposal(change, changes)
@@ -590,8 +590,8 @@ def _lies_on(claim: ResourceClaim, node: str) -> bool:
     return not names or node in names
 
 
-def _moves(claims: Sequence[ResourceClaim], answer: Allocation) -> Iterator[DeviceMove]:
-    for claim, result in zip(claims, answer.results[1], strict=True):
+def _moves(claims: Sequence[ResourceClaim], outcome: Allocation) -> Iterator[DeviceMove]:
+    for claim, result in zip(claims, outcome.results[1], strict=True):
         assert claim.status.allocation is not None
         old = [(r.request, r.device) for r in claim.status.allocation.devices.results]
         new = [(r.request, r.device) for r in result.devices.results]

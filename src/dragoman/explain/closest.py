@@ -23,7 +23,7 @@ from dragoman.api.core import (
 from dragoman.api.resource import ResourceClaim
 from dragoman.schedule.claims import claims_of
 from dragoman.schedule.decision import AnyReason, NodesRefused
-from dragoman.schedule.extended import mapped_resources, served_by_devices, special_claim, special_requests
+from dragoman.schedule.extended import class_resources, served_by_devices, special_claim, special_requests
 from dragoman.schedule.refusal import InsufficientResource, ReasonBase
 from dragoman.schedule.single import by_resource_of
 from dragoman.schedule.units import SchedulingContext
@@ -38,15 +38,17 @@ def claims_on(snapshot: Snapshot, pod: Pod, node: str, context: SchedulingContex
         return ()
     claims = tuple(used.claim for used in found if not used.allocated)
     by_resource = by_resource_of(snapshot, context)
-    mapped = mapped_resources(pod_requests(pod), by_resource) if by_resource else ()
-    served = served_by_devices(mapped, snapshot.nodes[node].status.allocatable) if mapped else ()
+    extended_resources = class_resources(pod_requests(pod), by_resource) if by_resource else ()
+    served = (
+        served_by_devices(extended_resources, snapshot.nodes[node].status.allocatable) if extended_resources else ()
+    )
     if not served:
         return claims
     return (*claims, special_claim(pod, special_requests(pod.spec, served, by_resource).requests))
 
 
 def diagnose_on(snapshot: Snapshot, pod: Pod, node: str, context: SchedulingContext) -> tuple[Refusal, ...]:
-    """All facts about the node's devices for a pod that is refused there; () if it is not for want of devices."""
+    """All facts about the node's devices for a pod that is refused there; () if it is not for lack of devices."""
     claims = claims_on(snapshot, pod, node, context)
     return diagnose(snapshot, Ask(claims, node), context.options) if claims else ()
 

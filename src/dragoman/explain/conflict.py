@@ -232,8 +232,8 @@ class _Trial:
         if not claims:
             return None
         ids = map("trial-{}".format, count())
-        answer = allocate(self.snapshot, [Ask(claims, self.node)], self.options, share_id=lambda: next(ids))
-        return answer.reasons if isinstance(answer, Refusals) else None
+        outcome = allocate(self.snapshot, [Ask(claims, self.node)], self.options, share_id=lambda: next(ids))
+        return outcome.reasons if isinstance(outcome, Refusals) else None
 
     def minimise(self, reasons: tuple[Refusal, ...]) -> tuple[list[_Element], tuple[Refusal, ...], bool]:
         """An irreducible subset, its reasons, and whether it was proved to be one within time."""
@@ -392,11 +392,11 @@ def _balanced(row: AtValue, needs: tuple[tuple[str, int], ...]) -> bool:
 
 def _unpublished(trial: _Trial, seen: Sequence[RequestInspection]) -> Iterable[Unpublished]:
     for key, claim in trial.claims.items():
-        looks = [found for found in seen if found.claim == key]
+        inspected = [found for found in seen if found.claim == key]
         for index, constraint in enumerate(claim.spec.devices.constraints):
             attribute = _attribute(constraint)
             kind = "match" if constraint.match_attribute else "distinct"
-            spanned = [found for found in looks if index in found.constraints]
+            spanned = [found for found in inspected if index in found.constraints]
             for found in spanned:
                 matching = _matching(found)
                 publishing = sum(device.values.get(attribute) is not None for device in matching)
@@ -464,7 +464,7 @@ def _fragment(
     free = tuple(slot for slot, is_free in slots.items() if is_free)
     slotted = [need for need in needs if len(need) > 1]
     fragmented = bool(slotted) and len(free) >= min(len(need) for need in slotted)
-    counter, left, want, total = worst
+    counter, left, needed, total = worst
     return Fragment(
         found.claim,
         found.request,
@@ -478,7 +478,7 @@ def _fragment(
         len(set(slots) | _all_slots(snapshot, driver, pool, name)) if slotted else 0,
         counter,
         Quantity(left),
-        Quantity(want),
+        Quantity(needed),
         Quantity(total),
         fragmented,
         tuple(_users(snapshot, driver, pool, name)),

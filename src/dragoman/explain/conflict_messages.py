@@ -249,10 +249,10 @@ def _change(change: HintChange) -> str:
             return _change_of_others(change)
         case hints.RemoveGates(gates):
             return f"once the scheduling gates {', '.join(gates)} are removed"
-        case hints.WaitForPool(driver, pool, have, want):
-            return f"wait until pool {driver}/{pool} is complete ({have} of {want} slices)"
-        case hints.CorrectSliceCount(driver, pool, have, want):
-            return f"correct resourceSliceCount of pool {driver}/{pool}: {want} is published, {have} would be right"
+        case hints.WaitForPool(driver, pool, have, expected):
+            return f"wait until pool {driver}/{pool} is complete ({have} of {expected} slices)"
+        case hints.CorrectSliceCount(driver, pool, have, expected):
+            return f"correct resourceSliceCount of pool {driver}/{pool}: {expected} is published, {have} would be right"
         case hints.WaitForPods(pods):
             return f"wait until {_pods(pods)}, being deleted, {'is' if len(pods) == 1 else 'are'} gone"
         case hints.TolerateNodeTaint(node, key, value, effect):

@@ -188,8 +188,8 @@ def device_lines(facts: DeviceDescription) -> list[str]:
         for t in facts.taints
     ]
     if facts.state == "unusable":
-        have, want = facts.slices
-        lines.append(f"  its pool is {facts.pool_state}: {have} of {want} slices of generation {facts.generation}")
+        have, expected = facts.slices
+        lines.append(f"  its pool is {facts.pool_state}: {have} of {expected} slices of generation {facts.generation}")
     for group, name, drawn, left, total in facts.counters:
         if drawn > left or facts.state != "blocked":
             amounts = f"draws {Quantity(drawn)} of {group}/{name}, {Quantity(left)} of {Quantity(total)} left"
@@ -242,8 +242,8 @@ def node_lines(facts: NodeDescription) -> list[str]:
     state += ["cordoned"] if facts.cordoned else []
     lines = [f"node {facts.name}" + (f" is {' and '.join(state)}" if state else "")]
     lines += [f"  taint {taint}" for taint in facts.taints]
-    for driver, pool, condition, have, want, devices, held in facts.pools:
-        bad = "" if condition == "ok" else f"; {condition}: {have} of {want} slices"
+    for driver, pool, condition, have, expected, devices, held in facts.pools:
+        bad = "" if condition == "ok" else f"; {condition}: {have} of {expected} slices"
         lines.append(f"  pool {driver}/{pool}: {plural(devices, 'device')}, {held} held{bad}")
     if not facts.pools:
         lines.append("  no ResourceSlice is for this node")

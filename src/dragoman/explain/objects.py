@@ -194,19 +194,19 @@ def choices_of(
     if node in snapshot.nodes:
         free = apply_all(snapshot, [released(claim) for claim in allocated])
         asked = tuple(free.claims[c.metadata.namespace, c.metadata.name] for c in allocated)
-        answer = inspect_claims(free, Ask(asked, node), context.options)
-        seen = () if isinstance(answer, Refusals) else answer
+        inspected = inspect_claims(free, Ask(asked, node), context.options)
+        seen = () if isinstance(inspected, Refusals) else inspected
     found = []
     for claim in allocated:
         assert claim.status.allocation is not None
         results = claim.status.allocation.devices.results
         mine = {(r.driver, r.pool, r.device) for r in results}
         key = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        found += [_choice(claim, result, _look_of(seen, key, result.request), mine, node) for result in results]
+        found += [_choice(claim, result, _inspection_of(seen, key, result.request), mine, node) for result in results]
     return tuple(found)
 
 
-def _look_of(seen: Sequence[RequestInspection], claim: str, request: str) -> RequestInspection | None:
+def _inspection_of(seen: Sequence[RequestInspection], claim: str, request: str) -> RequestInspection | None:
     return next((one for one in seen if one.claim == claim and one.request == request), None)
 
 
@@ -246,10 +246,10 @@ def claim_facts(
 ) -> ClaimDescription:
     """A claim as it is."""
     meta, status = claim.metadata, claim.status
-    waits = deletion(snapshot, claim, now)
+    blocker = deletion(snapshot, claim, now)
     node = _node_of(claim)
-    reasons: list[StateReason] = [waits] if waits is not None else []
-    if waits is not None:
+    reasons: list[StateReason] = [blocker] if blocker is not None else []
+    if blocker is not None:
         state = "deleting"
     elif status.allocation is None:
         state = "pending"
@@ -333,7 +333,7 @@ def device_facts(snapshot: Snapshot, device: DeviceId, context: SchedulingContex
         nodes,
         pool.state if pool is not None else "seen by no node",
         resource_slice.spec.pool.generation,
-        (pool.have, pool.want) if pool is not None else (0, resource_slice.spec.pool.resource_slice_count),
+        (pool.have, pool.expected) if pool is not None else (0, resource_slice.spec.pool.resource_slice_count),
         {name: codec.to_json(value) for name, value in published.attributes.items()},
         {name: str(entry.value) for name, entry in published.capacity.items()},
         counters,
@@ -424,9 +424,11 @@ def _in_class(snapshot: Snapshot, name: str, device: Device, driver: str) -> Cla
         compiled = compile_selector(text)
         if not isinstance(compiled, Selector):
             return ClassMatch(name, False, index, text, compiled.message)
-        answer = compiled.match(view)
-        if answer is not True:
-            return ClassMatch(name, False, index, text, answer.message if isinstance(answer, SelectorFailed) else "")
+        inspected = compiled.match(view)
+        if inspected is not True:
+            return ClassMatch(
+                name, False, index, text, inspected.message if isinstance(inspected, SelectorFailed) else ""
+            )
     return ClassMatch(name, True, -1, "", "")
 
 
@@ -466,7 +468,7 @@ def node_facts(snapshot: Snapshot, node: Node, now: datetime) -> NodeDescription
                 pool.name,
                 pool.state,
                 pool.have,
-                pool.want,
+                pool.expected,
                 len(pool.devices),
                 sum(device.id in snapshot.holders for device in pool.devices),
             )

@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.core import ResourceQuota
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref
-from dragoman.quota.judge import Exceeded, QuotaShortage, concerns
+from dragoman.quota.evaluate import Exceeded, QuotaShortage, concerns
 from dragoman.quota.recount import around
 from dragoman.quota.usage import ZERO, usage
 from dragoman.snapshot.change import Snapshot

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import msgspec
 
-from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SelectorError, SelectorFalse
+from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SearchLimitReached, SelectorError, SelectorFalse
 from dragoman.api import codec
 from dragoman.explain import conflict_messages, messages
 from dragoman.explain.closest import nearest_first
 from dragoman.explain.explanation import Explanation
 from dragoman.explain.user_names import in_user_words, json_in_user_words
-from dragoman.schedule.decision import AnyReason, NodesRefused, Preemption, Refused
+from dragoman.schedule.decision import AnyReason, NodesRefused, Preemption, Refused, UndecidedPod
 from dragoman.schedule.extended import SPECIAL_NAME
 from dragoman.whatif.cluster import Rejection
 from dragoman.whatif.decide import ClaimVerdict, PodPrediction
@@ -28,19 +28,19 @@ FITS_SHOWN = 20
 _TAKING = (FilterStep.HELD, FilterStep.CAPACITY, FilterStep.COUNTERS, FilterStep.GROUPS, FilterStep.TAINT)
 
 
-def as_json(answer: Explanation, reader: str | None = None) -> dict[str, Any]:
+def as_json(explanation: Explanation, reader: str | None = None) -> dict[str, Any]:
     """One entry of `pods`: where the pod runs with which devices, which nodes refuse it, and why."""
-    verdict = answer.verdict
+    verdict = explanation.verdict
     namespace, name = verdict.pod
     body: dict[str, Any] = {
         "namespace": namespace,
         "name": name,
         "node": verdict.node,
         "claims": [_claim(claim) for claim in verdict.claims],
-        "nodes": [_nodes(nodes, answer, reader) for nodes in answer.nodes],
-        "refusal": None if verdict.refused is None else _refusal(answer, verdict.refused, reader),
+        "nodes": [*(_nodes(nodes, explanation, reader) for nodes in explanation.nodes), *_undecided(verdict.undecided)],
+        "refusal": _refusal(explanation, verdict.refused or verdict.undecided, reader),
     }
-    return cast("dict[str, Any]", json_in_user_words(body, answer.names))
+    return cast("dict[str, Any]", json_in_user_words(body, explanation.names))
 
 
 def _claim(claim: ClaimVerdict) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def _claim(claim: ClaimVerdict) -> dict[str, Any]:
     }
 
 
-def _nodes(refused: NodesRefused, answer: Explanation, reader: str | None) -> dict[str, Any]:
-    absent = [fact for fact in answer.absent if fact.node == refused.nodes[0]]
+def _nodes(refused: NodesRefused, explanation: Explanation, reader: str | None) -> dict[str, Any]:
+    absent = [fact for fact in explanation.absent if fact.node == refused.nodes[0]]
     return {
         "nodes": list(refused.nodes),
         "count": len(refused.nodes),
@@ -62,17 +62,30 @@ def _nodes(refused: NodesRefused, answer: Explanation, reader: str | None) -> di
     }
 
 
-def _refusal(answer: Explanation, refused: Refused, reader: str | None) -> dict[str, Any]:
+def _undecided(one: UndecidedPod | None) -> list[dict[str, Any]]:
+    """Nodes for which it is not decided, among those that refuse."""
+    return [
+        {"nodes": list(some.nodes), "count": len(some.nodes), "reasons": [messages.as_json(some.limit)]}
+        for some in (one.undecided if one is not None else ())
+    ]
+
+
+def _refusal(
+    explanation: Explanation, refused: Refused | UndecidedPod | None, reader: str | None
+) -> dict[str, Any] | None:
+    """Why the pod has no place; None where it has one. undecided: it may have one, the search stopped."""
+    if refused is None:
+        return None
     return {
         "summary": messages.message(refused, reader),
         "reasons": [messages.as_json(reason, reader) for reason in refused.reasons],
-        "rejected": [_rejection(rejection) for rejection in answer.verdict.rejected],
-        **_preemption(answer.verdict.preemption),
-        "undecided": refused.undecided,
-        "conflict": None if answer.conflict is None else conflict_messages.conflict_json(answer.conflict),
-        "hints": [conflict_messages.hint_json(hint) for hint in answer.hints.found],
-        "hintsTried": answer.hints.tried,
-        "hintsUntried": answer.hints.untried,
+        "rejected": [_rejection(rejection) for rejection in explanation.verdict.rejected],
+        **_preemption(explanation.verdict.preemption),
+        "undecided": isinstance(refused, UndecidedPod),
+        "conflict": None if explanation.conflict is None else conflict_messages.conflict_json(explanation.conflict),
+        "hints": [conflict_messages.hint_json(hint) for hint in explanation.hints.found],
+        "hintsTried": explanation.hints.tried,
+        "hintsUntried": explanation.hints.untried,
     }
 
 
@@ -108,40 +121,54 @@ def devices(verdict: PodPrediction) -> list[str]:
     return lines
 
 
-def headline(answer: Explanation) -> str:
+def headline(explanation: Explanation) -> str:
     """What became of a pod without a place, in one line."""
-    refused = answer.verdict.refused
-    decided = "is not decided" if refused is not None and refused.undecided else "cannot be scheduled"
-    return f"pod {'/'.join(answer.verdict.pod)} {decided}:"
+    decided = "is not decided" if explanation.verdict.undecided is not None else "cannot be scheduled"
+    return f"pod {'/'.join(explanation.verdict.pod)} {decided}:"
 
 
-def reason_lines(answer: Explanation, reader: str | None = None) -> list[str]:
+def reason_lines(explanation: Explanation, reader: str | None = None) -> list[str]:
     """Lines that say why a pod cannot be scheduled: what holds everywhere, nodes by reason, contradiction, hints."""
-    refused = answer.verdict.refused
+    refused = explanation.verdict.refused or explanation.verdict.undecided
     if refused is None:
         return []
     lines = [messages.sentence(reason, reader) for reason in refused.reasons]
-    lines += [f"the API server would refuse this: {rejection.message}" for rejection in answer.verdict.rejected]
-    nearest, *others = _node_blocks(answer.verdict.nodes, reader) or [[]]
-    lines += [*nearest, *(f"  {line}" for line in device_lines(answer, reader))]
+    lines += [f"the API server would refuse this: {rejection.message}" for rejection in explanation.verdict.rejected]
+    nearest, *others = _node_blocks(explanation.verdict.nodes, reader) or [[]]
+    lines += [*nearest, *(f"  {line}" for line in device_lines(explanation, reader))]
     lines += [line for block in others for line in block]
-    lines += absent_lines(answer)
-    conflict = answer.conflict
+    lines += _undecided_lines(explanation.verdict.undecided)
+    lines += absent_lines(explanation)
+    conflict = explanation.conflict
     if conflict is not None:
         reported = conflict_messages.conflict_lines(conflict)
         lines += [f"contradiction on {line}" if i == 0 else f"  {line}" for i, line in enumerate(reported)]
         miss = conflict_messages.nearest_text(conflict)
-        repeats = isinstance(conflict.nearest and conflict.nearest.reason, SelectorError) and _names_selector(answer)
+        repeats = isinstance(conflict.nearest and conflict.nearest.reason, SelectorError) and _names_selector(
+            explanation
+        )
         if miss and not repeats and not any(miss in line for line in lines):
             lines.append(f"nearest miss on {conflict.node}: {miss}")
-    lines += preemption_lines(answer)
-    lines += [f"help: {line}" for line in conflict_messages.hints_lines(answer.hints)]
-    return [in_user_words(line, answer.names) for line in lines]
+    lines += preemption_lines(explanation)
+    lines += [f"help: {line}" for line in conflict_messages.hints_lines(explanation.hints)]
+    return [in_user_words(line, explanation.names) for line in lines]
 
 
-def preemption_lines(answer: Explanation) -> list[str]:
+def _undecided_lines(one: UndecidedPod | None) -> list[str]:
+    """Where the search stopped, for the first nodes."""
+    groups = one.undecided if one is not None else ()
+    lines = [f"{_named(some.nodes)}: {messages.sentence(_without_node(some.limit))}" for some in groups[:GROUPS_SHOWN]]
+    rest = sum(len(some.nodes) for some in groups[GROUPS_SHOWN:])
+    return [*lines, f"{messages.plural(rest, 'node')} more, not decided either"] if rest else lines
+
+
+def _without_node(limit: SearchLimitReached) -> SearchLimitReached:
+    return msgspec.structs.replace(limit, node="")
+
+
+def preemption_lines(explanation: Explanation) -> list[str]:
     """Who would make room for a pod that has no place; [] for nobody."""
-    found = answer.verdict.preemption
+    found = explanation.verdict.preemption
     if found is None:
         return []
     named = [f"{'/'.join(victim.pod)} (priority {victim.priority}, on {victim.node})" for victim in found.victims]
@@ -158,36 +185,36 @@ class Summary(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-def summary(answer: Explanation) -> Summary:
+def summary(explanation: Explanation) -> Summary:
     """A pod without a place: the contradiction or the nearest node's reasons, and the first hint."""
-    verdict = answer.verdict
-    refused = verdict.refused
+    verdict = explanation.verdict
+    refused = verdict.refused or verdict.undecided
     lines = [messages.sentence(reason) for reason in refused.reasons[:2]] if refused is not None else []
-    reported = conflict_messages.conflict_lines(answer.conflict) if answer.conflict is not None else []
-    lines += reported[:1] or node_lines(verdict.nodes)[:2]
-    why = equivalent = (*lines[:2], *_selector_fault(answer))
+    reported = conflict_messages.conflict_lines(explanation.conflict) if explanation.conflict is not None else []
+    lines += reported[:1] or [*_undecided_lines(verdict.undecided), *node_lines(verdict.nodes)][:2]
+    why = equivalent = (*lines[:2], *_selector_fault(explanation))
     for claim in verdict.claims:  # pods of one template, or of claims that ask for the same, wait for the same
         whose = f"claim of template {claim.template}" if claim.template else f"claim {claim.pod_claim} of each"
         equivalent = tuple(line.replace(f"claim {claim.name}", whose) for line in equivalent)
-    hint = conflict_messages.hint_text(answer.hints.found[0]) if answer.hints.found else ""
-    why, equivalent = (tuple(in_user_words(line, answer.names) for line in some) for some in (why, equivalent))
-    return Summary(f"pod {'/'.join(verdict.pod)}", why, equivalent, in_user_words(hint, answer.names))
+    hint = conflict_messages.hint_text(explanation.hints.found[0]) if explanation.hints.found else ""
+    why, equivalent = (tuple(in_user_words(line, explanation.names) for line in some) for some in (why, equivalent))
+    return Summary(f"pod {'/'.join(verdict.pod)}", why, equivalent, in_user_words(hint, explanation.names))
 
 
-def _selector_fault(answer: Explanation) -> list[str]:
+def _selector_fault(explanation: Explanation) -> list[str]:
     """A selector that fails on the nearest device: counts alone would hide that it is misspelt."""
-    conflict = answer.conflict
+    conflict = explanation.conflict
     if conflict is None or conflict.nearest is None or not isinstance(conflict.nearest.reason, SelectorError):
         return []
     return (
         []
-        if _names_selector(answer)
+        if _names_selector(explanation)
         else [f"nearest miss on {conflict.node}: {conflict_messages.nearest_text(conflict)}"]
     )
 
 
-def _names_selector(answer: Explanation) -> bool:
-    return any(isinstance(reason, SelectorError) for some in answer.verdict.nodes for reason in some.reasons)
+def _names_selector(explanation: Explanation) -> bool:
+    return any(isinstance(reason, SelectorError) for some in explanation.verdict.nodes for reason in some.reasons)
 
 
 def summary_lines(reported: Sequence[Summary]) -> list[str]:
@@ -251,11 +278,11 @@ def _kind(reason: AnyReason) -> tuple[str, ...]:
     return (*messages.topic(reason), step)
 
 
-def absent_lines(answer: Explanation) -> list[str]:
+def absent_lines(explanation: Explanation) -> list[str]:
     """Drivers of the classes asked for that publish nothing for nodes."""
     nodes: dict[str, list[str]] = {}
-    members = {some.nodes[0]: some.nodes for some in answer.nodes}
-    for fact in answer.absent:
+    members = {some.nodes[0]: some.nodes for some in explanation.nodes}
+    for fact in explanation.absent:
         nodes.setdefault(fact.driver, []).extend(members.get(fact.node, (fact.node,)))
     return [f"no ResourceSlice of driver {driver} for {_named(sorted(names))}" for driver, names in nodes.items()]
 
@@ -267,12 +294,12 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names)} nodes ({shown} and {len(names) - NODES_SHOWN} more)"
 
 
-def device_lines(answer: Explanation, reader: str | None = None) -> list[str]:
+def device_lines(explanation: Explanation, reader: str | None = None) -> list[str]:
     """What is the matter with the devices of the nearest node, alike ones together."""
-    if not answer.nodes:
+    if not explanation.nodes:
         return []
-    nearest = nearest_first(answer.verdict.nodes)[0].nodes
-    best = next(some for some in answer.nodes if some.nodes == nearest)
+    nearest = nearest_first(explanation.verdict.nodes)[0].nodes
+    best = next(some for some in explanation.nodes if some.nodes == nearest)
     counts = {(fact.claim, fact.request): fact for fact in best.reasons if isinstance(fact, InsufficientDevices)}
     groups: dict[tuple[Any, ...], list[AnyReason]] = {}
     for reason in best.reasons:

@@ -10,7 +10,7 @@ Never decides who gets what.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,7 +28,7 @@ from dragoman.values.names import split_qualified
 TERMS = ("class", "driver", "node", "pool", "namespace", "claim", "age", "type")
 NO_CLASS = "(no class)"
 NOWHERE = "(no single node)"
-NOBODY = "(nobody)"
+UNALLOCATED = "<none>"
 AGES = ((3600, "under 1 h"), (86_400, "under 1 day"), (604_800, "under 7 days"))
 OLDEST = "7 days and more"
 _EFFECTIVE = frozenset({"NoSchedule", "NoExecute"})
@@ -111,6 +111,40 @@ def devices_on(snapshot: Snapshot, node: str, now: datetime) -> Inventory:
     return count.run(pools)
 
 
+class CountedDevice(NamedTuple):
+    """One device as it was counted. why: what keeps pods off its node, if unavailable. node: "" for no single one."""
+
+    driver: str
+    pool: str
+    device: Device
+    classes: tuple[str, ...]
+    state: str
+    why: str
+    node: str
+
+
+class PoolCounts:
+    """Counts pool by pool by class, for whoever keeps sums of many pools.
+
+    What classes select is judged once for each layout: make another one when the classes change.
+    """
+
+    LAYOUTS_MAX = 4096
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._classes = snapshot
+        self._count = _Count(snapshot, ("class",), datetime.min)
+
+    def of(self, snapshot: Snapshot, driver: str, pool: str, each: Callable[[CountedDevice], None]) -> Inventory:
+        """One pool as a snapshot has it, each device told to `each`."""
+        count = self._count
+        if len(count.layouts) > self.LAYOUTS_MAX:
+            count = self._count = _Count(self._classes, ("class",), datetime.min)
+        count.begin(snapshot)
+        count.each = each
+        return count.run(((driver, pool),))
+
+
 class _Part(NamedTuple):
     """What is known of a device by its slice's layout alone."""
 
@@ -126,19 +160,24 @@ class _Part(NamedTuple):
 class _Count:
     def __init__(self, snapshot: Snapshot, by: Terms, now: datetime, *, nodes_known: bool = True) -> None:
         self.nodes_known = nodes_known
-        self.snapshot = snapshot
         self.by = by
         self.now = now
         self.attributes = tuple(term for term in by if term not in TERMS)
         self.selectors = tuple(_selectors(snapshot))
         self.reads = _read_by(self.selectors)
         self.layouts: dict[Any, list[_Part]] = {}
+        self.static: dict[tuple[int, str | None, str], list[Terms]] = {}
+        self.dynamic = bool({"namespace", "claim", "age"} & set(by))
+        self.placed = bool({"node", "pool"} & set(by))
+        self.each: Callable[[CountedDevice], None] | None = None
+        self.begin(snapshot)
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Start from nothing; what is known of layouts stays."""
+        self.snapshot = snapshot
         self.seen: dict[tuple[Terms, str, bool], int] = {}
         self.states: dict[tuple[str, bool], int] = {}
         self.fits: dict[Terms | None, dict[str, int]] = {}
-        self.dynamic = bool({"namespace", "claim", "age"} & set(by))
-        self.placed = bool({"node", "pool"} & set(by))
-        self.static: dict[tuple[int, str | None, str], list[Terms]] = {}
         self.troubles: list[Trouble] = []
         self.unavailable: dict[str, int] = {}
         self.node_states: dict[str, str] = {}
@@ -189,14 +228,20 @@ class _Count:
                 for key, amount in part.uses:
                     left[key] = left.get(key, 0) - amount
         tainted = self._ruled(driver, pool, current)
+        seen_at = [at for resource_slice in current for at in range(len(resource_slice.spec.devices))]
         free: dict[tuple[Terms | None, str], list[_Part]] = {}
         for index, (resource_slice, part, holders) in enumerate(seen):
             is_tainted = part.tainted or index in tainted
             unusable = trouble or self._homeless(resource_slice, part)
             state = _state(part, holders, left, unusable=unusable, tainted=is_tainted)
-            if state == "free" and (why := self._node_state(resource_slice.spec.node_name or part.node)):
+            why = self._node_state(resource_slice.spec.node_name or part.node) if state == "free" else ""
+            if why:
                 state = "unavailable"
                 self.unavailable[why] = self.unavailable.get(why, 0) + 1
+            if self.each is not None:
+                device = resource_slice.spec.devices[seen_at[index]]
+                node = resource_slice.spec.node_name or part.node
+                self.each(CountedDevice(driver, pool, device, part.classes, state, why, node))
             every = self._terms(driver, pool, resource_slice, part, holders)
             for terms in every:
                 mark = (terms, state, is_tainted)
@@ -223,10 +268,10 @@ class _Count:
         return frozenset(i for i, d in enumerate(devices) if _tainted(taints_of(d, driver, pool, rules)))
 
     def _trouble(self, driver: str, pool: str, current: list[ResourceSlice]) -> bool:
-        want, have = current[0].spec.pool.resource_slice_count, len(current)
+        expected, have = current[0].spec.pool.resource_slice_count, len(current)
         devices = sum(len(resource_slice.spec.devices) for resource_slice in current)
-        if have != want:
-            self.troubles.append(Trouble("incomplete", driver, pool, devices, f"{have} of {want} slices"))
+        if have != expected:
+            self.troubles.append(Trouble("incomplete", driver, pool, devices, f"{have} of {expected} slices"))
             return True
         names = [device.name for resource_slice in current for device in resource_slice.spec.devices]
         twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
@@ -317,11 +362,11 @@ class _Count:
                 case "node":
                     options = (resource_slice.spec.node_name or part.node or NOWHERE,)
                 case "namespace":
-                    options = dict.fromkeys(holder.namespace for holder in holders) or (NOBODY,)
+                    options = dict.fromkeys(holder.namespace for holder in holders) or (UNALLOCATED,)
                 case "claim":
-                    options = dict.fromkeys(f"{h.namespace}/{h.claim}" for h in holders) or (NOBODY,)
+                    options = dict.fromkeys(f"{h.namespace}/{h.claim}" for h in holders) or (UNALLOCATED,)
                 case "age":
-                    options = dict.fromkeys(self._age(holder) for holder in holders) or (NOBODY,)
+                    options = dict.fromkeys(self._age(holder) for holder in holders) or (UNALLOCATED,)
                 case "type":
                     options = (part.kind,)
                 case _:

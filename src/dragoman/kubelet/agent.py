@@ -18,8 +18,8 @@ from dragoman.apiserver.logs import LogSource
 from dragoman.apiserver.sessions import PodSessions
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
-from dragoman.errors import DragomanError, NotFound
-from dragoman.kubelet.admit import Rejected, rejection
+from dragoman.errors import DragomanError, NotFound, Retry
+from dragoman.kubelet.admit import Rejected, rejection, unexpected
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.connections import DirectConnection
@@ -27,10 +27,13 @@ from dragoman.kubelet.containers import Starter, Tool
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import FILE as HEALTH_FILE
 from dragoman.kubelet.health import Health
+from dragoman.kubelet.injection import Injector
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.lifecycle import POD, NodeServices, PodWorker
+from dragoman.kubelet.load import SAMPLE_S, LoadMeter
 from dragoman.kubelet.logs import log_source
 from dragoman.kubelet.node_object import NODE, NodeObject, NodeProperties, checked_name
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.plugins import Plugins, RegisteredPlugin
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.podresources import SOCKET, PodResources
@@ -53,6 +56,7 @@ from dragoman.runtime.tasks import Tasks, supervised
 POLL_S = 1.0
 FIRST_POLL_S, FIRST_POLLS = 0.1, 30
 HOUSEKEEPING_S = 60.0
+VOLUMES_S = 2.0
 NETWORKS = 64 * 256
 START_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.2)
 BUCKETS = tuple(0.1 * (40 / 0.1) ** (step / 14) for step in range(15))
@@ -91,6 +95,7 @@ class NodeHost:
         self.nodes = Routes(self.node_informer, lambda node: node.metadata.name)
         self.events = Events(client, clock)
         self.agents: dict[str, NodeAgent] = {}
+        self.meter = LoadMeter(self.agents, clock)
         self._beats: list[Callable[[], None]] = []
         self._cidrs: dict[str, str] | None = None
         self._tried = 0
@@ -102,6 +107,12 @@ class NodeHost:
             tasks.supervise("watch nodes", self.node_informer.run)
             tasks.supervise("events", self.events.run)
             tasks.supervise("beat", self._beat)
+            tasks.supervise("load", self._measure)
+
+    async def _measure(self) -> None:
+        while True:
+            await self.clock.sleep(SAMPLE_S * max(1.0, self.clock.speed))
+            self.meter.sample()
 
     def beat(self) -> None:
         """Beat now, for who has just put a driver's sockets in place and does not want to wait."""
@@ -160,7 +171,8 @@ class NodeAgent:
     priority, `<root_dir>/cdi` by default. boot_id: of the simulated machine, else the kernel's. wipe_slices: delete
     the node's ResourceSlices at the start, as kubelets do. sockets False: drivers join by `attach` only, and there is
     no podresources service (virtual time). durable: whether files survive a power loss.
-    metrics: for a host of its own. tools: programs that drivers bring into containers, by name.
+    metrics: for a host of its own. tools: programs that drivers bring into containers, by name. injectors: what the
+    container runtime is configured to put into containers by their environment.
     """
 
     def __init__(
@@ -180,8 +192,10 @@ class NodeAgent:
         durable: bool = True,
         metrics: Metrics | None = None,
         tools: Mapping[str, Tool] | None = None,
+        injectors: list[Injector] | None = None,
     ) -> None:
         self.node_name = checked_name(node_name)
+        self.injectors: list[Injector] = [] if injectors is None else injectors
         self.tools: Mapping[str, Tool] = {} if tools is None else tools  # filled as drivers start
         self.client = client
         self.clock = clock
@@ -205,11 +219,22 @@ class NodeAgent:
             wipe=self._wipe,
             observe=self._observe_call,
         )
+        self.devices = PluginDevices(
+            root_dir,
+            clock,
+            node_name=node_name,
+            durable=durable,
+            changed=self._devices_changed,
+            unwell=self._wake_pods,
+            active=lambda: [uid for uid, worker in self._workers.items() if not worker.ended],
+        )
+        self._admitting = asyncio.Lock()
         self.claims = Claims(client, self.states, self.plugins.connection, self._count_claims)
         self.health = Health(root_dir / HEALTH_FILE, clock, self.claims, self._wake_pods, node_name=node_name)
         self.runtime = SimulatedRuntime(root_dir / "simulated", clock, boot_id=self.boot_id)
         self.folders = CdiFolders(*(cdi_dirs or (root_dir / "cdi",)))
         self.node_object = NodeObject(client, clock, self.entropy, node_name, self.facts)
+        self.node_object.devices = self.devices
         self.ips: IpPool | None = None
         self._workers: dict[str, PodWorker] = {}
         self._uids: dict[tuple[str, str], str] = {}
@@ -241,6 +266,7 @@ class NodeAgent:
         """Be the node until cancelled; containers run on. Raises Invalid for a checkpoint that cannot be trusted."""
         self.root_dir.mkdir(parents=True, exist_ok=True)
         self.states.load()
+        self.devices.load()
         self.runtime.load()
         self.health.load()
         server: aio.Server | None = None
@@ -259,7 +285,8 @@ class NodeAgent:
                 tasks.supervise("lease", self.node_object.keep_lease)
                 tasks.supervise("node status", self.node_object.keep_reporting)
                 if self._sockets:
-                    service = PodResources(self.claims, self.clock, self._active_pods)
+                    service = PodResources(self.claims, self.devices, self.clock, self.active_pods)
+                    self.devices.start(tasks)
                     server = await service.serve(self.root_dir)
                     self.plugins.start(tasks)
                     stop_beat = self.host.every_beat(self.plugins.poll)
@@ -270,6 +297,8 @@ class NodeAgent:
                 leave_pods = self.host.pods.subscribe(self.node_name, self._receive)
                 self._drop_orphans()
                 tasks.supervise("housekeeping", self._keep_house)
+                if self.host.images.entries:
+                    tasks.supervise("volumes of processes", self._keep_volumes)
                 self.started.set()
         finally:
             self.started.clear()
@@ -281,9 +310,11 @@ class NodeAgent:
                 worker.stop()
             self.runtime.close()
             await self.plugins.stop()
+            await self.devices.stop()
             if server:
                 await server.stop(0)
                 (self.root_dir / SOCKET).unlink(missing_ok=True)
+                self.devices.socket.unlink(missing_ok=True)
             self._tasks = None
 
     def _shared(self, tasks: Tasks) -> NodeServices:
@@ -298,6 +329,8 @@ class NodeAgent:
             images=self.host.images,
             api_port=self.host.api_port,
             allocatable=self.facts.capacity,
+            plugin_devices=self.devices,
+            injectors=self.injectors,
         )
         self.runtime.wake = lambda uid: self._wake_pods({uid})
         return NodeServices(
@@ -310,6 +343,7 @@ class NodeAgent:
             runtime=self.runtime,
             starter=starter,
             health=self.health,
+            devices=self.devices,
             events=self.host.events,
             ips=self.ips,
             forget=self._forget,
@@ -368,15 +402,26 @@ class NodeAgent:
             if self._uids.get(key) == uid:
                 del self._uids[key]
 
-    def _admit(self, pod: KubeletPod) -> Rejected | None:
-        others = (worker.pod for worker in self._workers.values() if worker.admitted and not worker.ended)
-        return rejection(pod, others, self.facts.capacity)
+    async def _admit(self, pod: KubeletPod) -> Rejected | None:
+        """One pod at a time, so that two never count on the same room or device."""
+        async with self._admitting:
+            if self.devices.needs(pod):
+                try:
+                    await self.devices.allocate(pod)
+                except Retry as error:
+                    return unexpected(error)
+            others = (worker.pod for worker in self._workers.values() if worker.admitted and not worker.ended)
+            return rejection(pod, others, self.facts.capacity, self.devices)
+
+    def _devices_changed(self) -> None:
+        self.node_object.changed()
 
     def _wake_pods(self, uids: set[str]) -> None:
         for uid in sorted(uids & self._workers.keys()):
             self._workers[uid].wake()
 
-    def _active_pods(self) -> list[KubeletPod]:
+    def active_pods(self) -> list[KubeletPod]:
+        """Pods that have not ended."""
         return [worker.pod for worker in self._workers.values() if not worker.ended and not worker.pod.is_finished]
 
     def _drop_orphans(self) -> None:
@@ -399,6 +444,17 @@ class NodeAgent:
                 await self._tidy.wait()
             finally:
                 timer.cancel()
+
+    async def _keep_volumes(self) -> None:
+        """Processes see what becomes of their ConfigMaps, Secrets and tokens."""
+        assert self._node is not None
+        while True:
+            await self.clock.sleep(VOLUMES_S)
+            for worker in list(self._workers.values()):
+                box = self.runtime.sandbox(worker.pod.uid)
+                if box is not None and any(run.local for run in box.current.values()):
+                    await self._node.starter.volumes.refresh(worker.pod, self.clock.now())
+                    self.runtime.update_volumes(worker.pod.uid)
 
     async def _unprepare_orphan(self, uid: str) -> None:
         try:

@@ -18,7 +18,7 @@ from dragoman.errors import Invalid
 from dragoman.runtime.config import duration_s
 
 LABEL = "dragoman.dev/simulate"
-FAULT, CLOCK, NODE = "fault", "clock", "node"
+FAULT, CLOCK, NODE, LOAD = "fault", "clock", "node", "load"
 STATE, MESSAGE = "dragoman.dev/state", "dragoman.dev/message"
 """Annotations that tell what came of it: active, done or invalid, and a sentence."""
 ACTIVE, DONE, INVALID = "active", "done", "invalid"

@@ -15,7 +15,7 @@ class IpPool:
             self.network = ipaddress.ip_network(cidr)
         except ValueError as error:
             raise Invalid("pod CIDR", f"must be a network such as 10.244.1.0/24: {error}") from error
-        self._taken: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
         self._used: set[int] = set()
 
     @property
@@ -25,12 +25,12 @@ class IpPool:
 
     def take(self, uid: str) -> str:
         """The pod's address; the same when it has one. When the range is full, the last address is shared."""
-        if uid not in self._taken:
+        if uid not in self._offsets:
             last = self.network.num_addresses - 2
             offset = next((n for n in range(2, last) if n not in self._used), last)
-            self._taken[uid] = offset
+            self._offsets[uid] = offset
             self._used.add(offset)
-        return str(self.network[self._taken[uid]])
+        return str(self.network[self._offsets[uid]])
 
     def adopt(self, uid: str, address: str) -> None:
         """The pod had this address before."""
@@ -39,11 +39,11 @@ class IpPool:
         except ValueError:
             return
         if 0 <= offset < self.network.num_addresses:
-            self._taken[uid] = offset
+            self._offsets[uid] = offset
             self._used.add(offset)
 
     def release(self, uid: str) -> None:
         """The pod needs it no longer."""
-        offset = self._taken.pop(uid, None)
+        offset = self._offsets.pop(uid, None)
         if offset is not None:
             self._used.discard(offset)

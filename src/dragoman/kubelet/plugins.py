@@ -50,7 +50,7 @@ class _Seen(msgspec.Struct):
     found: FileIdentity
     registered: FileIdentity | None = None
     instance: RegisteredPlugin | None = None
-    busy: bool = False
+    registering: bool = False
     failures: int = 0
     not_before: float = 0.0
 
@@ -150,8 +150,8 @@ class Plugins:
             self._scan()
         now = self.clock.monotonic()
         for path, seen in list(self._seen.items()):
-            if not seen.busy and seen.registered != seen.found and now >= seen.not_before:
-                seen.busy = True
+            if not seen.registering and seen.registered != seen.found and now >= seen.not_before:
+                seen.registering = True
                 self._tasks.start(f"register {path.name}", self._register(path, seen))
 
     def _scan(self) -> None:
@@ -189,7 +189,7 @@ class Plugins:
             text = error.details() if isinstance(error, aio.AioRpcError) else str(error)
             self._log.info("registration failed", socket=str(path), error=text, wait_s=round(wait_s, 3))
         finally:
-            seen.busy = False
+            seen.registering = False
 
     async def _greet(self, path: Path) -> RegisteredPlugin | None:
         messages = rpc.REGISTRATION.messages

@@ -1,17 +1,20 @@
 """Is a container started, ready, alive? The probes of one pod, asked when they are due.
 
 exec probes run in the container. What a probe over the network would find in a simulated container cannot be known:
-http, tcp and grpc probes succeed from their first time on. What follows from a failure is `lifecycle`'s to decide.
+http, tcp and grpc probes succeed from their first time on; a process is asked (`networkprobes`). What follows from a
+failure is `lifecycle`'s to decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from dragoman.errors import NotFound
+from dragoman.kubelet.networkprobes import NetworkProbe
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.programs import Running
 from dragoman.kubelet.runtime import ContainerRun, Sandbox, SimulatedRuntime
@@ -90,7 +93,7 @@ class Probes:
                     probe.due = None  # its work is done
                 if (probe.kind != STARTUP and not started) or (ending and probe.kind == LIVENESS):
                     continue
-                self._step(container, probe, now, failures)
+                self._step(container, probe, box.ip if run.local else "", now, failures)
                 if probe.kind == STARTUP and probe.passed:
                     dues.append(now)
                 if probe.due is not None:
@@ -99,13 +102,15 @@ class Probes:
             del self._asked[key]
         return failures, max(0.0, min(dues) - now) if dues else None
 
-    def _step(self, container: KubeletContainer, probe: _Asked, now: float, failures: list[ProbeFailure]) -> None:
+    def _step(
+        self, container: KubeletContainer, probe: _Asked, address: str, now: float, failures: list[ProbeFailure]
+    ) -> None:
         if probe.due is None:
             return
         if probe.running is None and probe.answer is None:
             if now < probe.due:
                 return
-            self._begin(container, probe, now)
+            self._begin(container, probe, address, now)
         if probe.answer is None:
             limit_s = probe.number("timeoutSeconds", 1)
             if now < probe.began + limit_s:
@@ -113,14 +118,14 @@ class Probes:
                 return
             assert probe.running is not None
             probe.running.close()
-            probe.answer, probe.output = 1, f"command timed out after {limit_s}s"
+            probe.answer, probe.output = 1, _timed_out(probe.spec, limit_s)
         code, probe.answer, probe.running = probe.answer, None, None
         probe.due = max(now, probe.began + probe.number("periodSeconds", 10))
         if code == 0:
             probe.successes, probe.failures = probe.successes + 1, 0
             if probe.successes >= probe.number("successThreshold", 1):
                 probe.passed = True
-            if "exec" not in probe.spec and probe.passed:
+            if "exec" not in probe.spec and not address and probe.passed:
                 probe.due = None  # nothing could change it
             return
         probe.successes, probe.failures = 0, probe.failures + 1
@@ -132,9 +137,10 @@ class Probes:
             probe.due = None
         failures.append(ProbeFailure(container.name, probe.kind, probe.output, fatal))
 
-    def _begin(self, container: KubeletContainer, probe: _Asked, now: float) -> None:
+    def _begin(self, container: KubeletContainer, probe: _Asked, address: str, now: float) -> None:
+        """address: where a process of this machine is asked; "" for simulated containers."""
         probe.began, probe.output = now, ""
-        if "exec" not in probe.spec:
+        if "exec" not in probe.spec and not address:
             probe.answer = 0
             return
 
@@ -147,6 +153,10 @@ class Probes:
                 probe.due = 0.0
                 self.wake()
 
+        if "exec" not in probe.spec:
+            hidden = partial(self.runtime.is_unreachable, self.uid)
+            probe.running = NetworkProbe(container, probe.spec, address, output, ended, hidden)
+            return
         command = tuple(probe.spec["exec"].get("command") or ())
         try:
             running = self.runtime.execute(self.uid, container.name, command, output, ended)
@@ -155,3 +165,7 @@ class Probes:
             return
         if probe.answer is None:
             probe.running = running
+
+
+def _timed_out(spec: Any, limit_s: int) -> str:
+    return f"command timed out after {limit_s}s" if "exec" in spec else f"no answer within {limit_s}s"

@@ -1,57 +1,49 @@
 """How does a container's command run as a process of this machine? The opt-in runtime of `up --runtime process`.
 
 Only containers whose image is named in the image map run so; all others stay simulated. A process runs in a process
-group of its own and is ended by that group alone. As root it sees the machine's files through an overlay in a mount
-namespace of its own, so that volumes lie where the pod wants them and nothing that it writes reaches the machine, and
-it runs as nobody without capabilities. Without root there is no such view: paths of mounts in its arguments and
-environment are replaced by where the volumes lie.
+group of its own and is ended by that group alone. What it sees of the machine's files is in `isolation`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import fnmatch
 import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 
 from dragoman.apiserver.sessions import OutputListener
 from dragoman.errors import Invalid
+from dragoman.kubelet import isolation
 from dragoman.kubelet.programs import Place
 
-NOBODY = 65534
 ADDRESS = "127.0.0.1"
-"""The address of pods whose containers are processes here: that of loopback."""
+"""The address of pods whose containers are processes in the machine's network."""
 CHUNK = 64 * 1024
 CANNOT_START = 125
-_TOOLS = ("unshare", "setpriv", "chroot", "mount")
-_OUTER = """set -e
-R=$1; shift
-mount -t overlay overlay -o lowerdir=/,upperdir="$R/upper",workdir="$R/work" "$R/merged"
-for d in proc dev sys; do mount --rbind /$d "$R/merged/$d"; done
-mkdir -p "$R/merged/.volumes"
-mount --bind "$R/volumes" "$R/merged/.volumes"
-exec chroot "$R/merged" /bin/sh -c "$@"
-"""
 
 
 class ImageMap(msgspec.Struct, frozen=True):
     """Which images' containers run as processes: (pattern of the image, command that stands for its entry point).
 
-    An empty command means the container's own.
+    An empty command means the container's own. own_network: whether their pods have networks of their own
+    (`podnetwork`), else they share the machine's.
     """
 
     entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    own_network: bool = False
 
     @classmethod
-    def parse(cls, texts: list[str]) -> ImageMap:
+    def parse(cls, texts: list[str], *, own_network: bool = False) -> ImageMap:
         """Of `IMAGE=COMMAND` each. Raises Invalid."""
         entries: list[tuple[str, tuple[str, ...]]] = []
         for text in texts:
@@ -67,7 +59,7 @@ class ImageMap(msgspec.Struct, frozen=True):
             if words and shutil.which(words[0]) is None:
                 raise Invalid("--image-map", f"{words[0]} of image {image} is not a program of this machine")
             entries.append((image, words))
-        return cls(tuple(entries))
+        return cls(tuple(entries), own_network)
 
     def command(self, image: str, command: tuple[str, ...], args: tuple[str, ...]) -> tuple[str, ...] | None:
         """What runs for a container of that image; None where it stays simulated."""
@@ -80,19 +72,25 @@ class ImageMap(msgspec.Struct, frozen=True):
 
 
 class LocalCommand:
-    """A process. ended(code) is called once, on the loop, when it and its group are over."""
+    """A process. ended(code) is called once, on the loop, when it and its group are over.
+
+    folder: the container's own; volumes: those of its pod. beside: the pid of the container's own command, for another.
+    enter: words before the command, which let it run elsewhere.
+    """
 
     def __init__(
         self,
         place: Place,
         command: tuple[str, ...],
         folder: Path,
+        volumes: Path,
         output: OutputListener,
         ended: Callable[[int], None],
         *,
         has_input: bool = False,
         memory_bytes: int = 0,
-        inside: int = 0,
+        beside: int = 0,
+        enter: Sequence[str] = (),
     ) -> None:
         self._output = output
         self._ended = ended
@@ -100,12 +98,13 @@ class LocalCommand:
         self._open: set[int] = set()
         self._code: int | None = None
         self._closed = False
-        words, env, cwd = _prepared(place, command, folder, memory_bytes, inside)
+        entered = isolation.inside(place, command, beside) if beside else None
+        words, env, cwd = entered or isolation.prepared(place, command, folder, volumes, memory_bytes)
         self.pid = 0
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(  # noqa: S603 - running it is what the user asked for
-                words,
+                [*enter, *words],
                 env=env,
                 cwd=cwd,
                 stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
@@ -197,98 +196,15 @@ class LocalCommand:
         self.signal(signal.SIGKILL)
 
 
-def can_isolate() -> bool:
-    """Whether processes can have a view of files of their own."""
-    return os.geteuid() == 0 and all(shutil.which(tool) for tool in _TOOLS)
-
-
-def write_volumes(place: Place, folder: Path) -> dict[str, Path]:
-    """The volumes of a container as files below a folder: where each mount path lies."""
-    found: dict[str, Path] = {}
-    for index, mount in enumerate(sorted(place.mounts, key=lambda m: m.path)):
-        root = folder / "volumes" / str(index)
-        prefix = f"{mount.below}/" if mount.below else ""
-        for key, entry in mount.folder.entries.items():
-            if mount.below and key != mount.below and not key.startswith(prefix):
-                continue
-            path = root / key.removeprefix(mount.below).lstrip("/")
-            if entry.sort == "folder":
-                path.mkdir(parents=True, exist_ok=True)
-            elif entry.sort == "file":
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if not path.is_dir():
-                    path.write_bytes(entry.data)
-                    path.chmod(entry.mode | 0o444)
-        if not root.exists():
-            root.mkdir(parents=True, exist_ok=True)
-        if not mount.read_only and root.is_dir():
-            root.chmod(0o777)
-        found[mount.path] = root
-    return found
-
-
-def _prepared(
-    place: Place, command: tuple[str, ...], folder: Path, memory_bytes: int, inside: int
-) -> tuple[list[str], Mapping[str, str], str]:
-    """(words to run, environment, working directory)."""
-    env = {**place.env, "PATH": os.environ.get("PATH", place.env["PATH"]), "TMPDIR": "/tmp"}  # noqa: S108 - its own
-    limit = f"ulimit -d {memory_bytes // 1024}; " if memory_bytes else ""
-    if inside:
-        drop = ["setpriv", *_dropping(place)]
-        return ["chroot", f"/proc/{inside}/root", *drop, *command], env, "/"
-    volumes = write_volumes(place, folder)
-    if not can_isolate():
-        env["TMPDIR"] = str(folder / "tmp")
-        Path(env["TMPDIR"]).mkdir(parents=True, exist_ok=True)
-        words = [_replaced(word, volumes) for word in command]
-        env = {key: _replaced(value, volumes) for key, value in env.items()}
-        return ["/bin/sh", "-c", f'{limit}exec "$@"', "sh", *words], env, str(folder)
-    for name in ("upper", "work", "merged", "volumes"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    binds = "".join(
-        f"{_target(path, root)} && mount --bind /.volumes/{root.name} {shlex.quote(path)} && "
-        for path, root in volumes.items()
-    )
-    # What is in a home of root is not for nobody to see, but for the program that runs.
-    opened = "".join(f"chmod o+x {shlex.quote(str(parent))} && " for parent in _closed_folders(command[0]))
-    inner = (
-        f"{binds}{opened}mkdir -p {shlex.quote(place.cwd)} && cd {shlex.quote(place.cwd)} && {limit}"
-        f'exec setpriv {shlex.join(_dropping(place))} "$@"'
-    )
-    return ["unshare", "--mount", "/bin/sh", "-c", _OUTER, "sh", str(folder), inner, "sh", *command], env, "/"
-
-
-def _dropping(place: Place) -> list[str]:
-    user = str(place.user or NOBODY)
-    return [
-        f"--reuid={user}",
-        f"--regid={NOBODY}",
-        "--clear-groups",
-        "--no-new-privs",
-        "--bounding-set=-all",
-        "--inh-caps=-all",
-        "--pdeathsig=KILL",
-    ]
-
-
-def _target(path: str, root: Path) -> str:
-    """The command that makes the place of a mount."""
-    if root.is_dir():
-        return f"mkdir -p {shlex.quote(path)}"
-    return f"mkdir -p {shlex.quote(os.path.dirname(path))} && touch {shlex.quote(path)}"  # noqa: PTH120 - of the container
-
-
-def _closed_folders(program: str) -> list[Path]:
-    """The folders above a program that others may not enter."""
-    found = shutil.which(program)
-    if found is None:
-        return []
-    real = (Path(found), Path(found).resolve())
-    parents = {parent for path in real for parent in path.parents}
-    return sorted(parent for parent in parents if not parent.stat().st_mode & 0o001)
-
-
-def _replaced(text: str, volumes: Mapping[str, Path]) -> str:
-    for path, root in sorted(volumes.items(), key=lambda item: -len(item[0])):
-        text = text.replace(path, str(root))
-    return text
+def ports_in_use(ports: Iterable[int]) -> list[int]:
+    """Those ports of this machine on which somebody listens already; processes for pods share them."""
+    used = []
+    for port in ports:
+        with closing(socket.socket()) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(("", port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    used.append(port)
+    return used

@@ -8,15 +8,16 @@ and how it ends; others end when their command does (`programs`). It decides not
 from __future__ import annotations
 
 import contextlib
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from dragoman.apiserver.sessions import OutputListener
 from dragoman.errors import NotFound
-from dragoman.kubelet.processes import LocalCommand, can_isolate
+from dragoman.kubelet.isolation import remove, write_volumes
+from dragoman.kubelet.podnetwork import PodNetwork
+from dragoman.kubelet.processes import LocalCommand
 from dragoman.kubelet.programs import Place, Running, SimulatedCommand
 from dragoman.node.files import write_atomically
 from dragoman.runtime.clock import Clock
@@ -88,11 +89,18 @@ class Start(msgspec.Struct):
     message_from_log: bool = False
     exit_code: int | None = None
     memory_bytes: int = 0
+    own_network: bool = False
+    api_port: int = 0
 
     @property
     def local(self) -> bool:
         """Whether the command runs as a process of this machine."""
         return self.run.local
+
+    @property
+    def shares_ports(self) -> bool:
+        """Whether it listens in the machine's own network."""
+        return self.run.local and not self.own_network
 
 
 class Sandbox(msgspec.Struct):
@@ -124,6 +132,7 @@ class SimulatedRuntime:
         self.wake: Callable[[str], None] = lambda uid: None
         """Called with a pod's uid when one of its commands has ended."""
         self._commands: dict[tuple[str, str], Running] = {}
+        self._networks: dict[str, PodNetwork] = {}
         self._listeners: dict[tuple[str, str], dict[object, tuple[OutputListener, Callable[[int], None]]]] = {}
 
     def load(self) -> None:
@@ -170,6 +179,19 @@ class SimulatedRuntime:
         self.sandboxes[uid] = box
         return box
 
+    async def connect(self, uid: str, start: Start, refused: Callable[[int], None]) -> None:
+        """Make the network that a container's process is to have, if its pod has none yet. refused: called with ports
+        that cannot be reached. Raises Retry."""
+        if not (start.local and start.own_network) or uid in self._networks:
+            return
+        network = PodNetwork(self.sandboxes[uid].ip, start.api_port, refused)
+        try:
+            await network.open()
+        except BaseException:
+            network.close()
+            raise
+        self._networks[uid] = network
+
     def start(self, uid: str, start: Start) -> None:
         """Start a container; an earlier run of it becomes the previous one."""
         box, run = self.sandboxes[uid], start.run
@@ -206,10 +228,12 @@ class SimulatedRuntime:
                 start.place,
                 start.command,
                 folder,
+                self.volumes_folder(uid),
                 output,
                 ended,
                 has_input=start.stdin,
                 memory_bytes=start.memory_bytes,
+                enter=self._entering(uid),
             )
             return
         command = SimulatedCommand(
@@ -244,6 +268,16 @@ class SimulatedRuntime:
         """Where a container that is a process of this machine keeps its files."""
         return self.folder / "processes" / uid / f"{run.name}-{run.attempt}"
 
+    def volumes_folder(self, uid: str) -> Path:
+        """Where the volumes of a pod lie for its processes, which share them."""
+        return self.folder / "processes" / uid / "volumes"
+
+    def update_volumes(self, uid: str) -> None:
+        """Bring what running processes of a pod see of the API's objects up to date."""
+        for (pod, name), command in self._commands.items():
+            if pod == uid and isinstance(command, LocalCommand):
+                write_volumes(self.places[pod, name].mounts, self.volumes_folder(uid))
+
     def is_lost(self, uid: str, run: ContainerRun) -> bool:
         """Whether it runs, and this process does not know yet what it sees, being new."""
         return run.is_running(self.clock.now()) and (uid, run.name) not in self.places
@@ -274,9 +308,18 @@ class SimulatedRuntime:
         inner = place if not env else place.with_env(env)
         own = self._commands.get((uid, name))
         if isinstance(own, LocalCommand):
-            folder = self.local_folder(uid, run)
-            inside = own.pid if can_isolate() else 0
-            return LocalCommand(inner, command, folder, output, ended, has_input=has_input, inside=inside)
+            folder, volumes = self.local_folder(uid, run), self.volumes_folder(uid)
+            return LocalCommand(
+                inner,
+                command,
+                folder,
+                volumes,
+                output,
+                ended,
+                has_input=has_input,
+                beside=own.pid,
+                enter=self._entering(uid),
+            )
         return SimulatedCommand(
             self.clock, inner, command, output, ended, started_at=self.clock.now(), has_input=has_input
         )
@@ -312,6 +355,19 @@ class SimulatedRuntime:
         for command in self._commands.values():
             command.close()
         self._commands.clear()
+        for uid in tuple(self._networks):
+            self._disconnect(uid)
+
+    def is_unreachable(self, uid: str, port: int) -> bool:
+        """Whether a pod listens on a port in its own network and cannot be reached there."""
+        return uid in self._networks and port in self._networks[uid].unreachable
+
+    def _entering(self, uid: str) -> Sequence[str]:
+        return self._networks[uid].entering if uid in self._networks else ()
+
+    def _disconnect(self, uid: str) -> None:
+        if network := self._networks.pop(uid, None):
+            network.close()
 
     def stop(self, uid: str, name: str, *, after_s: float, exit_code: int = EXIT_TERMINATED, message: str = "") -> None:
         """End a running container in so many seconds; message is its last word."""
@@ -334,19 +390,21 @@ class SimulatedRuntime:
         for run in tuple(box.current.values()) if box else ():
             self._close(uid, run.name)
             self._report_end(uid, run)
+        self._disconnect(uid)
         if box and box.alive:
             box.alive = False
             self._save(box)
 
     def remove(self, uid: str) -> None:
         """Forget the pod."""
+        self._disconnect(uid)
         if box := self.sandboxes.pop(uid, None):
             for name in box.current:
                 self._close(uid, name)
             with contextlib.suppress(FileNotFoundError):
                 self._path(uid).unlink()
             if any(run.local for run in box.current.values()):
-                shutil.rmtree(self.folder / "processes" / uid, ignore_errors=True)
+                remove(self.folder / "processes" / uid)
 
     def running(self, uid: str) -> list[str]:
         """Names of containers that run now."""

@@ -37,6 +37,8 @@ class Volumes:
         self.fields = fields
         self._pods: dict[str, dict[str, Folder]] = {}
         self._shared: dict[str, Folder] = {}
+        self._tokens: dict[tuple[str, str, str], tuple[float, str]] = {}
+        """By pod uid, audience and path: when the token is to be replaced, and the token."""
 
     async def of(self, pod: KubeletPod, now: float) -> dict[str, Folder]:
         """The folders of a pod's volumes, made at the first call. Raises CannotMount."""
@@ -66,6 +68,8 @@ class Volumes:
     def forget(self, pod_uid: str) -> None:
         """The pod is over."""
         self._pods.pop(pod_uid, None)
+        for key in [key for key in self._tokens if key[0] == pod_uid]:
+            del self._tokens[key]
 
     def mounts(
         self, pod: KubeletPod, container: KubeletContainer, expand: Callable[[str], str]
@@ -82,7 +86,7 @@ class Volumes:
             below = asked.strip("/")
             if below and below not in folder.entries:
                 folder.put(below, Entry("folder", mode=0o755))
-            made.append(FileMount("/" + mount.mount_path.strip("/"), folder, below, mount.read_only))
+            made.append(FileMount("/" + mount.mount_path.strip("/"), folder, below, mount.read_only, mount.name))
         return tuple(made)
 
     async def _folder(self, pod: KubeletPod, volume: Any, now: float) -> Folder:
@@ -90,6 +94,7 @@ class Volumes:
         name = volume.get("name", "")
         for source, add in self._sources().items():
             if (asked := volume.get(source)) is not None:
+                folder.from_api = True
                 try:
                     await add(folder, pod, asked, now)
                 except DragomanError as error:
@@ -116,9 +121,18 @@ class Volumes:
                 if (part := source.get(kind)) is not None and kind != "projected":
                     await add(folder, pod, {"defaultMode": mode, **part}, now)
             if (token := source.get("serviceAccountToken")) is not None:
-                folder.put(token["path"], Entry("file", (await self._token(pod, token)).encode(), mode, now))
+                folder.put(token["path"], Entry("file", (await self._token(pod, token, now)).encode(), mode, now))
 
-    async def _token(self, pod: KubeletPod, asked: Any) -> str:
+    async def _token(self, pod: KubeletPod, asked: Any, now: float) -> str:
+        """A token, the same until four fifths of its life are over."""
+        key = (pod.uid, asked.get("audience") or "", asked["path"])
+        until, token = self._tokens.get(key, (0.0, ""))
+        if now >= until:
+            token = await self._new_token(pod, asked)
+            self._tokens[key] = now + 0.8 * (asked.get("expirationSeconds") or TOKEN_S), token
+        return token
+
+    async def _new_token(self, pod: KubeletPod, asked: Any) -> str:
         name = pod.spec.service_account_name or "default"
         spec = {
             "audiences": [asked["audience"]] if asked.get("audience") else [],

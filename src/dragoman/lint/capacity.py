@@ -42,7 +42,7 @@ _Wanted = tuple[int, tuple[str, ...]]
 """How many devices, that match these selectors."""
 
 
-class _Want:
+class _ClaimDemand:
     """What a claim's plain requests take together: devices that each could get, and how many."""
 
     def __init__(self, devices: Object, world: ManifestIndex) -> None:
@@ -77,28 +77,28 @@ def _is_exclusive(selectors: tuple[str, ...], world: ManifestIndex) -> bool:
 
 
 def _too_large(document: Document, devices: Object, world: ManifestIndex) -> Iterator[Finding]:
-    want = _Want(devices, world)
-    if not want.known or not want.wanted:
+    demand = _ClaimDemand(devices, world)
+    if not demand.known or not demand.wanted:
         return
-    room, best = world.once(("room", tuple(want.wanted)), lambda: _room(want.wanted, world))
-    if room >= want.total:
+    most, best = world.once(("most", tuple(demand.wanted)), lambda: _most_on_one_node(demand.wanted, world))
+    if most >= demand.total:
         return
     where = f"node {best}" if best else "any node"
-    message = f"asks for {want.total} devices, and no node has more than {room} that would do ({where})"
+    message = f"asks for {demand.total} devices, and no node has more than {most} that would do ({where})"
     fix = "ask for fewer, or spread the work over several pods"
     yield found(document, "LargerThanAnyNode", _first_count(document), message, fix)
 
 
-def _room(wanted: list[_Wanted], world: ManifestIndex) -> tuple[int, str]:
+def _most_on_one_node(wanted: list[_Wanted], world: ManifestIndex) -> tuple[int, str]:
     """How many of the wanted devices a node could give at most, and which."""
     places = [(count, world.published.by_place(matching(selectors, world))) for count, selectors in wanted]
     best = (-1, "")
     for place in sorted({place for _, there in places for place in there}):
         sources = (place, "") if place else ("",)
         here = [(count, {id(view) for at in sources for view in there.get(at, ())}) for count, there in places]
-        room = min(sum(min(count, len(ids)) for count, ids in here), len(set().union(*(ids for _, ids in here))))
-        if room > best[0]:
-            best = (room, place)
+        most = min(sum(min(count, len(ids)) for count, ids in here), len(set().union(*(ids for _, ids in here))))
+        if most > best[0]:
+            best = (most, place)
     return best
 
 
@@ -126,12 +126,12 @@ def _more_than_exist(document: Document, world: ManifestIndex) -> Iterator[Findi
     if not isinstance(pods, int) or pods < 2:
         return
     for _path, template in _templates(document, world):
-        want = _Want(dig(template.object, "spec", "spec", "devices"), world)
-        have = want.exist(world)
-        if want.known and want.wanted and want.total <= have < want.total * pods:
-            each = f" of {want.total} devices" if want.total > 1 else ""
-            message = f"{pods} pods{each} ask for {pods * want.total} devices, and only {have} exist"
-            yield found(document, "MoreThanExist", f"spec.{field}", message, f"run at most {have // want.total} pods")
+        demand = _ClaimDemand(dig(template.object, "spec", "spec", "devices"), world)
+        have = demand.exist(world)
+        if demand.known and demand.wanted and demand.total <= have < demand.total * pods:
+            each = f" of {demand.total} devices" if demand.total > 1 else ""
+            message = f"{pods} pods{each} ask for {pods * demand.total} devices, and only {have} exist"
+            yield found(document, "MoreThanExist", f"spec.{field}", message, f"run at most {have // demand.total} pods")
             return
 
 
@@ -151,12 +151,12 @@ def _stuck_rollout(document: Document, world: ManifestIndex) -> Iterator[Finding
     if _unavailable(rolling.get("maxUnavailable", "25%"), replicas) > 0:
         return
     for _path, template in _templates(document, world):
-        want = _Want(dig(template.object, "spec", "spec", "devices"), world)
-        if not want.known or not want.wanted:
+        demand = _ClaimDemand(dig(template.object, "spec", "spec", "devices"), world)
+        if not demand.known or not demand.wanted:
             continue
-        have = want.exist(world)
-        need = want.total * (replicas + 1)
-        if want.total * replicas <= have < need:
+        have = demand.exist(world)
+        need = demand.total * (replicas + 1)
+        if demand.total * replicas <= have < need:
             message = (
                 f"a rollout starts a new pod before an old one stops (maxUnavailable is 0 of {replicas}) and needs "
                 f"{need} devices, there are {have}: it never finishes"
@@ -210,15 +210,15 @@ def _served_by(resource: str, here: list[DeviceView], world: ManifestIndex) -> s
         known = world.published.known.get(driver)
         if known is not None and re.fullmatch(known.plugin_resource, resource):
             return driver
-    for name in world.once("mapped resources", lambda: _mapped(world)).get(resource, ()):
+    for name in world.once("class resources", lambda: _class_resources(world)).get(resource, ()):
         mine = {id(view) for view in here}
-        taken = [v for v in candidates({"exactly": {"deviceClassName": name}}, world) if id(v) in mine]
-        if taken:
-            return taken[0].driver
+        matched = [v for v in candidates({"exactly": {"deviceClassName": name}}, world) if id(v) in mine]
+        if matched:
+            return matched[0].driver
     return ""
 
 
-def _mapped(world: ManifestIndex) -> dict[str, list[str]]:
+def _class_resources(world: ManifestIndex) -> dict[str, list[str]]:
     """Classes by the extended resource that they serve."""
     found: dict[str, list[str]] = {}
     for name in world.names("DeviceClass"):

@@ -71,7 +71,7 @@ def _selectors(holder: Object, path: ItemPath) -> Iterator[tuple[ItemPath, str]]
             yield (*path, "selectors", index, "cel", "expression"), expression
 
 
-def taken(expressions: tuple[str, ...], views: list[DeviceView], world: ManifestIndex) -> list[DeviceView]:
+def selected(expressions: tuple[str, ...], views: list[DeviceView], world: ManifestIndex) -> list[DeviceView]:
     """The devices that match all of the selectors; none if one does not compile."""
     for expression in expressions:
         selector = compile_selector(expression)
@@ -81,7 +81,7 @@ def taken(expressions: tuple[str, ...], views: list[DeviceView], world: Manifest
 
 def matching(expressions: tuple[str, ...], world: ManifestIndex) -> list[DeviceView]:
     """The devices at hand that match all of the selectors."""
-    return world.once(("matching", expressions), lambda: taken(expressions, list(world.published.views), world))
+    return world.once(("matching", expressions), lambda: selected(expressions, list(world.published.views), world))
 
 
 def selectors_of(exact_request: Object, world: ManifestIndex) -> tuple[str, ...] | None:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from dragoman.api.files import Document
 from dragoman.api.shape import Object, dig, items, objects, text
+from dragoman.api.validate.field import path_text
 from dragoman.known_drivers import (
     ConfigFields,
     Configs,
@@ -25,7 +26,6 @@ from dragoman.known_drivers import (
 )
 from dragoman.lint.finding import Edit, Finding, ItemPath, Rename, SetValue, found
 from dragoman.lint.manifests import ManifestIndex
-from dragoman.lint.rewrite import path_text
 from dragoman.values.quantity import Quantity
 
 
@@ -76,14 +76,14 @@ def _parameters(
         yield found(document, "WrongConfig", path_text((*path, "kind")), message, fix)
         return
     fields = {name: value for name, value in parameters.items() if name not in ("apiVersion", "kind")}
-    for steps, message, fix, edits in _judged(fields, kinds[kind], path):
+    for steps, message, fix, edits in _checked(fields, kinds[kind], path):
         yield found(document, "WrongConfig", path_text(steps), f"{message}: Prepare fails", fix, *edits)
 
 
-_Judgement: TypeAlias = tuple[ItemPath, str, str, tuple[Edit, ...]]
+_FieldProblem: TypeAlias = tuple[ItemPath, str, str, tuple[Edit, ...]]
 
 
-def _judged(value: Any, rule: FieldRule, path: ItemPath) -> Iterator[_Judgement]:
+def _checked(value: Any, rule: FieldRule, path: ItemPath) -> Iterator[_FieldProblem]:
     """What is wrong with a value: where, what, how to put it right."""
     if value is None:
         return
@@ -93,7 +93,7 @@ def _judged(value: Any, rule: FieldRule, path: ItemPath) -> Iterator[_Judgement]
             yield from _object(value, rule, path)
         case MapOf(inner):
             for key, one in value.items() if isinstance(value, dict) else ():
-                yield from _judged(one, inner, (*path, str(key)))
+                yield from _checked(one, inner, (*path, str(key)))
         case OneOf(words):
             if value not in words:
                 near = get_close_matches(str(value), words, n=1)
@@ -113,13 +113,13 @@ def _judged(value: Any, rule: FieldRule, path: ItemPath) -> Iterator[_Judgement]
                 yield path, f"{name} must be a quantity of at least 1Mi, got {value}", "", ()
 
 
-def _object(value: Any, rule: ConfigFields, path: ItemPath) -> Iterator[_Judgement]:
+def _object(value: Any, rule: ConfigFields, path: ItemPath) -> Iterator[_FieldProblem]:
     if not isinstance(value, dict):
         yield path, f"{path[-1]} must be an object", "", ()
         return
     for key, inner in value.items():
         if key in rule.fields:
-            yield from _judged(inner, rule.fields[key], (*path, key))
+            yield from _checked(inner, rule.fields[key], (*path, key))
             continue
         near = get_close_matches(key, [field for field in rule.fields if field not in value], n=1, cutoff=0.75)
         fix = f"write {near[0]}" if near else f"it knows {', '.join(rule.fields)}"

@@ -12,12 +12,12 @@ import msgspec
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, items, objects, text
+from dragoman.api.validate.field import path_text
 from dragoman.lint import names
 from dragoman.lint.chains import candidates, claims_of, exact_requests, selectors_of
 from dragoman.lint.finding import Finding, ItemPath, found
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.names import Read
-from dragoman.lint.rewrite import path_text
 
 _SHOWN = 5
 
@@ -80,7 +80,7 @@ def _constraint(
 ) -> Iterator[Finding]:
     read = Read("attributes", *attribute.split("/", 1))
     domain_is_known = names.known_without_slices(read.domain, world.published) is not None
-    drivers = {view.driver for want in wanted for view in want.views}
+    drivers = {view.driver for entry in wanted for view in entry.views}
     if not names.is_published(read, world.published) and (domain_is_known or read.domain in drivers):
         yield names.finding(document, path, read, world.published)
     elif path[-1] == "matchAttribute" and (lacking := _lacking(read, wanted)):
@@ -91,7 +91,7 @@ def _constraint(
 
 def _lacking(read: Read, wanted: list[_Wanted]) -> set[str]:
     """Drivers none of whose devices has the attribute."""
-    views = [view for want in wanted for view in want.views]
+    views = [view for entry in wanted for view in entry.views]
     having = {view.driver for view in views if read.name in view.attributes[read.domain]}
     return {view.driver for view in views} - having
 
@@ -99,7 +99,7 @@ def _lacking(read: Read, wanted: list[_Wanted]) -> set[str]:
 def _not_shared(
     document: Document, path: ItemPath, read: Read, lacking: set[str], wanted: list[_Wanted], world: ManifestIndex
 ) -> Finding:
-    views = [view for want in wanted for view in want.views]
+    views = [view for entry in wanted for view in entry.views]
     drivers = {view.driver for view in views}
     involved = f"{len(drivers)} driver{'s' if len(drivers) != 1 else ''} involved"
     message = f"{read.domain}/{read.name} is published by {len(drivers - lacking)} of the {involved}"
@@ -132,20 +132,20 @@ def _unmeetable(match: bool, read: Read, wanted: list[_Wanted], world: ManifestI
 
     None too where a node without the constraint would not do: that is another finding.
     """
-    question = ("unmeetable", match, read, tuple((want.count, want.key) for want in wanted))
+    question = ("unmeetable", match, read, tuple((entry.count, entry.key) for entry in wanted))
     return world.once(question, lambda: _nearest_place(match, read, wanted))
 
 
 def _nearest_place(match: bool, read: Read, wanted: list[_Wanted]) -> str | None:
-    places = sorted({place for want in wanted for place in want.places if place}) or [""]
-    roomy = [place for place in places if all(0 < want.count <= len(want.at(place)) for want in wanted)]
+    places = sorted({place for entry in wanted for place in entry.places if place}) or [""]
+    roomy = [place for place in places if all(0 < entry.count <= len(entry.at(place)) for entry in wanted)]
     if not wanted or not roomy or any(_meets(match, read, wanted, place) for place in roomy):
         return None
     return roomy[0]
 
 
 def _meets(match: bool, read: Read, wanted: list[_Wanted], place: str) -> bool:
-    here = [(want.count, want.at(place)) for want in wanted]
+    here = [(entry.count, entry.at(place)) for entry in wanted]
     values = {value for _, views in here for view in views for value in _values(view, read)}
     if not match:
         return len(values) >= sum(count for count, _ in here) or any(
@@ -176,7 +176,7 @@ def _unmet(
 ) -> Finding:
     match = path[-1] == "matchAttribute"
     read = Read("attributes", *attribute.split("/", 1))
-    asked = " and ".join(f"{want.count} for {want.name}" for want in wanted)
+    asked = " and ".join(f"{entry.count} for {entry.name}" for entry in wanted)
     kind = "one value" if match else "different values"
     message = f"no node has devices ({asked}) with {kind} of {attribute}: {_shown(read, wanted, place)}"
     other = _meetable(match, attribute, wanted, world)
@@ -186,16 +186,16 @@ def _unmet(
 
 def _shown(read: Read, wanted: list[_Wanted], place: str) -> str:
     parts = []
-    for want in wanted:
-        values = {str(view.attributes[read.domain].get(read.name)) for view in want.at(place)}
+    for entry in wanted:
+        values = {str(view.attributes[read.domain].get(read.name)) for view in entry.at(place)}
         more = ", ..." if len(values) > _SHOWN else ""
-        parts.append(f"{want.name} has {', '.join(sorted(values)[:_SHOWN])}{more}")
+        parts.append(f"{entry.name} has {', '.join(sorted(values)[:_SHOWN])}{more}")
     return (f"on {place} " if place else "") + "; ".join(parts)
 
 
 def _meetable(match: bool, attribute: str, wanted: list[_Wanted], world: ManifestIndex) -> str:
     """An attribute that all devices in question publish and with which the constraint can be met; standard first."""
-    views = [view for want in wanted for view in want.views]
+    views = [view for entry in wanted for view in entry.views]
     shared = set.intersection(*({f"{d}/{n}" for d, ns in view.attributes.items() for n in ns} for view in views))
     for name in sorted(shared - {attribute}, key=lambda name: (not name.startswith("resource.kubernetes.io/"), name)):
         read = Read("attributes", *name.split("/", 1))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.api.files import Document
+from dragoman.api.yamltext import TextSpan
 
 ERROR = "error"
 WARNING = "warning"
@@ -68,6 +69,7 @@ class Finding(msgspec.Struct, frozen=True):
     """One fault. `document` is None where the text could not be read; file, number and line say the place then.
 
     field is the path as written. message says what is wrong and why it matters, fix what to do about it; edits do it.
+    start, end: what of the line, 0, 0 for all of it.
     """
 
     code: str
@@ -82,6 +84,8 @@ class Finding(msgspec.Struct, frozen=True):
     item: int | None = None
     edits: tuple[Edit, ...] = ()
     document: Document | None = None
+    start: int = 0
+    end: int = 0
 
 
 class FindingCode(msgspec.Struct, frozen=True):
@@ -96,12 +100,17 @@ CODES: dict[str, FindingCode] = {
     "WrongType": FindingCode(ERROR, "A value has a JSON type that the field does not take."),
     "YamlBoolean": FindingCode(ERROR, "YAML takes an unquoted y, n, yes, no, on or off for true or false."),
     "DuplicateKey": FindingCode(ERROR, "A key is defined twice in one mapping; only the last one counts."),
-    "DuplicateObject": FindingCode(ERROR, "Two objects have one kind, namespace and name."),
+    "DuplicateObject": FindingCode(ERROR, "Two objects of one file have one kind, namespace and name."),
+    "RedefinedObject": FindingCode(
+        WARNING, "Two files have one object: `kubectl apply` changes it, `kubectl create` refuses it."
+    ),
+    "UpdateRefused": FindingCode(ERROR, "The API server refuses this change of an object that exists."),
+    "GatedKind": FindingCode(ERROR, "The server serves the kind only with a feature gate that is off."),
     "RemovedKind": FindingCode(ERROR, "The kind was removed from Kubernetes."),
     "VersionNotServed": FindingCode(ERROR, "The target version of Kubernetes does not serve this API version."),
     "OldVersion": FindingCode(WARNING, "The API version is deprecated, and off unless the server turns it on."),
     "FlatRequest": FindingCode(
-        ERROR, "Fields of a request stand where only v1beta1 has them; newer versions want `exactly`."
+        ERROR, "Fields of a request stand where only v1beta1 has them; newer versions have them under `exactly`."
     ),
     "NestedRequest": FindingCode(ERROR, "A v1beta1 request has `exactly`, which that version does not know."),
     "WrappedDevice": FindingCode(ERROR, "Fields of a device stand under `basic`, which only v1beta1 has."),
@@ -149,6 +158,11 @@ CODES: dict[str, FindingCode] = {
 """Every code there is."""
 
 
+_ABOUT_NAMES = frozenset(
+    {"UnknownField", "FlatRequest", "NestedRequest", "WrappedDevice", "BareDevice", "InlineClaim", "GatedField"}
+)
+"""Codes that are about a field's name, whatever its value is."""
+
 LINES_MAX = 256 * 1024
 """Characters of a document in which the line of a field is looked for; in larger ones the document's own is told."""
 
@@ -157,13 +171,20 @@ def found(
     document: Document, code: str, field: str, message: str, fix: str = "", *edits: Edit, line: int = 0
 ) -> Finding:
     """A finding at a field (as written) of a document; the line is looked up unless given."""
+    span = (
+        document.span(field, named=code in _ABOUT_NAMES)
+        if not line and len(document.chunk.text) <= LINES_MAX
+        else TextSpan(0)
+    )
     return Finding(
         code=code,
         severity=CODES[code].severity,
         file=document.file,
         number=document.number,
         item=document.item,
-        line=line or (document.line(field) if len(document.chunk.text) <= LINES_MAX else document.chunk.line),
+        line=line or span.line or document.chunk.line,
+        start=span.start,
+        end=span.end,
         subject=document.subject,
         field=field,
         message=message,

@@ -10,12 +10,12 @@ from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.shape import dig, objects, text
+from dragoman.api.validate.field import path_text
 from dragoman.known_drivers import TemplateMaker
 from dragoman.lint.chains import claims_of, exact_requests
 from dragoman.lint.finding import Finding, ItemPath, found
 from dragoman.lint.manifests import TEMPLATE, ManifestIndex
 from dragoman.lint.pods import pod_specs
-from dragoman.lint.rewrite import path_text
 from dragoman.lint.unknown import as_written
 
 

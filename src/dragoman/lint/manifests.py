@@ -11,13 +11,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dragoman.api.files import Document
+from dragoman.api.codec import TYPES
+from dragoman.api.files import Document, ObjectId
 from dragoman.api.gates import Gates
 from dragoman.api.resource import ResourceSlice
 from dragoman.api.shape import dig, text
 from dragoman.known_drivers import NONE_KNOWN, KnownDrivers, TemplateMaker
 from dragoman.lint.pods import users_of
 from dragoman.lint.published import Published
+from dragoman.whatif.updates import Applied
 
 T = TypeVar("T")
 
@@ -32,6 +34,8 @@ class ManifestIndex(msgspec.Struct, frozen=True):
     users: of shared claims, see `pods.users_of`. elsewhere: namespaces that have an object of that kind and name.
     listed: names by kind and namespace. memory: answers to questions that many documents ask alike.
     made: by namespace and name of a claim template, the object of a driver's kind that makes it.
+    earlier: by id of a document, the one that has its object before it. given: ids of documents that are linted.
+    applied: what `kubectl apply` makes of an object; None where changes are not judged.
     knows_cluster: the background is a whole cluster, so that what is not there does not exist.
     """
 
@@ -46,6 +50,9 @@ class ManifestIndex(msgspec.Struct, frozen=True):
     memory: dict[Any, Any]
     made: dict[tuple[str, str], tuple[Document, TemplateMaker]] = {}
     knows_cluster: bool = False
+    earlier: dict[int, Document] = {}
+    given: frozenset[int] = frozenset()
+    applied: Applied | None = None
 
     @classmethod
     def of(
@@ -56,6 +63,7 @@ class ManifestIndex(msgspec.Struct, frozen=True):
         minor: int,
         gates: Gates,
         known: KnownDrivers = NONE_KNOWN,
+        applied: Applied | None = None,
     ) -> ManifestIndex:
         """Indexes the documents."""
         kept = tuple(documents)
@@ -74,7 +82,22 @@ class ManifestIndex(msgspec.Struct, frozen=True):
             listed.setdefault((TEMPLATE, namespace), []).append(name)
             elsewhere[TEMPLATE, name] = (*elsewhere.get((TEMPLATE, name), ()), namespace)
         published, users = Published.of(slices, known), users_of(together)
-        return cls(together, named, minor, gates, published, users, elsewhere, listed, {}, makers, bool(behind))
+        return cls(
+            together, named, minor, gates, published, users, elsewhere, listed, {}, makers, bool(behind),
+            _earlier(kept, behind), frozenset(map(id, kept)), applied,
+        )  # fmt: skip
+
+    def before(self, document: Document) -> Document | None:
+        """The document that has the same object before: in the cluster, or in a file read earlier."""
+        return self.earlier.get(id(document))
+
+    def serves(self, kind: str) -> bool:
+        """Whether the cluster is seen to serve the kind: it has such an object."""
+        return any(d.kind_name == kind and id(d) not in self.given for d in self.named.values())
+
+    def is_given(self, document: Document) -> bool:
+        """Whether it is linted, and not of the background."""
+        return id(document) in self.given
 
     def find(self, kind: str, namespace: str, name: str) -> Document | None:
         """The document of an object, if it is there."""
@@ -108,6 +131,31 @@ def _made(documents: Iterable[Document], known: KnownDrivers) -> dict[tuple[str,
         if maker is not None and (name := text(dig(document.raw, *maker.template[:-1]), maker.template[-1])):
             found[namespace_of(document), name] = document, maker
     return found
+
+
+def _earlier(kept: Iterable[Document], behind: Iterable[Document]) -> dict[int, Document]:
+    last: dict[ObjectId, Document] = {}
+    found: dict[int, Document] = {}
+    there = {key: document for document in behind if (key := _object_id(document)) is not None}
+    for document in kept:
+        key = _object_id(document)
+        if key is None:
+            continue
+        before = last.get(key)
+        if before is None:
+            before = there.get(key)
+        elif before.file == document.file:
+            before = None  # that is a DuplicateObject
+        if before is not None:
+            found[id(document)] = before
+        last[key] = document
+    return found
+
+
+def _object_id(document: Document) -> ObjectId | None:
+    """What may be there once, of a document that could be read."""
+    readable = document.kind is not None and (document.value is not None or document.kind_name not in TYPES)
+    return document.identity if readable else None
 
 
 def namespace_of(document: Document) -> str:

@@ -13,10 +13,10 @@ import msgspec
 
 from dragoman.api.files import Document
 from dragoman.api.selectors import Selector
+from dragoman.api.validate.field import path_text
 from dragoman.known_drivers import KnownDriver
 from dragoman.lint.finding import Finding, ItemPath, ReplaceText, found
 from dragoman.lint.published import Published
-from dragoman.lint.rewrite import path_text
 
 _SHOWN = 5
 

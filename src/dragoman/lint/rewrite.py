@@ -49,12 +49,3 @@ def to_v1(document: Document) -> tuple[Edit, ...]:
         edits += [Remove(("spec", "nodeName"))] if spec.get("nodeName") == "" else []
         edits += [Remove(("spec", "allNodes"))] if spec.get("allNodes") is False else []
     return tuple(edits)
-
-
-def path_text(steps: ItemPath) -> str:
-    """`spec.devices.requests[0]` of its steps; keys with dots stand in brackets."""
-    text = ""
-    for step in steps:
-        is_plain = isinstance(step, str) and "." not in step
-        text += (f".{step}" if text else str(step)) if is_plain else f"[{step}]"
-    return text

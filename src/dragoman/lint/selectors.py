@@ -14,15 +14,15 @@ from typing import Any
 
 from dragoman.api.files import Document
 from dragoman.api.selectors import DeviceView, Selector, SelectorFailed, compile_selector
+from dragoman.api.validate.field import path_text
 from dragoman.known_drivers import Cards
 from dragoman.lint import names, thresholds
-from dragoman.lint.chains import Chain, chains, matching, taken
+from dragoman.lint.chains import Chain, chains, matching, selected
 from dragoman.lint.finding import Finding, ItemPath, ReplaceText, found
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.names import Read
 from dragoman.lint.partitions import misfit
 from dragoman.lint.published import Published
-from dragoman.lint.rewrite import path_text
 from dragoman.lint.unknown import as_written
 
 _SHOWN = 5
@@ -58,7 +58,7 @@ def _chain(document: Document, chain: Chain, world: ManifestIndex) -> Iterator[F
             yield found(document, "WrongPartitionProfile", path_text(path), bad.message, bad.fix, *edits)
             return
         if not wrong and views:
-            yield from _judged(document, path, selector, _meant(selector, views, chain), world, chain)
+            yield from _checked(document, path, selector, _meant(selector, views, chain), world, chain)
         for driver in world.published.known.drivers.values():
             if driver.cards is not None and names.known_without_slices(driver.domain, world.published) is not None:
                 yield from _just_missed_cards(document, path, selector, passed, world, driver.cards)
@@ -100,7 +100,7 @@ def _concerned(selector: Selector, views: list[DeviceView]) -> list[DeviceView]:
 # ---- by the devices at hand
 
 
-def _judged(
+def _checked(
     document: Document, path: ItemPath, selector: Selector, views: list[DeviceView], world: ManifestIndex, chain: Chain
 ) -> Iterator[Finding]:
     published = world.published
@@ -214,7 +214,7 @@ def _just_missed_cards(
         return  # nothing to read the cards for
     models = cards.models()
     names_of = {id(card.whole): card.name for card in models}
-    left = taken(tuple(passed), [card.whole for card in models], world)
+    left = selected(tuple(passed), [card.whole for card in models], world)
     for short in thresholds.missed(selector, left, world.published):
         titles = [names_of[id(view)] for view in short.views]
         message = (

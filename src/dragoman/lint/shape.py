@@ -11,13 +11,14 @@ from dragoman.api import convert, defaults, validate
 from dragoman.api.admission import admin_access_refused
 from dragoman.api.codec import TYPES
 from dragoman.api.files import DEFAULT_NAMESPACE, Document
-from dragoman.api.gated import unused_fields
+from dragoman.api.gated import place_of, unused_fields
+from dragoman.api.remedies import of_field
 from dragoman.api.shape import dig, items, sub
-from dragoman.api.validate.field import FieldError
+from dragoman.api.validate.field import FieldError, path_text
 from dragoman.lint.finding import Edit, Finding, ItemPath, Lift, Nest, Rename, SetValue, found
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.pods import pod_specs
-from dragoman.lint.rewrite import devices_at, flat_fields, path_text, requests_at, to_v1
+from dragoman.lint.rewrite import devices_at, flat_fields, requests_at, to_v1
 from dragoman.lint.unknown import unknown_fields
 from dragoman.lint.yamlkeys import repeated_keys
 
@@ -98,7 +99,7 @@ def _devices(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     for path, device in devices_at(document):
         outside = [field for field in device if field not in ("name", "basic")]
         if old and outside:
-            message = f"{', '.join(outside)} of a device: v1beta1 wants them under `basic` and drops them here"
+            message = f"{', '.join(outside)} of a device: v1beta1 has them under `basic` and drops them here"
             has_v1 = world.minor >= V1_SINCE
             edits = to_v1(document) if has_v1 else (Nest(path, tuple(outside), "basic"),)
             fix = "set apiVersion to resource.k8s.io/v1" if has_v1 else "move them under `basic`"
@@ -162,26 +163,7 @@ def _is_misplaced(document: Document, steps: ItemPath) -> bool:
 def _gated(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     for field, gates in unused_fields(document.kind_name, document.object, world.gates):
         message = f"the server drops {field!r} unless {' and '.join(gates)} is on"
-        yield found(
-            document, "GatedField", _first_place(document.raw, field), message, "turn the gate on or leave it out"
-        )
-
-
-def _first_place(raw: Any, field: str, path: ItemPath = ()) -> str:
-    """The path of the first field of that name, as written."""
-    if isinstance(raw, dict):
-        if path and path[-1] in ("parameters", "labels", "annotations"):
-            return ""
-        for key, inner in raw.items():
-            if key == field:
-                return path_text((*path, key))
-            if text := _first_place(inner, field, (*path, key)):
-                return text
-    if isinstance(raw, list):
-        for index, inner in enumerate(raw):
-            if text := _first_place(inner, field, (*path, index)):
-                return text
-    return ""
+        yield found(document, "GatedField", place_of(document.raw, field), message, "turn the gate on or leave it out")
 
 
 # ---- what the API server would say
@@ -202,7 +184,7 @@ def _forbidden(document: Document, stored: dict[str, Any], world: ManifestIndex)
     field, why = admin_access_refused(document.kind_name, stored, dig(namespace.object, "metadata", "labels"))
     if field:
         fix = f"label namespace {document.namespace}, or ask without adminAccess"
-        yield found(document, "InvalidField", _as_written(document, field), f"Forbidden: {why}", fix)
+        yield found(document, "InvalidField", path_as_written(document, field), f"Forbidden: {why}", fix)
 
 
 def _as_stored(document: Document) -> dict[str, Any]:
@@ -212,6 +194,8 @@ def _as_stored(document: Document) -> dict[str, Any]:
     version = _version(document)
     stored = convert.to_stored(kind.kind, version, defaults.apply(kind.kind, version, document.raw, _SOME_TIME))
     metadata = stored.get("metadata")
+    if metadata is None:
+        metadata = stored["metadata"] = {}
     if kind.namespaced and isinstance(metadata, dict) and not metadata.get("namespace"):
         metadata["namespace"] = DEFAULT_NAMESPACE
     spec = sub(stored, "spec")
@@ -227,7 +211,7 @@ _LIMIT = "Limit must be set for non overcommitable resources"
 
 
 def _explained(document: Document, error: FieldError) -> Finding:
-    field = _as_written(document, error.path)
+    field = path_as_written(document, error.path)
     if error.path == _SLICE_COUNT:
         count = len(items(dig(document.raw, "spec"), "devices"))
         devices = f"its {count} devices are" if count != 1 else "its device is"
@@ -238,14 +222,14 @@ def _explained(document: Document, error: FieldError) -> Finding:
         return found(
             document, "RequestsWithoutLimits", field, message, "put it into limits; requests follow by themselves"
         )
-    return found(document, "InvalidField", field, error.body)
+    return found(document, "InvalidField", field, error.body, of_field(error))
 
 
 _REQUEST = re.compile(r"(devices\.requests\[\d+\])\.exactly\b")
 _DEVICE = re.compile(r"^(spec\.devices\[\d+\])\.(?!name\b)")
 
 
-def _as_written(document: Document, path: str) -> str:
+def path_as_written(document: Document, path: str) -> str:
     """A path of v1 in the version of the document."""
     if _version(document) != "v1beta1":
         return path

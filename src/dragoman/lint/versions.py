@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dragoman.api.admission import not_served_text
 from dragoman.api.files import Document
 from dragoman.lint.finding import Edit, Finding, found
 from dragoman.lint.manifests import ManifestIndex
@@ -43,6 +44,10 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings on kind and apiVersion."""
     group, _, version = str(document.raw.get("apiVersion") or "").rpartition("/")
     kind = document.kind_name
+    known = document.kind
+    if known is not None and known.gate and not world.gates.on(known.gate) and not world.serves(kind):
+        fix = f"turn it on, and lint with --feature-gates {known.gate}=true"
+        yield found(document, "GatedKind", "kind", not_served_text(known), fix)
     if group != _GROUP:
         return
     if kind in REMOVED:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.api.files import Document
+from dragoman.api.validate.field import path_text
 from dragoman.api.yamltext import compose
 from dragoman.lint.finding import LINES_MAX, ItemPath
-from dragoman.lint.rewrite import path_text
 
 
 def repeated_keys(document: Document) -> Iterator[tuple[str, str, int]]:

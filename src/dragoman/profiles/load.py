@@ -238,16 +238,16 @@ class Catalog:
     def _with(self, sources: list[Source], origin: str, gates: GateRule | None = None) -> Self:
         profiles, gpus, origins = dict(self.profiles), dict(self.gpus), dict(self.origins)
         raw = {name: msgspec.to_builtins(made) for name, made in profiles.items()}
-        taken = {alias: name for name, made in profiles.items() for alias in made.aliases}
+        alias_of = {alias: name for name, made in profiles.items() for alias in made.aliases}
         for source in sources:
             if not isinstance(source.value, dict):
                 raise source.wrong("", "a profile is a mapping with at least `name` and `gpus`")
             value = dict(source.value)
             self._add_models(source, value, gpus)
-            value = self._inherited(source, value, raw, taken)
+            value = self._inherited(source, value, raw, alias_of)
             made = source.typed(Profile, value)
             for name in (made.name, *made.aliases):
-                if name in profiles or name in taken:
+                if name in profiles or name in alias_of:
                     raise source.wrong("name", f"profile {name} already exists")
             self._check(source, made, gpus)
             if gates is not None:
@@ -255,7 +255,7 @@ class Catalog:
             profiles[made.name] = made
             raw[made.name] = value
             origins[made.name] = origin
-            taken |= dict.fromkeys(made.aliases, made.name)
+            alias_of |= dict.fromkeys(made.aliases, made.name)
         return type(self)(profiles, gpus, self.nics, self.geometries, self.mig_tables, origins)
 
     def _add_models(self, source: Source, value: dict[str, Any], gpus: dict[str, GpuModel]) -> None:

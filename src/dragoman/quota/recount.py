@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.api.core import ResourceQuota
 from dragoman.api.kinds import Kind
 from dragoman.api.resource import ResourceClaim
-from dragoman.quota.judge import concerns, total
+from dragoman.quota.evaluate import concerns, total
 from dragoman.quota.usage import Amounts, UsageContext, is_for_extended, usage
 from dragoman.snapshot.change import Snapshot, keys_of
 

@@ -69,7 +69,7 @@ class UsageContext(msgspec.Struct, frozen=True):
         explicit = found.spec.extended_resource_name if found is not None else None
         return (IMPLICIT_EXTENDED_PREFIX + device_class, *([explicit] if explicit else []))
 
-    def is_mapped(self, resource: str) -> bool:
+    def has_device_class(self, resource: str) -> bool:
         """Whether a class stands for this extended resource."""
         if resource.startswith(IMPLICIT_EXTENDED_PREFIX):
             return resource.removeprefix(IMPLICIT_EXTENDED_PREFIX) in self.classes
@@ -104,7 +104,7 @@ def _concerns(kind: Kind, name: str, around: UsageContext) -> bool:
     if kind.group == "resource.k8s.io" and kind.kind == "ResourceClaim":
         if name == _CLAIM_COUNT or name.endswith(DEVICES_SUFFIX):
             return True
-        return around.extended and _is_extended(name) and around.is_mapped(name.removeprefix(REQUESTS))
+        return around.extended and _is_extended(name) and around.has_device_class(name.removeprefix(REQUESTS))
     if kind.group == "" and kind.kind == "Service":
         return name in _SERVICE_RESOURCES
     if kind.group == "" and kind.kind == "PersistentVolumeClaim":

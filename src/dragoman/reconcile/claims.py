@@ -69,10 +69,10 @@ def keys(change: Change, before: Snapshot, after: Snapshot) -> list[ClaimKey]:
     if kind == "ResourceClaimTemplate" and isinstance(change, Put):
         # A template comes rarely; pods that wait for it are few among those of its namespace.
         waiting: list[ClaimKey] = [
-            ("pod", *key) for key, pod in after.pods.items() if key[0] == namespace and _wants(pod, name)
+            ("pod", *key) for key, pod in after.pods.items() if key[0] == namespace and _uses(pod, name)
         ]
         waiting += [
-            ("group", *key) for key, group in after.pod_groups.items() if key[0] == namespace and _wants(group, name)
+            ("group", *key) for key, group in after.pod_groups.items() if key[0] == namespace and _uses(group, name)
         ]
         return sorted(waiting)
     return []
@@ -88,7 +88,7 @@ def _uses_claims(pod: Pod) -> bool:
     return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
 
 
-def _wants(consumer: Pod | PodGroup, template: str) -> bool:
+def _uses(consumer: Pod | PodGroup, template: str) -> bool:
     return any(entry.resource_claim_template_name == template for entry in consumer.spec.resource_claims)
 
 

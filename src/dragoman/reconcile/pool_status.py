@@ -170,9 +170,10 @@ def _answer(snapshot: Snapshot, pool: _Pool, generation: int, attribute: str | N
     node = next(iter(nodes))
     if len(nodes) == 1 and node:
         answer["nodeName"] = node
-    have, want = len(pool.slices), pool.slices[0].spec.pool.resource_slice_count
-    if have < want:
-        text = f"pool {pool.driver}/{pool.name} is incomplete: observed {have}/{want} slices at generation {generation}"
+    have, expected = len(pool.slices), pool.slices[0].spec.pool.resource_slice_count
+    if have < expected:
+        slices = f"observed {have}/{expected} slices at generation {generation}"
+        text = f"pool {pool.driver}/{pool.name} is incomplete: {slices}"
         return {**answer, "validationError": _cut(f"PoolIncomplete: {text}")}, True
     rules = rules_of_pool(snapshot, pool.driver, pool.name)
     total = unavailable = 0

@@ -93,7 +93,7 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
             replicationcontroller.write_events,
         ),
         Controller("cronjob", frozenset({"CronJob", "Job"}), cronjob.keys, cronjob.sync, cronjob.write_events),
-        Controller("job-strays", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
+        Controller("job-orphans", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
     )
     return (
         Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),

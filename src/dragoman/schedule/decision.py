@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.allocate.allocator import TaskType
-from dragoman.allocate.refusal import Refusal
+from dragoman.allocate.refusal import Refusal, SearchLimitReached
 from dragoman.api import codec
 from dragoman.api.core import NodeAllocatableClaimStatus, Pod, PodExtendedResourceClaimStatus
 from dragoman.api.kinds import kind_of
@@ -38,10 +38,17 @@ class NodesRefused(msgspec.Struct, frozen=True):
     reasons: tuple[AnyReason, ...]
 
 
+class NodesUndecided(msgspec.Struct, frozen=True):
+    """Nodes for which the search stopped before it was decided, sorted by name."""
+
+    nodes: tuple[str, ...]
+    limit: SearchLimitReached
+
+
 class Refused(msgspec.Struct, frozen=True):
     """Why a pod cannot be scheduled. reasons: what no node can help; nodes: the others, total of them in the cluster.
 
-    released: one of its own idle claims is given up so that it can be allocated anew. gave_up: not decided.
+    released: one of its own idle claims is released so that it can be allocated anew.
     """
 
     pod: NamespacedName
@@ -50,7 +57,20 @@ class Refused(msgspec.Struct, frozen=True):
     nodes: tuple[NodesRefused, ...] = ()
     total: int = 0
     released: str = ""
-    undecided: bool = False
+
+
+class UndecidedPod(msgspec.Struct, frozen=True):
+    """A pod for which there is neither a place nor a no: decide it again with more steps.
+
+    undecided: where the search stopped. nodes: those that refuse it for certain; reasons: what is known of its gang.
+    """
+
+    pod: NamespacedName
+    uid: str
+    undecided: tuple[NodesUndecided, ...]
+    nodes: tuple[NodesRefused, ...] = ()
+    reasons: tuple[AnyReason, ...] = ()
+    total: int = 0
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -97,7 +117,8 @@ class Decision(msgspec.Struct, frozen=True):
 
     effects: to be written in order. assumed: the same as changes, for the snapshot to show at once. topics: what
     may help a refused or waiting unit. written: claims that the effects write. lost: the unit had its place and has
-    it no longer; decide it from the start. preemption: what the effects of a refused unit displace.
+    it no longer; decide it from the start. preemption: what the effects of a refused unit displace. undecided:
+    pods whose search was not finished.
     """
 
     unit: UnitKey
@@ -107,15 +128,11 @@ class Decision(msgspec.Struct, frozen=True):
     placements: tuple[Placement, ...] = ()
     waits: tuple[Wait, ...] = ()
     refused: tuple[Refused, ...] = ()
+    undecided: tuple[UndecidedPod, ...] = ()
     topics: frozenset[Topic] = frozenset()
     written: tuple[NamespacedName, ...] = ()
     lost: bool = False
     preemption: Preemption | None = None
-
-    @property
-    def undecided(self) -> bool:
-        """The search was not finished: try again with more steps."""
-        return any(refused.undecided for refused in self.refused)
 
 
 # ---- writes
@@ -256,25 +273,25 @@ def undo(decision: Decision, written: Sequence[Mapping[str, Any] | None]) -> tup
     somebody changed since stays as it is.
     """
     done = list(zip(decision.effects, written, strict=False))
-    created = {_name_of(answer) for effect, answer in done if isinstance(effect, Create) and answer is not None}
+    created = {_name_of(stored) for effect, stored in done if isinstance(effect, Create) and stored is not None}
     back: list[Effect] = []
-    for effect, answer in reversed(done):
-        if answer is None:
+    for effect, stored in reversed(done):
+        if stored is None:
             continue
         if isinstance(effect, Create):
-            ref = Ref(effect.body["kind"], *_name_of(answer), answer["metadata"].get("uid", ""))
+            ref = Ref(effect.body["kind"], *_name_of(stored), stored["metadata"].get("uid", ""))
             back += [Patch(ref, {"metadata": {"finalizers": None}}), Delete(ref)]
         elif isinstance(effect, Patch) and effect.subresource == "status":
             if effect.ref.kind == "Pod":
                 cleared = dict.fromkeys(effect.patch["status"])
                 back.append(Patch(effect.ref, {"status": cleared}, subresource="status"))
-            elif _name_of(answer) not in created and effect.patch["status"].get("reservedFor"):
-                back.append(_take_back(effect, answer["metadata"]["resourceVersion"]))
+            elif _name_of(stored) not in created and effect.patch["status"].get("reservedFor"):
+                back.append(_take_back(effect, stored["metadata"]["resourceVersion"]))
     return tuple(back)
 
 
-def _name_of(answer: Mapping[str, Any]) -> NamespacedName:
-    return answer["metadata"].get("namespace", ""), answer["metadata"]["name"]
+def _name_of(stored: Mapping[str, Any]) -> NamespacedName:
+    return stored["metadata"].get("namespace", ""), stored["metadata"]["name"]
 
 
 def _take_back(effect: Patch, version: str) -> Patch:

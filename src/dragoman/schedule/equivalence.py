@@ -101,7 +101,7 @@ class _Partition:
         old = self._of.get(name)
         key = None
         if node is not None:
-            key = (body, load, self.projection.look(node))
+            key = (body, load, self.projection.project(node))
             if old is not None and old.key == key:
                 return
         if old is not None:

@@ -46,16 +46,18 @@ def _made(classes: Map[str, DeviceClass], name: str) -> str:
     return classes[name].metadata.creation_timestamp or ""
 
 
-def mapped_resources(requests: ResourceAmounts, by_resource: Mapping[str, str]) -> tuple[str, ...]:
+def class_resources(requests: ResourceAmounts, by_resource: Mapping[str, str]) -> tuple[str, ...]:
     """Extended resources of the pod for which a class stands, sorted."""
     return tuple(sorted(n for n, nanos in requests.items() if nanos > 0 and is_extended(n) and n in by_resource))
 
 
-def served_by_devices(mapped: tuple[str, ...], allocatable: Mapping[str, Quantity] | None) -> tuple[str, ...]:
+def served_by_devices(
+    extended_resources: tuple[str, ...], allocatable: Mapping[str, Quantity] | None
+) -> tuple[str, ...]:
     """Those that devices serve on a node: its allocatable has none, so that no device plugin does."""
     if allocatable is None:
-        return mapped
-    return tuple(name for name in mapped if not allocatable.get(name))
+        return extended_resources
+    return tuple(name for name in extended_resources if not allocatable.get(name))
 
 
 class Special(msgspec.Struct, frozen=True):

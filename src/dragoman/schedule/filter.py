@@ -1,7 +1,7 @@
 """Can the pod run on this node, devices aside? Checks in upstream's order, the first that fails is the reason.
 
 Two halves, because they change at different times: `static_reason` reads what a node is (name, labels, taints,
-cordon), `room_reasons` what is left of its resources. Never looks at devices or at other pods.
+cordon), `insufficient_resources` what is left of its resources. Never looks at devices or at other pods.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.api.core import (
     Node,
+    NodeAffinity,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PodSpec,
@@ -19,7 +20,9 @@ from dragoman.api.core import (
     Toleration,
 )
 from dragoman.schedule.needs import NANOS, ResourceAmounts, is_extended
+from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
 from dragoman.schedule.refusal import (
+    AddedAffinityMismatch,
     InsufficientResource,
     NodeAffinityMismatch,
     NodeReason,
@@ -47,7 +50,7 @@ class NodeProjection(msgspec.Struct, frozen=True):
     name: bool
     features: bool = False
 
-    def look(self, node: Node) -> tuple[object, ...]:
+    def project(self, node: Node) -> tuple[object, ...]:
         """Equal for nodes that static checks and static scores cannot tell apart."""
         labels = node.metadata.labels
         return (
@@ -59,18 +62,18 @@ class NodeProjection(msgspec.Struct, frozen=True):
         )
 
 
-def projection_of(spec: PodSpec) -> NodeProjection:
-    """What of a node the pod's selectors name."""
+def projection_of(spec: PodSpec, profile: SchedulerProfile = DEFAULT_PROFILE) -> NodeProjection:
+    """What of a node the selectors of pod and profile name."""
     keys = set(spec.node_selector)
     name = False
-    for term in _all_terms(spec):
+    own = spec.affinity.node_affinity if spec.affinity is not None else None
+    for term in (*_all_terms(own), *_all_terms(profile.added)):
         keys |= {requirement.key for requirement in term.match_expressions}
         name = name or bool(term.match_fields)
     return NodeProjection(tuple(sorted(keys)), name)
 
 
-def _all_terms(spec: PodSpec) -> Iterator[NodeSelectorTerm]:
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+def _all_terms(affinity: NodeAffinity | None) -> Iterator[NodeSelectorTerm]:
     if affinity is not None:
         if affinity.required is not None:
             yield from affinity.required.node_selector_terms
@@ -81,11 +84,18 @@ def _all_terms(spec: PodSpec) -> Iterator[NodeSelectorTerm]:
 # ---- static checks
 
 
-def static_reason(spec: PodSpec, node: Node) -> NodeReason | None:
-    """Cordon, taints, node selector and required affinity; None if all pass."""
-    if node.spec.unschedulable and not _tolerated(CORDON, spec.tolerations):
+def static_reason(spec: PodSpec, node: Node, profile: SchedulerProfile = DEFAULT_PROFILE) -> NodeReason | None:
+    """Cordon, taints, node selector and required affinity, as far as the profile checks them; None if all pass."""
+    off = profile.off
+    if node.spec.unschedulable and "NodeUnschedulable" not in off and not _tolerated(CORDON, spec.tolerations):
         return NodeUnschedulable()
-    return untolerated_hard(spec, node) or affinity_reason(spec, node)
+    if "TaintToleration" not in off and (untolerated := untolerated_hard(spec, node)) is not None:
+        return untolerated
+    if "NodeAffinity" in off:
+        return None
+    if profile.added is not None and profile.added.required is not None and not selects(profile.added.required, node):
+        return AddedAffinityMismatch(_terms_text(profile.added.required.node_selector_terms))
+    return affinity_reason(spec, node)
 
 
 def untolerated_hard(spec: PodSpec, node: Node) -> UntoleratedTaint | None:
@@ -107,8 +117,7 @@ def affinity_reason(spec: PodSpec, node: Node) -> NodeAffinityMismatch | None:
         return None
     if selects(affinity.required, node):
         return None
-    terms = affinity.required.node_selector_terms
-    return NodeAffinityMismatch(" or ".join(_term_text(term) for term in terms) or "no term")
+    return NodeAffinityMismatch(_terms_text(affinity.required.node_selector_terms))
 
 
 def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
@@ -126,6 +135,10 @@ def untolerated_soft(spec: PodSpec, node: Node) -> int:
 
 
 # ---- texts of requirements
+
+
+def _terms_text(terms: tuple[NodeSelectorTerm, ...]) -> str:
+    return " or ".join(_term_text(term) for term in terms) or "no term"
 
 
 def _term_text(term: NodeSelectorTerm) -> str:

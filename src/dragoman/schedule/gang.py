@@ -17,10 +17,10 @@ from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
 from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
-from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, feasible_nodes
+from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, UndecidedFit, feasible_nodes
 from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.refusal import PodGroupDoesNotFit, PodGroupNotFound, PodGroupTooSmall
-from dragoman.schedule.single import PodOutcome, by_resource_of, place_pod, placed, refuse
+from dragoman.schedule.single import PodOutcome, by_resource_of, place_pod, placed, refuse, undecided
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit, gated, is_waiting
 from dragoman.snapshot.change import Snapshot, apply_all
 
@@ -73,12 +73,18 @@ def _refuse_all(
 ) -> list[PodOutcome]:
     without = next(outcome for outcome in outcomes if outcome.placement is None)
     reason = PodGroupDoesNotFit(unit.key[2], fitted, unit.wanted, without.pod.metadata.name)
+    stopped = tuple(some for one in outcomes if one.undecided is not None for some in one.undecided.undecided)
     refused = []
     for outcome in outcomes:
-        no = NoFit((reason,))
-        if outcome.refused is not None:
-            no = NoFit((reason, *outcome.refused.reasons), outcome.refused.nodes, outcome.refused.undecided)
-        again = refuse(snapshot, outcome.pod, no)
+        if stopped:  # of one pod is enough: with a place for it the whole gang may fit
+            own = outcome.undecided
+            fit = UndecidedFit(own.undecided, own.nodes) if own is not None else UndecidedFit(stopped)
+            again = undecided(snapshot, outcome.pod, fit, (reason,))
+        elif outcome.refused is not None:
+            no = NoFit((reason, *outcome.refused.reasons), outcome.refused.nodes)
+            again = refuse(snapshot, outcome.pod, no)
+        else:
+            again = refuse(snapshot, outcome.pod, NoFit((reason,)))
         refused.append(msgspec.structs.replace(again, topics=again.topics | outcome.topics))
     return refused
 
@@ -91,16 +97,21 @@ def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, contex
     before = trial.places()
     pod_info = _pod_info(trial.snapshot, pod, context)
     pod_infos = [_pod_info(snapshot, one, context) for one, _ in before]
-    if not before or pod_info is None or pod_info.mapped or any(w is None or w.mapped for w in pod_infos):
+    if (
+        not before
+        or pod_info is None
+        or pod_info.extended_resources
+        or any(w is None or w.extended_resources for w in pod_infos)
+    ):
         return None
     asks = [Ask(_open(snapshot, one, context), node) for one, node in before]
     used = [node for _, node in before]
     for node in feasible_nodes(trial.snapshot, pod_info, trial.memory, list(dict.fromkeys(used)), NODES_TRIED):
         every = [*asks, Ask(_open(snapshot, pod, context), node)]
         matcher = context.memory.matcher
-        answer = allocate(snapshot, every, context.options, share_id=context.new_id, matcher=matcher)
-        if isinstance(answer, Allocation):
-            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, answer), now, context)
+        outcome = allocate(snapshot, every, context.options, share_id=context.new_id, matcher=matcher)
+        if isinstance(outcome, Allocation):
+            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, outcome), now, context)
     return None
 
 
@@ -108,7 +119,10 @@ def _pod_info(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> PodIn
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
-    return pod_info_of(pod, claims, by_resource_of(snapshot, context), inter_pod_state_of(snapshot, pod))
+    off = context.profile.off
+    return pod_info_of(
+        pod, claims, by_resource_of(snapshot, context), inter_pod_state_of(snapshot, pod, off), context.profile
+    )
 
 
 def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[ResourceClaim, ...]:
@@ -117,9 +131,9 @@ def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[Res
     return pod_info.to_allocate if pod_info is not None else ()
 
 
-def _by_claim(asks: Sequence[Ask], answer: Allocation) -> dict[str, AllocationResult]:
+def _by_claim(asks: Sequence[Ask], outcome: Allocation) -> dict[str, AllocationResult]:
     found: dict[str, AllocationResult] = {}
-    for ask, results in zip(asks, answer.results, strict=True):
+    for ask, results in zip(asks, outcome.results, strict=True):
         for claim, result in zip(ask.claims, results, strict=True):
             found.setdefault(claim.metadata.name, result)
     return found

@@ -92,15 +92,17 @@ class InterPodState(msgspec.Struct, frozen=True):
         return None
 
 
-def inter_pod_state_of(snapshot: Snapshot, pod: Pod) -> InterPodState | None:
-    """What other pods mean for this one; None if nothing."""
+def inter_pod_state_of(snapshot: Snapshot, pod: Pod, off: frozenset[str] = frozenset()) -> InterPodState | None:
+    """What other pods mean for this one; None if nothing. off: checks that are not made (`profile.POD_CHECKS`)."""
     spec = pod.spec
-    ports = tuple(_ports(pod))
-    attract = _required(spec.affinity.pod_affinity) if spec.affinity is not None else ()
-    repel = _required(spec.affinity.pod_anti_affinity) if spec.affinity is not None else ()
-    spreads = [codec.decode(Spread, raw) for raw in spec.topology_spread_constraints]
+    ports = tuple(_ports(pod)) if "NodePorts" not in off else ()
+    affinity = spec.affinity if "InterPodAffinity" not in off else None
+    attract = _required(affinity.pod_affinity) if affinity is not None else ()
+    repel = _required(affinity.pod_anti_affinity) if affinity is not None else ()
+    constraints = spec.topology_spread_constraints if "PodTopologySpread" not in off else ()
+    spreads = [codec.decode(Spread, raw) for raw in constraints]
     hard = [one for one in spreads if one.when_unsatisfiable != "ScheduleAnyway"]
-    repelling = snapshot.pods_by_trait.get(REPELS)
+    repelling = snapshot.pods_by_trait.get(REPELS) if "InterPodAffinity" not in off else None
     if not (ports or attract or repel or hard or repelling):
         return None
     there = [other for other in snapshot.pods.values() if _counts(other)] if attract or repel or hard else []

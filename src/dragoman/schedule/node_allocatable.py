@@ -119,7 +119,7 @@ def _of_claim(
         device = _device(snapshot, result)
         for resource, says in device.node_allocatable_resources.items() if device is not None else ():
             if says.mapping is not None:
-                nanos = _mapped(says.mapping, result)
+                nanos = _nanos_of(says.mapping, result)
                 if nanos is None:
                     id_ = DeviceId(result.driver, result.pool, result.device)
                     return NodeAllocatableAmountUnknown(name, str(id_), says.mapping.capacity_key or "")
@@ -144,7 +144,7 @@ def _stated(resource: str, sums: Mapping[str, int]) -> Quantity | None:
     return amount(resource, sums[resource]) if resource in sums else None
 
 
-def _mapped(says: NodeAllocatableMapping, result: DeviceRequestAllocationResult) -> int | None:
+def _nanos_of(says: NodeAllocatableMapping, result: DeviceRequestAllocationResult) -> int | None:
     """Nano-units that a result brings along; None if they follow from an amount that the result does not tell."""
     if says.capacity_key is None:
         return says.device_multiplier.nanos if says.device_multiplier is not None else 0

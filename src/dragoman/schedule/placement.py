@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import msgspec
 
@@ -30,15 +30,16 @@ from dragoman.allocate.match import Matcher
 from dragoman.allocate.refusal import Refusals, Undecided
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
-from dragoman.schedule.decision import AnyReason, NodesRefused
+from dragoman.schedule.decision import AnyReason, NodesRefused, NodesUndecided
 from dragoman.schedule.equivalence import NodeEquivalence, NodeGroup, lone
 from dragoman.schedule.extended import Special, served_by_devices, special_claim, special_requests
 from dragoman.schedule.filter import insufficient_resources, static_reason
 from dragoman.schedule.needs import ResourceAmounts
 from dragoman.schedule.node_allocatable import NodeAllocatableDemand, node_allocatable_demand, why_not
 from dragoman.schedule.pod_info import PodInfo
+from dragoman.schedule.profile import Weights
 from dragoman.schedule.refusal import ClaimNotAvailableOnNode, NodeAffinityMismatch, NodeReason, NoNodes
-from dragoman.schedule.score import Raw, alternative_score, room_score, static_scores, totals
+from dragoman.schedule.score import Raw, alternative_score, resource_score, static_scores, totals
 from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.selection import selects
 
@@ -60,11 +61,17 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 
 
 class NoFit(msgspec.Struct, frozen=True):
-    """A no, or not decided. reasons hold for every node."""
+    """A no. reasons hold for every node."""
 
     reasons: tuple[AnyReason, ...] = ()
     nodes: tuple[NodesRefused, ...] = ()
-    undecided: bool = False
+
+
+class UndecidedFit(msgspec.Struct, frozen=True):
+    """Neither a place nor a no: the search stopped on some nodes, and the others refuse."""
+
+    undecided: tuple[NodesUndecided, ...]
+    nodes: tuple[NodesRefused, ...] = ()
 
 
 class _Verdict(NamedTuple):
@@ -132,7 +139,7 @@ class _Seen(NamedTuple):
 
     options: list[_Option]
     refused: list[NodesRefused]
-    undecided: bool
+    undecided: list[NodesUndecided]
 
 
 def find_node(
@@ -142,7 +149,7 @@ def find_node(
     by_resource: dict[str, str],
     memory: PlacementCache,
     share_id: Callable[[], str],
-) -> ScheduleResult | NoFit:
+) -> ScheduleResult | NoFit | UndecidedFit:
     """The best node for a pod by upstream's scores or the policy's rank, ties by name."""
     seen = _see(_Search(snapshot, pod_info, options, by_resource), memory, whole=False)
     if isinstance(seen, NoFit):
@@ -150,8 +157,9 @@ def find_node(
     if not snapshot.nodes:
         return NoFit((NoNodes(),))
     if not seen.options:
-        return NoFit((), tuple(seen.refused), seen.undecided)
-    best = _best(seen.options)
+        refused = tuple(seen.refused)
+        return UndecidedFit(tuple(seen.undecided), refused) if seen.undecided else NoFit((), refused)
+    best = _best(seen.options, pod_info.profile.weights)
     results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
     return ScheduleResult(
         best.name, results, best.special, _kind(best, pod_info) if results else None, best.node_allocatable
@@ -170,13 +178,42 @@ def all_refusals(
     return () if isinstance(seen, NoFit) else tuple(seen.refused)
 
 
+def node_scores(
+    snapshot: Snapshot,
+    pod_info: PodInfo,
+    options: AllocatorOptions,
+    by_resource: dict[str, str],
+    memory: PlacementCache,
+) -> dict[str, int]:
+    """The weighted total of every node that can take the pod, node by node. For questions about single decisions."""
+    search = _Search(snapshot, pod_info, options, by_resource)
+    named: dict[str, Raw] = {}
+    fitting = [(group, verdict) for group, verdict in _checked(search, memory) if not verdict.reasons]
+    for served in dict.fromkeys(verdict.served for _, verdict in fitting):
+        some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
+        special = special_requests(pod_info.pod.spec, served, by_resource) if served else None
+        own = (special_claim(pod_info.pod, special.requests),) if special is not None else ()
+        of = {name: verdict.raw for group, verdict in some for name in group.members}
+        if not (*pod_info.to_allocate, *own):
+            named |= of
+            continue
+        seen = survey(snapshot, (*pod_info.to_allocate, *own), options, nodes=sorted(of), memory=memory.devices)
+        if isinstance(seen, Refusals):
+            return {}
+        for devices in seen.classes:
+            if devices.fits:
+                liked = alternative_score([chosen.index for chosen in devices.chosen])
+                named |= {name: of[name]._replace(devices=liked) for name in devices.nodes if name in of}
+    return dict(zip(named, totals(list(named.values()), pod_info.profile.weights), strict=True))
+
+
 def feasible_nodes(
     snapshot: Snapshot, pod_info: PodInfo, memory: PlacementCache, first: Sequence[str], limit: int
 ) -> list[str]:
     """Names of nodes that pass node checks, devices aside: those of `first`, then the best others, at most `limit`."""
-    judged = _judge(_Search(snapshot, pod_info, OPTIONS, {}), memory)
-    fitting = [(group, verdict) for group, verdict in judged if not verdict.reasons]
-    scores = totals([verdict.raw for _, verdict in fitting])
+    checked = _checked(_Search(snapshot, pod_info, OPTIONS, {}), memory)
+    fitting = [(group, verdict) for group, verdict in checked if not verdict.reasons]
+    scores = totals([verdict.raw for _, verdict in fitting], pod_info.profile.weights)
     named = {name: -score for score, (group, _) in zip(scores, fitting, strict=True) for name in group.members}
     best = heapq.nsmallest(limit, named, key=lambda name: (named[name], name))
     return [name for name in dict.fromkeys([*first, *best]) if name in named][:limit]
@@ -184,30 +221,32 @@ def feasible_nodes(
 
 def _see(search: _Search, memory: PlacementCache, *, whole: bool) -> _Seen | NoFit:
     """Every node seen with checks and devices. whole: also why nodes cannot while others can."""
-    judged = _judge(search, memory)
+    checked = _checked(search, memory)
     pod_info = search.pod_info
-    fitting = [(group, verdict) for group, verdict in judged if not verdict.reasons]
+    fitting = [(group, verdict) for group, verdict in checked if not verdict.reasons]
     if not fitting and pod_info.to_allocate:
         # What is wrong with the claims themselves comes before what is wrong with nodes.
         asked = survey(search.snapshot, pod_info.to_allocate, search.options, nodes=(), memory=memory.devices)
         if isinstance(asked, Refusals):
             return NoFit(asked.reasons)
-    seen = _Seen([], [], False)
+    seen = _Seen([], [], [])
     for served in dict.fromkeys(verdict.served for _, verdict in fitting):
         some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
-        answer = _with_devices(search, served, some, memory, whole=whole)
-        if isinstance(answer, Refusals):
-            return NoFit(answer.reasons)
-        seen = _Seen(seen.options + answer.options, seen.refused + answer.refused, seen.undecided or answer.undecided)
+        surveyed = _with_devices(search, served, some, memory, whole=whole)
+        if isinstance(surveyed, Refusals):
+            return NoFit(surveyed.reasons)
+        seen = _Seen(
+            seen.options + surveyed.options, seen.refused + surveyed.refused, seen.undecided + surveyed.undecided
+        )
     if whole or not seen.options:
-        return seen._replace(refused=[*_refused_by_checks(search, judged), *seen.refused])
+        return seen._replace(refused=[*_refused_by_checks(search, checked), *seen.refused])
     return seen
 
 
-def _best(found: list[_Option]) -> _Option:
+def _best(found: list[_Option], weights: Weights) -> _Option:
     if len(found) == 1:
         return found[0]
-    scores = totals([option.raw for option in found])
+    scores = totals([option.raw for option in found], weights)
     # Of equal ones first the node that serves extended resources itself: claims need the devices of the others.
     return min(zip(scores, found, strict=True), key=_order)[1]
 
@@ -224,7 +263,7 @@ def _served(option: _Option) -> int:
 # ---- node checks
 
 
-def _judge(search: _Search, memory: PlacementCache) -> list[tuple[NodeGroup, _Verdict]]:
+def _checked(search: _Search, memory: PlacementCache) -> list[tuple[NodeGroup, _Verdict]]:
     pod_info = search.pod_info
     if pod_info.pinned is not None:
         nodes = [search.snapshot.nodes[name] for name in pod_info.pinned if name in search.snapshot.nodes]
@@ -233,34 +272,36 @@ def _judge(search: _Search, memory: PlacementCache) -> list[tuple[NodeGroup, _Ve
     all_groups = tuple(memory.equivalent.groups(search.snapshot, pod_info.projection))
     # What other pods mean changes with them, so such verdicts are not kept.
     known = memory.verdicts(pod_info.shape, len(all_groups)) if pod_info.inter_pod is None else {}
-    judged = []
+    checked = []
     for group in all_groups:
         verdict = known.get(group)
         if verdict is None:
             verdict = known[group] = _verdict(search, group)
-        judged.append((group, verdict))
-    return judged
+        checked.append((group, verdict))
+    return checked
 
 
 def _verdict(search: _Search, group: NodeGroup) -> _Verdict:
     pod_info, node = search.pod_info, group.node
-    reason = static_reason(pod_info.pod.spec, node) or _reaches_claims(pod_info, node)
+    reason = static_reason(pod_info.pod.spec, node, pod_info.profile) or _reaches_claims(pod_info, node)
     if reason is not None:
         return _Verdict((reason,), Raw(0), ())
-    served = served_by_devices(pod_info.mapped, group.allocatable) if pod_info.mapped else ()
+    served = served_by_devices(pod_info.extended_resources, group.allocatable) if pod_info.extended_resources else ()
     needs = pod_info.needs
     if served:
         needs = {name: nanos for name, nanos in needs.items() if name not in served}
-    reasons = insufficient_resources(needs, group.allocatable, group.used)
+    fits = "NodeResourcesFit" not in pod_info.profile.off
+    reasons = insufficient_resources(needs, group.allocatable, group.used) if fits else []
     if reasons:
         return _Verdict(tuple(reasons), Raw(0), ())
     if pod_info.inter_pod is not None:
         reason = pod_info.inter_pod.reason(node)
         if reason is not None:
             return _Verdict((reason,), Raw(0), ())
-    affinity, taints = static_scores(pod_info.pod.spec, node)
-    room = room_score(pod_info.needs, pod_info.extra, group.allocatable, group.used, group.extra)
-    return _Verdict((), Raw(room, affinity, taints), served)
+    affinity, taints = static_scores(pod_info.pod.spec, node, pod_info.profile)
+    weights = pod_info.profile.weights
+    resources = resource_score(pod_info.needs, pod_info.extra, group.allocatable, group.used, group.extra, weights)
+    return _Verdict((), Raw(resources, affinity, taints), served)
 
 
 def _reaches_claims(pod_info: PodInfo, node: Node) -> ClaimNotAvailableOnNode | None:
@@ -273,9 +314,9 @@ def _reaches_claims(pod_info: PodInfo, node: Node) -> ClaimNotAvailableOnNode | 
     return None
 
 
-def _refused_by_checks(search: _Search, judged: list[tuple[NodeGroup, _Verdict]]) -> Iterable[NodesRefused]:
+def _refused_by_checks(search: _Search, checked: list[tuple[NodeGroup, _Verdict]]) -> Iterable[NodesRefused]:
     names: dict[tuple[NodeReason, ...], list[str]] = {}
-    for group, verdict in judged:
+    for group, verdict in checked:
         if verdict.reasons:
             names.setdefault(verdict.reasons, []).extend(group.members)
     pinned = search.pod_info.pinned
@@ -312,13 +353,13 @@ def _with_devices(
     claims = (*pod_info.to_allocate, *own)
     maps = search.options.gates.on(NODE_ALLOCATABLE_GATE) and bool(claims or pod_info.claims)
     if not claims and not search.ranks and not maps:
-        return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
+        return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], [])
     many = sum(len(group.members) for group, _ in some)  # of thousands of nodes names are not listed for each pod
     few = sorted(_names(some)) if 2 * many < len(search.snapshot.nodes) else None
-    answer = survey(search.snapshot, claims, search.options, nodes=few, memory=memory.devices)
-    if isinstance(answer, Refusals):
-        return answer
-    fitting = [devices for devices in answer.classes if devices.fits]
+    surveyed = survey(search.snapshot, claims, search.options, nodes=few, memory=memory.devices)
+    if isinstance(surveyed, Refusals):
+        return surveyed
+    fitting = [devices for devices in surveyed.classes if devices.fits]
     short: list[NodesRefused] = []
     if maps:
         options, short = _with_node_allocatable(search, fitting, some, special)
@@ -327,8 +368,8 @@ def _with_devices(
     else:
         options = _options(fitting, some, special)
     if options and not whole:  # nobody asks why other nodes cannot
-        return _Seen(options, [], False)
-    refused, undecided = _refused_by_devices(answer.classes, _names(some))
+        return _Seen(options, [], [])
+    refused, undecided = _refused_by_devices(surveyed.classes, _names(some))
     return _Seen(options, refused + short, undecided)
 
 
@@ -340,8 +381,8 @@ def _options(
     classes: list[NodeClass], some: list[tuple[NodeGroup, _Verdict]], special: Special | None
 ) -> list[_Option]:
     """Every way to fit that may be the best one."""
-    if not any(devices.chosen for devices in classes) and all(_only_room(verdict.raw) for _, verdict in some):
-        return _best_rooms(classes, some, special)
+    if not any(devices.chosen for devices in classes) and all(_only_resources(verdict.raw) for _, verdict in some):
+        return _most_free(classes, some, special)
     found = []
     for devices in classes:
         liked = alternative_score([chosen.index for chosen in devices.chosen])
@@ -400,7 +441,7 @@ def _on_node(
         return _Option(raw, name, devices, special)
     needs = search.pod_info.needs
     rank = devices.rank(_supply(group, needs, "cpu"), _supply(group, needs, "memory"))
-    return _Option(raw._replace(room=0), name, devices, special, rank)
+    return _Option(raw._replace(resources=0), name, devices, special, rank)
 
 
 def _supply(group: NodeGroup, needs: ResourceAmounts, resource: str) -> Supply | None:
@@ -418,17 +459,17 @@ def _kind(option: _Option, pod_info: PodInfo) -> TaskType | None:
     return option.devices.kind(pod_info.needs.get("cpu", 0), pod_info.needs.get("memory", 0))
 
 
-def _only_room(raw: Raw) -> bool:
+def _only_resources(raw: Raw) -> bool:
     return not (raw.affinity or raw.taints)
 
 
-def _best_rooms(
+def _most_free(
     classes: list[NodeClass], some: list[tuple[NodeGroup, _Verdict]], special: Special | None
 ) -> list[_Option]:
     """Where only room is scored the order of groups is known before: the first that fits ends the search."""
     best: _Option | None = None
-    for group, verdict in sorted(some, key=_by_room):
-        if best is not None and verdict.raw.room < best.raw.room:
+    for group, verdict in sorted(some, key=_by_resources):
+        if best is not None and verdict.raw.resources < best.raw.resources:
             break
         for devices in classes:
             name = group.first_of(devices.nodes, best.name if best is not None else "")
@@ -437,17 +478,27 @@ def _best_rooms(
     return [best] if best is not None else []
 
 
-def _by_room(entry: tuple[NodeGroup, _Verdict]) -> tuple[int, int]:
+def _by_resources(entry: tuple[NodeGroup, _Verdict]) -> tuple[int, int]:
     # Of equal ones the largest group most likely has the node, and then bounds the search in the others.
-    return -entry[1].raw.room, -len(entry[0].members)
+    return -entry[1].raw.resources, -len(entry[0].members)
 
 
-def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -> tuple[list[NodesRefused], bool]:
+def _refused_by_devices(
+    classes: Sequence[NodeClass], allowed: frozenset[str]
+) -> tuple[list[NodesRefused], list[NodesUndecided]]:
     refused: list[NodesRefused] = []
-    undecided = False
+    undecided: list[NodesUndecided] = []
     for devices in classes:
         names = tuple(name for name in devices.nodes if name in allowed)
-        if names and devices.refusals is not None:
-            refused.append(NodesRefused(names, devices.refusals.reasons))
-            undecided = undecided or isinstance(devices.refusals, Undecided)
+        if not names:
+            continue
+        match devices.refusals:
+            case Refusals(reasons):
+                refused.append(NodesRefused(names, reasons))
+            case Undecided(limit):
+                undecided.append(NodesUndecided(names, limit))
+            case None:
+                pass
+            case _ as never:
+                assert_never(never)
     return refused, undecided

@@ -14,10 +14,11 @@ from dragoman.api import codec
 from dragoman.api.core import NodeSelector, Pod
 from dragoman.api.resource import ResourceClaim
 from dragoman.schedule.claims import PodClaim
-from dragoman.schedule.extended import mapped_resources
+from dragoman.schedule.extended import class_resources
 from dragoman.schedule.filter import NodeProjection, projection_of
 from dragoman.schedule.inter_pod_affinity import InterPodState
 from dragoman.schedule.needs import ResourceAmounts
+from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
 from dragoman.snapshot.usage import assumed_extra, pod_requests
 
 
@@ -28,20 +29,21 @@ class PodInfo(msgspec.Struct, frozen=True):
     resources for which a class stands. selectors: (claim, where its allocation is available). pinned: the only
     nodes that can do, None if any. shape: equal for pods that nodes cannot tell apart, claims to allocate and
     inter_pod aside. inter_pod: what pods already there mean for it. skipping: claims whose devices need a node that
-    may leave out node operations.
+    may leave out node operations. profile: what the scheduler checks and how it scores.
     """
 
     pod: Pod
     needs: ResourceAmounts
     extra: ResourceAmounts
     claims: tuple[PodClaim, ...]
-    mapped: tuple[str, ...]
+    extended_resources: tuple[str, ...]
     selectors: tuple[tuple[str, NodeSelector], ...]
     projection: NodeProjection
     pinned: tuple[str, ...] | None
     shape: bytes
     inter_pod: InterPodState | None = None
     skipping: tuple[str, ...] = ()
+    profile: SchedulerProfile = DEFAULT_PROFILE
 
     @property
     def to_allocate(self) -> tuple[ResourceClaim, ...]:
@@ -50,13 +52,17 @@ class PodInfo(msgspec.Struct, frozen=True):
 
 
 def pod_info_of(
-    pod: Pod, claims: tuple[PodClaim, ...], by_resource: Mapping[str, str], inter_pod: InterPodState | None = None
+    pod: Pod,
+    claims: tuple[PodClaim, ...],
+    by_resource: Mapping[str, str],
+    inter_pod: InterPodState | None = None,
+    profile: SchedulerProfile = DEFAULT_PROFILE,
 ) -> PodInfo:
     """Parses a pod. by_resource: extended resource -> class (schedule.extended.classes_by_resource)."""
     spec = pod.spec
     needs, extra = pod_requests(pod), assumed_extra(pod)
     selectors = _selectors(claims)
-    projection = projection_of(spec)
+    projection = projection_of(spec, profile)
     if selectors:
         projection = _widened(projection, selectors)
     skipping = _skipping(claims)
@@ -65,7 +71,7 @@ def pod_info_of(
         projection = NodeProjection(tuple(sorted(labels)), projection.name or inter_pod.by_name)
     if skipping:
         projection = msgspec.structs.replace(projection, features=True)
-    mapped = mapped_resources(needs, by_resource) if by_resource else ()
+    extended_resources = class_resources(needs, by_resource) if by_resource else ()
     shape = codec.to_bytes(
         (
             sorted((name, str(nanos)) for name, nanos in needs.items()),
@@ -75,12 +81,26 @@ def pod_info_of(
             spec.tolerations,
             selectors,
             skipping,
-            mapped,
-            (spec.init_containers, spec.containers) if mapped else (),
+            extended_resources,
+            (spec.init_containers, spec.containers) if extended_resources else (),
+            profile.key,
         )
     )
-    pinned = _pinned(pod, selectors)
-    return PodInfo(pod, needs, extra, claims, mapped, selectors, projection, pinned, shape, inter_pod, skipping)
+    pinned = _pinned(pod, selectors, profile)
+    return PodInfo(
+        pod,
+        needs,
+        extra,
+        claims,
+        extended_resources,
+        selectors,
+        projection,
+        pinned,
+        shape,
+        inter_pod,
+        skipping,
+        profile,
+    )
 
 
 def _skipping(claims: tuple[PodClaim, ...]) -> tuple[str, ...]:
@@ -111,9 +131,11 @@ def _widened(projection: NodeProjection, selectors: tuple[tuple[str, NodeSelecto
     return NodeProjection(tuple(sorted(keys)), name)
 
 
-def _pinned(pod: Pod, selectors: tuple[tuple[str, NodeSelector], ...]) -> tuple[str, ...] | None:
+def _pinned(
+    pod: Pod, selectors: tuple[tuple[str, NodeSelector], ...], profile: SchedulerProfile
+) -> tuple[str, ...] | None:
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    own = affinity.required if affinity is not None else None
+    own = affinity.required if affinity is not None and "NodeAffinity" not in profile.off else None
     names: set[str] | None = None
     for selector in [own, *(selector for _, selector in selectors)]:
         only = _names_of(selector) if selector is not None else None

@@ -29,6 +29,7 @@ from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
 from dragoman.schedule.placement import PlacementCache, ScheduleResult, find_node
 from dragoman.schedule.pod_info import pod_info_of
 from dragoman.schedule.refusal import (
+    AddedAffinityMismatch,
     ClaimNotAvailableOnNode,
     NodeAffinityMismatch,
     NodeUnschedulable,
@@ -51,6 +52,7 @@ _NOT_HELPED = (
     NodeUnschedulable,
     UntoleratedTaint,
     NodeAffinityMismatch,
+    AddedAffinityMismatch,
     UnknownResource,
     PodAffinity,
     ClaimNotAvailableOnNode,
@@ -82,7 +84,7 @@ def preempt(
 ) -> Preemption | None:
     """The victims whose leaving lets the pod in, None where there are none or it may not, or must wait for earlier
     ones to end."""
-    if context.preemption == "off" or refused.undecided or refused.reasons or pod.spec.preemption_policy == NEVER:
+    if context.preemption == "off" or refused.reasons or pod.spec.preemption_policy == NEVER:
         return None
     priority = priority_of(snapshot, pod)
     if _is_awaited(snapshot, pod, priority):
@@ -222,7 +224,10 @@ class _Search:
         claims = claims_of(snapshot, self.pod, self.context.in_flight)
         if not isinstance(claims, tuple):
             return False
-        info = pod_info_of(self.pod, claims, self._by_resource, inter_pod_state_of(snapshot, self.pod))
+        profile = self.context.profile
+        info = pod_info_of(
+            self.pod, claims, self._by_resource, inter_pod_state_of(snapshot, self.pod, profile.off), profile
+        )
         if info.pinned is not None and node not in info.pinned:
             return False
         info = msgspec.structs.replace(info, pinned=(node,))

@@ -3,7 +3,7 @@
 A unit is a pod or a gang, known here by its key only. Higher priority first, then arrival. Time is an argument
 (seconds of any steady clock). Never decides whether something fits, never looks at objects.
 
-    GATED ----opened---> QUEUED --taken--> DECIDING --assumed--> ASSUMED --bound--> (forgotten)
+    GATED ----opened---> QUEUED -popped--> DECIDING --assumed--> ASSUMED --bound--> (forgotten)
                           ^  ^                |  |                   |
                           |  +--woken-- UNSCHEDULABLE <-refused-+    |
                           |  +--due----- BACKOFF <---failed-----+----+
@@ -54,7 +54,7 @@ class UnitEvent(enum.Enum):
 
     GATED = "gated"
     OPENED = "opened"
-    TAKEN = "taken"
+    POPPED = "popped"
     REFUSED = "refused"
     FAILED = "failed"
     WAITS = "waits"
@@ -66,7 +66,7 @@ class UnitEvent(enum.Enum):
 TABLE: dict[tuple[UnitState, UnitEvent], UnitState] = {
     (UnitState.QUEUED, UnitEvent.GATED): UnitState.GATED,
     (UnitState.GATED, UnitEvent.OPENED): UnitState.QUEUED,
-    (UnitState.QUEUED, UnitEvent.TAKEN): UnitState.DECIDING,
+    (UnitState.QUEUED, UnitEvent.POPPED): UnitState.DECIDING,
     (UnitState.DECIDING, UnitEvent.REFUSED): UnitState.UNSCHEDULABLE,
     (UnitState.DECIDING, UnitEvent.FAILED): UnitState.BACKOFF,
     (UnitState.DECIDING, UnitEvent.WAITS): UnitState.WAITING,
@@ -162,7 +162,7 @@ class Queue:
             if (entry.arrival, -entry.priority) != (arrival, priority):
                 continue
             entry.tries += 1
-            self._step(entry, UnitEvent.TAKEN, now)
+            self._step(entry, UnitEvent.POPPED, now)
             return entry
         return None
 

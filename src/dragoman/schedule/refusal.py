@@ -122,6 +122,12 @@ class NodeAffinityMismatch(ReasonBase, frozen=True):
     required: str
 
 
+class AddedAffinityMismatch(ReasonBase, frozen=True):
+    """NodeAffinityArgs.addedAffinity of the scheduler's profile. required: its terms, as text."""
+
+    required: str
+
+
 class InsufficientResource(ReasonBase, frozen=True):
     """The node has too little of a resource. available may be negative on an overcommitted node."""
 
@@ -232,6 +238,7 @@ NodeReason: TypeAlias = (
     NodeUnschedulable
     | UntoleratedTaint
     | NodeAffinityMismatch
+    | AddedAffinityMismatch
     | InsufficientResource
     | TooManyPods
     | UnknownResource

@@ -18,6 +18,7 @@ from dragoman.schedule.claims import claims_of
 from dragoman.schedule.decision import Decision, Placement
 from dragoman.schedule.filter import insufficient_resources, static_reason
 from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
+from dragoman.schedule.profile import SchedulerProfile
 from dragoman.schedule.units import SchedulingContext, is_waiting
 from dragoman.snapshot.change import Put, Snapshot, apply_all
 from dragoman.snapshot.selection import selects
@@ -34,7 +35,7 @@ def still_holds(snapshot: Snapshot, decision: Decision, context: SchedulingConte
     results: list[tuple[AllocationResult, ...]] = []
     for placement in decision.placements:
         found = _open_claims(snapshot, placement, context)
-        if found is None or not _node_takes(snapshot, placement):
+        if found is None or not _node_takes(snapshot, placement, context.profile):
             return False
         asks.append(Ask(tuple(claim for claim, _ in found), placement.node))
         results.append(tuple(result for _, result in found))
@@ -84,13 +85,15 @@ def _open_claims(
     return None if chosen else found  # what is left is a special claim, which is not there to check
 
 
-def _node_takes(snapshot: Snapshot, placement: Placement) -> bool:
+def _node_takes(snapshot: Snapshot, placement: Placement, profile: SchedulerProfile) -> bool:
     node = snapshot.nodes.get(placement.node)
     pod = snapshot.pods[placement.pod]
-    if node is None or static_reason(pod.spec, node) is not None:
+    if node is None or static_reason(pod.spec, node, profile) is not None:
         return False
-    inter_pod = inter_pod_state_of(snapshot, pod)
+    inter_pod = inter_pod_state_of(snapshot, pod, profile.off)
     if inter_pod is not None and inter_pod.reason(node) is not None:
         return False
+    if "NodeResourcesFit" in profile.off:
+        return True
     used: Mapping[str, int] = snapshot.requested.get(placement.node, _NOTHING)
     return not insufficient_resources(pod_requests(pod), node.status.allocatable, used)

@@ -18,6 +18,7 @@ from dragoman.schedule.claims import group_name
 from dragoman.schedule.conditions import TIMEOUT_S
 from dragoman.schedule.decision import NewId, Placement
 from dragoman.schedule.placement import PlacementCache
+from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
 from dragoman.schedule.queue import UnitKey
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.usage import is_finished
@@ -42,7 +43,8 @@ class SchedulingContext(msgspec.Struct):
     """What a decision depends on besides the snapshot.
 
     in_flight: claims that another decision is being written for. new_id: gives a new UUID at each call. preemption:
-    whether pods of lower priority make room, and whether their devices count (`schedule.preempt`).
+    whether pods of lower priority make room, and whether their devices count (`schedule.preempt`). profile: what nodes
+    are checked for, and how they are scored.
     """
 
     new_id: NewId
@@ -50,6 +52,7 @@ class SchedulingContext(msgspec.Struct):
     in_flight: Collection[NamespacedName] = ()
     binding_timeout_s: float = TIMEOUT_S
     preemption: PreemptionMode = "off"
+    profile: SchedulerProfile = DEFAULT_PROFILE
     memory: PlacementCache = msgspec.field(default_factory=PlacementCache)
 
     @property

@@ -26,12 +26,12 @@ TAINTS: Topic = ("taints",)
 DEVICES: Topic = ("devices",)
 FREED: Topic = ("freed",)
 CLASSES: Topic = ("classes",)
-INTER_POD: Topic = ("neighbours",)
+INTER_POD: Topic = ("inter-pod",)
 
 
-def room(resource: str) -> Topic:
+def amount_freed(resource: str) -> Topic:
     """More of a node's resource is free."""
-    return ("room", resource)
+    return ("resource", resource)
 
 
 def freed(driver: str) -> Topic:
@@ -91,7 +91,7 @@ def _of_node(old: Node | None, new: Node | None) -> Iterable[Topic]:
     for resource, amount in now.items():
         less = was.get(resource)
         if less is None or less < amount:
-            yield room(resource)
+            yield amount_freed(resource)
     # An extended resource that goes to zero is then served by devices (KEP-5004).
     if any(not now.get(resource) for resource in was):
         yield CLASSES
@@ -110,7 +110,7 @@ def _of_pod(old: Pod | None, new: Pod | None) -> Iterable[Topic]:
         return
     if new is None or is_finished(new) or new.spec.node_name != old.spec.node_name:
         for resource in pod_requests(old):
-            yield room(resource)
+            yield amount_freed(resource)
 
 
 def _inter_pod_facts(pod: Pod | None) -> tuple[object, ...] | None:
@@ -164,7 +164,7 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield named("PodGroup", namespace, reason.group)
         case refusal.NodeUnschedulable() | refusal.UntoleratedTaint():
             yield TAINTS
-        case refusal.NodeAffinityMismatch():
+        case refusal.NodeAffinityMismatch() | refusal.AddedAffinityMismatch():
             yield LABELS
         case refusal.ClaimNotAvailableOnNode():
             yield LABELS
@@ -175,13 +175,13 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
         ):
             yield from (DEVICES, FREED)
         case refusal.InsufficientResource():
-            yield room(reason.resource)
+            yield amount_freed(reason.resource)
             if is_extended(reason.resource):
                 yield CLASSES
         case refusal.TooManyPods():
-            yield room("pods")
+            yield amount_freed("pods")
         case refusal.UnknownResource():
-            yield room(reason.resource)
+            yield amount_freed(reason.resource)
             yield CLASSES
         case refusal.PortConflict():
             yield INTER_POD

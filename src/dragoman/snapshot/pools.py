@@ -51,7 +51,7 @@ class VisiblePool(NamedTuple):
     state: Literal["ok", "incomplete", "invalid"]
     generation: int
     have: int
-    want: int
+    expected: int
     fault: PoolFault | None
     devices: tuple[SeenDevice, ...]
     resource_slices: tuple[ResourceSlice, ...]
@@ -122,16 +122,16 @@ def _pool(
         (resource_slice for resource_slice in relevant if resource_slice.spec.pool.generation == generation),
         key=lambda p: p.metadata.name,
     )
-    want = targeting[0].spec.pool.resource_slice_count
+    expected = targeting[0].spec.pool.resource_slice_count
     resource_slices = targeting
-    if len(targeting) != want:
+    if len(targeting) != expected:
         every = [snapshot.slices[key] for key in keys_of(snapshot.slices_by_pool, (driver, name))]
         if any(resource_slice.spec.pool.generation > generation for resource_slice in every):
             return None
         resource_slices = [
             resource_slice for resource_slice in every if resource_slice.spec.pool.generation == generation
         ]
-    complete = len(resource_slices) == want
+    complete = len(resource_slices) == expected
     rules = rules_of_pool(snapshot, driver, name)
     devices = tuple(
         SeenDevice(
@@ -161,7 +161,7 @@ def _pool(
         state,
         generation,
         len(resource_slices),
-        want,
+        expected,
         fault,
         devices,
         tuple(resource_slices),

@@ -101,8 +101,8 @@ def _add(total: dict[str, int], more: dict[str, int]) -> None:
 
 def _node_allocatable(claim: NodeAllocatableClaimStatus) -> dict[str, int]:
     found: dict[str, int] = {}
-    for mapped in claim.mapping:
-        _add(found, {mapped.name: mapped.quantity.nanos})
+    for one in claim.mapping:
+        _add(found, {one.name: one.quantity.nanos})
     for extra in claim.overhead:
         for amount, times in ((extra.per_pod, 1), (extra.per_container, len(claim.containers))):
             _add(found, {extra.name: amount.nanos * times if amount is not None else 0})

@@ -47,11 +47,11 @@ class Faults:
         self.on = True
         self.counts: dict[str, int] = {}
 
-    def strikes(self, sort: str) -> bool:
+    def strikes(self, fault: str) -> bool:
         """Whether a fault of that sort (a field of Rates) happens now."""
-        if not self.on or not self.entropy.chance(getattr(self.rates, sort)):
+        if not self.on or not self.entropy.chance(getattr(self.rates, fault)):
             return False
-        self.counts[sort] = self.counts.get(sort, 0) + 1
+        self.counts[fault] = self.counts.get(fault, 0) + 1
         return True
 
 

@@ -9,18 +9,19 @@ Never places anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from dragoman.api import codec, convert, defaults, validate
+from dragoman.api import codec, validate
 from dragoman.api.admission import (
     admin_access_refused,
-    conflict_text,
     forbidden_text,
     invalid_text,
+    not_served_text,
     select_own_pods,
     terminating_text,
 )
@@ -29,20 +30,17 @@ from dragoman.api.files import Document, ObjectId
 from dragoman.api.gated import gates_drop
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import Kind
+from dragoman.api.remedies import of_field
 from dragoman.api.shape import dig
 from dragoman.api.validate.field import REQUIRED, FieldError
-from dragoman.errors import Invalid
 from dragoman.quota.limits import fill
 from dragoman.snapshot.change import HELD, WORKLOADS, Put, Snapshot, apply, apply_all
 from dragoman.whatif.cluster import Rejection, uid_for
 from dragoman.whatif.names import letters
 from dragoman.whatif.quotas import charged, counted, limit_ranges_of
+from dragoman.whatif.updates import Applied, defaulted, last_applied, updated
 from dragoman.whatif.writes import limits_refused
 
-Applied: TypeAlias = Callable[[dict[str, Any], dict[str, Any], dict[str, Any], tuple[str, str, str]], dict[str, Any]]
-"""(live object, manifest applied last, manifest, (group, version, kind)) -> the object then."""
-
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _BARE = frozenset({"Pod", *WORKLOADS})
 _LIMITING = ("ResourceQuota", "LimitRange")
 _ADMIN = ("ResourceClaim", "ResourceClaimTemplate")
@@ -61,7 +59,7 @@ def admitted(
     for document in held:
         if isinstance(document.value, Namespace):
             namespaces.setdefault(document.name, document.value)
-    taken: list[tuple[Document, Any]] = []
+    accepted: list[tuple[Document, Any]] = []
     refused: list[tuple[Document, Rejection]] = []
     places: dict[ObjectId, _Place] = {}
     several = bool(held) and any(document.file != held[0].file for document in held)
@@ -74,27 +72,35 @@ def admitted(
             if isinstance(found, Rejection):
                 refused.append((document, found))
             else:
-                taken[place.index] = (taken[place.index][0], found)
+                accepted[place.index] = (accepted[place.index][0], found)
                 if isinstance(found, Namespace):
                     namespaces[document.name] = found
             continue
         if key is not None:
-            places[key] = _Place(len(taken), document)
+            places[key] = _Place(len(accepted), document)
         if value.metadata.uid or document.item is not None:
-            taken.append((document, _named(_whole(document, now), number)))
+            accepted.append((document, _named(_whole(document, now), number)))
             continue
         assert document.kind is not None
-        rejection = judged(document.kind, document.object, namespaces.get(document.namespace), now, gates)
+        rejection = rejection_of(document.kind, document.object, namespaces.get(document.namespace), now, gates)
         if rejection is not None:
             refused.append((document, rejection))
             if key is not None:
                 del places[key]
         else:
-            taken.append((document, _named(value, number)))
-    if any(document.kind_name in _LIMITING for document, _ in taken):
-        taken, more = _limited(taken)
+            accepted.append((document, _named(_kept(document, gates), number)))
+    if any(document.kind_name in _LIMITING for document, _ in accepted):
+        accepted, more = _limited(accepted)
         refused += more
-    return taken, refused
+    return accepted, refused
+
+
+def _kept(document: Document, gates: Gates) -> Any:
+    """The value without the fields that a server with these gates drops of a new object."""
+    kind = document.kind
+    assert kind is not None
+    kept = gates_drop(kind.kind, document.object, None, gates)
+    return document.value if kept is document.object else codec.decode(codec.TYPES[kind.kind], kept)
 
 
 def _whole(document: Document, now: datetime) -> Any:
@@ -104,7 +110,7 @@ def _whole(document: Document, now: datetime) -> Any:
     assert kind is not None
     if kind.kind not in WORKLOADS or dig(document.object, "spec", "template", "spec").get("restartPolicy"):
         return document.value
-    return codec.decode(codec.TYPES[kind.kind], _defaulted(kind, document.object, now))
+    return codec.decode(codec.TYPES[kind.kind], defaulted(kind, document.object, now))
 
 
 class _Place:
@@ -120,55 +126,21 @@ class _Place:
         """The value once the document is applied to it, or why a server refuses that."""
         kind = document.kind
         assert kind is not None
-        old = _defaulted(kind, self.object, now)
-        meta = old["metadata"]
-        namespace, name = meta.get("namespace", ""), meta["name"]
-        sent = document.object["metadata"]
-        for field in ("uid", "resourceVersion"):
-            if sent.get(field) and meta.get(field) and sent[field] != meta[field]:
-                return Rejection(kind.kind, namespace, name, f"metadata.{field}", conflict_text(kind, name))
-        try:
-            before = self.manifest if self.manifest is not None else _last_applied(self.document)
-            made = applied(old, before, document.object, (kind.group, kind.versions[0], kind.kind))
-        except Invalid as error:
-            return Rejection(kind.kind, namespace, name, error.where, error.what)
-        made = gates_drop(kind.kind, _defaulted(kind, made, now), old, gates)
-        errors = [e for e in validate.update(kind.kind, made, old, gates=gates) if not _left_out(kind.kind, e)]
-        if errors:
-            text = invalid_text(kind, name, [(error.reason, error.body, error.path) for error in errors])
-            return Rejection(kind.kind, namespace, name, errors[0].path, text)
-        if made.get("spec") != old.get("spec") and meta.get("generation"):
-            made["metadata"]["generation"] = meta["generation"] + 1
-        self.object, self.manifest = made, document.object
-        return codec.decode(codec.TYPES[kind.kind], made)
-
-
-def _defaulted(kind: Kind, obj: dict[str, Any], now: datetime) -> dict[str, Any]:
-    made = defaults.apply(kind.kind, kind.versions[0], obj, now)
-    for field in ("apiVersion", "kind"):
-        made.pop(field, None)
-    return made
-
-
-def _last_applied(document: Document) -> dict[str, Any]:
-    """What was applied when the object came to be as it is: the manifest itself, or as the server's object says."""
-    meta = document.object["metadata"]
-    if not meta.get("uid") and document.item is None:
-        return document.object
-    text = (meta.get("annotations") or {}).get(LAST_APPLIED)
-    try:
-        raw = msgspec.json.decode(text or "{}")
-        version = str(raw.get("apiVersion", "")).rpartition("/")[2]
-        return convert.to_stored(document.kind_name, version, raw) if version else {}
-    except (msgspec.DecodeError, AttributeError, TypeError, Invalid):
-        return {}
+        before = self.manifest if self.manifest is not None else last_applied(self.document)
+        found = updated(
+            kind, self.object, before, document.object, now, gates, applied, left_out=partial(_left_out, kind.kind)
+        )
+        if found.rejection is not None:
+            return found.rejection
+        self.object, self.manifest = found.object, document.object
+        return codec.decode(codec.TYPES[kind.kind], found.object)
 
 
 def _limited(
-    taken: Iterable[tuple[Document, Any]],
+    accepted: Iterable[tuple[Document, Any]],
 ) -> tuple[list[tuple[Document, Any]], list[tuple[Document, Rejection]]]:
     """What LimitRanges and quotas of the files leave of the objects that are created, in their order."""
-    entries = list(taken)
+    entries = list(accepted)
     there = [d.kind_name in _LIMITING or v.metadata.uid or d.item is not None for d, v in entries]
     first = [(d.kind_name, v) for (d, v), is_there in zip(entries, there, strict=True) if is_there]
     snapshot = Snapshot.from_objects([*first, *((d.kind_name, v) for d, v in entries if d.kind_name == "DeviceClass")])
@@ -196,19 +168,20 @@ def _limited(
     ], refused
 
 
-def judged(
+def rejection_of(
     kind: Kind, obj: dict[str, Any], inside: Namespace | None, now: datetime, gates: Gates = DEFAULTS
 ) -> Rejection | None:
     """What a server says to the creation of this object, None if it takes it.
 
     obj is in the stored version. inside: its namespace; None where it is not known, which refuses nothing.
     """
-    made = defaults.apply(kind.kind, kind.versions[0], obj, now)
-    for field in ("apiVersion", "kind"):
-        made.pop(field, None)
-    made = gates_drop(kind.kind, made, None, gates)
+    made = gates_drop(kind.kind, defaulted(kind, obj, now), None, gates)
     meta = made.setdefault("metadata", {})
     name, namespace = str(meta.get("name") or meta.get("generateName") or ""), str(meta.get("namespace") or "")
+    if kind.gate and not gates.on(kind.gate):
+        return Rejection(
+            kind.kind, namespace, name, "kind", not_served_text(kind), help=f"--feature-gates {kind.gate}=true"
+        )
     if kind.kind == "Job" and isinstance(made.get("spec"), dict):
         named = meta.get("name") or f"{name}00000"  # as long as the name that the server would make
         select_own_pods({**made, "metadata": {**meta, "name": named, "uid": uid_for("Job", namespace, name)}})
@@ -218,12 +191,13 @@ def judged(
         path, why = admin_access_refused(kind.kind, made, inside.metadata.labels)
         if path:
             text = forbidden_text(kind, name, f"{path}: Forbidden: {why}")
-            return Rejection(kind.kind, namespace, name, path, text)
+            help_ = f"label namespace {namespace}, or ask without adminAccess"
+            return Rejection(kind.kind, namespace, name, path, text, help=help_)
     errors = [e for e in validate.create(kind.kind, made, gates=gates) if not _left_out(kind.kind, e)]
     if not errors:
         return None
     text = invalid_text(kind, name, [(error.reason, error.body, error.path) for error in errors])
-    return Rejection(kind.kind, namespace, name, errors[0].path, text)
+    return Rejection(kind.kind, namespace, name, errors[0].path, text, help=of_field(errors[0]))
 
 
 def _left_out(kind: str, error: FieldError) -> bool:

@@ -42,16 +42,16 @@ class Budget:
 
     def is_brief(self, step: DecidedUnit) -> bool:
         """Whether enough pods of its kind (with a place or without) were explained before; counts this one."""
-        waits = _waits(step)
-        self._seen[waits] += len(step.verdicts)
-        return self._seen[waits] > EXPLAINED_MAX
+        is_pending = _is_pending(step)
+        self._seen[is_pending] += len(step.verdicts)
+        return self._seen[is_pending] > EXPLAINED_MAX
 
     @contextmanager
     def spent(self, step: DecidedUnit) -> Iterator[_Over]:
         """What is done within for pods without a place is paid for; gives what says that it has had its part."""
         start = self._monotonic()
         yield deadline(self._monotonic, min(self.each_s, self.left_s))
-        if _waits(step):
+        if _is_pending(step):
             self.left_s -= self._monotonic() - start
 
 
@@ -61,5 +61,5 @@ def deadline(monotonic: Callable[[], float], seconds: float) -> _Over:
     return lambda: monotonic() >= end
 
 
-def _waits(step: DecidedUnit) -> bool:
+def _is_pending(step: DecidedUnit) -> bool:
     return any(verdict.node is None for verdict in step.verdicts)

@@ -21,7 +21,7 @@ from dragoman.api.core import Pod, Toleration
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref, format_time
 from dragoman.api.resource import FINALIZER, ResourceClaim
-from dragoman.quota.judge import QuotaRefusal
+from dragoman.quota.evaluate import QuotaRefusal
 from dragoman.reconcile import ownership as ownerships
 from dragoman.reconcile.ownership import Ownership
 from dragoman.snapshot.change import HELD, WORKLOADS, Change, Gone, Put, Snapshot, apply_all
@@ -49,6 +49,7 @@ class Rejection(msgspec.Struct, frozen=True):
 
     owner: for whom a controller wanted to create the object; None for an object of the user's. quota: what was short,
     if a quota refused it. fits_without: alternatives, as request/subrequest, without which all quotas admit the claim.
+    help: what to do about it, "" where the message says it.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Rejection(msgspec.Struct, frozen=True):
     owner: Ref | None = None
     quota: QuotaRefusal | None = None
     fits_without: tuple[str, ...] = ()
+    help: str = ""
 
 
 class ClusterState(msgspec.Struct, frozen=True):
@@ -77,7 +79,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     removed: Map[tuple[str, str, str], None] = Map()
     made: int = 0
     rejected: tuple[Rejection, ...] = ()
-    busy: bool = False
+    unsettled: bool = False
     complete: frozenset[str] = frozenset()
 
     @property

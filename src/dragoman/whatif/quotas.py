@@ -14,7 +14,7 @@ import msgspec
 from dragoman.api.core import LimitRange, ResourceQuota
 from dragoman.api.kinds import kind_of
 from dragoman.api.resource import ResourceClaim
-from dragoman.quota.judge import Exceeded, QuotaRefusal, concerns, refused
+from dragoman.quota.evaluate import Exceeded, QuotaRefusal, concerns, refused
 from dragoman.quota.recount import around, recount
 from dragoman.quota.usage import DEVICES_SUFFIX, ZERO, Amounts, usage
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot

@@ -143,7 +143,7 @@ class _Run:
                 left -= 1
             if not self.queue and not self._try_again() and not self._wait(until):
                 break
-        return msgspec.structs.replace(self.cluster, busy=left <= 0 or self.endless, rejected=tuple(self.rejected))
+        return msgspec.structs.replace(self.cluster, unsettled=left <= 0 or self.endless, rejected=tuple(self.rejected))
 
     def _interested(self, kind: str) -> list[int]:
         found = self.by_kind.get(kind)

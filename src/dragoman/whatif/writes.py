@@ -27,7 +27,7 @@ from dragoman.api.meta import Bare, Ref
 from dragoman.api.resource import ResourceClaim
 from dragoman.effects import Bind, Create, Delete, Effect, Emit, Evict, Patch
 from dragoman.errors import Bug
-from dragoman.quota.judge import Exceeded
+from dragoman.quota.evaluate import Exceeded
 from dragoman.quota.limits import broken, fill
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot
 from dragoman.snapshot.usage import is_finished

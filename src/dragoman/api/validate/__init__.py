@@ -13,7 +13,7 @@ from dragoman.api.codec import TYPES, decode
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import BY_NAME
 from dragoman.api.shape import Object
-from dragoman.api.validate import claims, core, meta, others, pods, slices, workloads
+from dragoman.api.validate import autoscaling, claims, core, meta, others, pods, slices, workloads
 from dragoman.api.validate.field import TYPE_INVALID, Errors, FieldError, FieldReason
 from dragoman.errors import Invalid
 from dragoman.values import names
@@ -88,6 +88,7 @@ _ALWAYS: dict[str, ValidateCreate] = {
     "ReplicationController": workloads.replication_controller,
     "DaemonSet": workloads.daemon_set,
     "CronJob": workloads.cron_job,
+    "HorizontalPodAutoscaler": autoscaling.autoscaler,
     "Node": core.node,
     "Service": core.service,
     "PodDisruptionBudget": core.disruption_budget,

@@ -231,3 +231,12 @@ def split_path(text: str) -> tuple[str | int, ...]:
 
 
 _STEP = re.compile(r"\[(?P<key>[^\]]*)\]|(?P<field>[^.\[]+)")
+
+
+def path_text(steps: Iterable[str | int]) -> str:
+    """`spec.devices.requests[0]` of its steps; keys with dots stand in brackets."""
+    text = ""
+    for step in steps:
+        is_plain = isinstance(step, str) and "." not in step
+        text += (f".{step}" if text else str(step)) if is_plain else f"[{step}]"
+    return text

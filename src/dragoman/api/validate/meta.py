@@ -12,7 +12,7 @@ from dragoman.values import names
 ANNOTATIONS_MAX = 256 * 1024
 
 _NEVER_CHANGED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_JUDGED = (*_NEVER_CHANGED, "generation", "labels", "annotations", "ownerReferences", "finalizers")
+_CHECKED = (*_NEVER_CHANGED, "generation", "labels", "annotations", "ownerReferences", "finalizers")
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
@@ -49,7 +49,7 @@ def _parts(meta: Object, path: FieldPath) -> Errors:
 def metadata_update(new: Object, old: Object) -> Errors:
     """Metadata of an object that changes."""
     meta, before, path = dig(new, "metadata"), dig(old, "metadata"), FieldPath("metadata")
-    if all(meta.get(field) == before.get(field) for field in _JUDGED):
+    if all(meta.get(field) == before.get(field) for field in _CHECKED):
         return []  # as it was judged before: most writes of status
     errors: Errors = []
     for field in _NEVER_CHANGED:

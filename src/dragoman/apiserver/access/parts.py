@@ -16,6 +16,7 @@ from dragoman.apiserver.request import User
 READER: Final = User("system:kube-controller-manager", (AUTHENTICATED,))
 """Lists and watches for all parts."""
 SCHEDULER: Final = User("system:kube-scheduler", (AUTHENTICATED,))
+AUTOSCALER: Final = User("system:serviceaccount:kube-system:horizontal-pod-autoscaler", account_groups("kube-system"))
 CONTROLLERS: Final = User("dragoman:controllers", (AUTHENTICATED,))
 NODE_HOST: Final = User("dragoman:node-host", (AUTHENTICATED,))
 """What the node agents of one process share: one watch of pods, one sink of events."""
@@ -51,7 +52,6 @@ _CONTROLLERS: Final = (
     "endpoint-controller",
     "endpointslice-controller",
     "generic-garbage-collector",
-    "horizontal-pod-autoscaler",
     "job-controller",
     "namespace-controller",
     "node-controller",
@@ -81,6 +81,12 @@ _ROLES: Final[dict[str, list[Object]]] = {
         _rule(_DRA, "resourcepoolstatusrequests", f"{_READ} delete"),
         _rule(_DRA, "resourcepoolstatusrequests/status", "update patch"),
         _rule(_DRA, "devicetaintrules resourceclaims resourceslices", _READ),
+    ],
+    "dragoman:autoscaler": [
+        _rule("*", "*/scale", "get patch"),
+        _rule("autoscaling", "horizontalpodautoscalers", _READ),
+        _rule("autoscaling", "horizontalpodautoscalers/status", "patch"),
+        _rule("apiextensions.k8s.io", "customresourcedefinitions", _READ),
     ],
     "dragoman:node-host": [
         _rule("core", "pods nodes", _READ),
@@ -124,7 +130,15 @@ def _binding(name: str, role: str, subject: Any) -> Object:
 
 
 OWN: Final[dict[str, list[Object]]] = {
-    "ClusterRole": [{"name": name, "rules": rules} for name, rules in _ROLES.items()],
+    "ClusterRole": [
+        *({"name": name, "rules": rules} for name, rules in _ROLES.items()),
+        # Who may see pods may see what they use, as metrics-server has it.
+        {
+            "name": "system:aggregated-metrics-reader",
+            "labels": {f"{GROUP}/aggregate-to-{role}": "true" for role in ("admin", "edit", "view")},
+            "rules": [_rule("metrics.k8s.io", "pods nodes", _READ)],
+        },
+    ],
     "ClusterRoleBinding": [
         _binding(
             "system:controller:resourcepoolstatusrequest-controller",
@@ -133,6 +147,7 @@ OWN: Final[dict[str, list[Object]]] = {
         ),
         _binding(NODE_HOST.name, NODE_HOST.name, _user(NODE_HOST.name)),
         _binding(SIMULATION.name, SIMULATION.name, _user(SIMULATION.name)),
+        _binding("dragoman:autoscaler", "dragoman:autoscaler", _account("horizontal-pod-autoscaler", "kube-system")),
         _binding("dragoman:driver", "dragoman:driver", _account(DRIVER_ACCOUNT, DRIVER_NAMESPACE)),
         *(
             _binding(f"{CONTROLLERS.name}:{name}", f"system:controller:{name}", _user(CONTROLLERS.name))

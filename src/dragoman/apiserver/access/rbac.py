@@ -140,7 +140,7 @@ class Rbac:
 
     def _index(self, name: str, namespace: str, obj: Object) -> None:
         reference = obj.get("roleRef") or {}
-        taken: set[tuple[str, str]] = set()
+        given: set[tuple[str, str]] = set()
         for subject in obj.get("subjects") or ():
             kind, who = subject.get("kind"), str(subject.get("name", ""))
             if kind == "ServiceAccount":
@@ -148,9 +148,9 @@ class Rbac:
                 if not home:
                     continue
                 kind, who = "User", f"system:serviceaccount:{home}:{who}"
-            if kind not in ("User", "Group") or (kind, who) in taken:
+            if kind not in ("User", "Group") or (kind, who) in given:
                 continue
-            taken.add((kind, who))
+            given.add((kind, who))
             binding = _Binding(
                 name, namespace, str(reference.get("name", "")), reference.get("kind") != "Role", subject
             )

@@ -149,11 +149,11 @@ class Tokens:
         if not reference:
             return {}
         name, uid = str(reference.get("name") or ""), reference.get("uid")
-        version, sort = reference.get("apiVersion"), reference.get("kind")
-        kind = {"Pod": _POD, "Node": _NODE, "Secret": _SECRET}.get(str(sort)) if version == "v1" else None
+        version, kind_name = reference.get("apiVersion"), reference.get("kind")
+        kind = {"Pod": _POD, "Node": _NODE, "Secret": _SECRET}.get(str(kind_name)) if version == "v1" else None
         if kind is None:
             group, _, number = str(version or "").rpartition("/")
-            raise bad_request(f"cannot bind token to object of type {group}/{number}, Kind={sort}")
+            raise bad_request(f"cannot bind token to object of type {group}/{number}, Kind={kind_name}")
         record = self._store.get(kind, account.namespace if kind.namespaced else "", name)
         if record is None:
             raise not_found(kind, name)
@@ -173,9 +173,9 @@ class Tokens:
             raise StatusError(
                 409,
                 "Conflict",
-                f'Operation cannot be fulfilled on {sort} "{name}": the UID in the bound object reference ({uid}) does '
-                "not match the UID in record. The object might have been deleted and then recreated",
-                {"name": name, "kind": sort},
+                f'Operation cannot be fulfilled on {kind_name} "{name}": the UID in the bound object reference ({uid}) '
+                "does not match the UID in record. The object might have been deleted and then recreated",
+                {"name": name, "kind": kind_name},
             )
         return claims
 

@@ -51,11 +51,11 @@ class AdmissionPlugin:
 class External(Protocol):
     """Admission that may take time: webhooks, and policies that are stored as objects.
 
-    `wants` is asked first and must be cheap. While a call waits, other writes go on: the registry looks again before
+    `handles` is asked first and must be cheap. While a call waits, other writes go on: the registry looks again before
     it stores, and starts over or reports a conflict where the object has changed meanwhile.
     """
 
-    def wants(self, attributes: Attributes) -> bool:
+    def handles(self, attributes: Attributes) -> bool:
         """Whether mutate or validate has anything to do for such a write."""
         ...
 

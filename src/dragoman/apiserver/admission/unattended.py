@@ -14,7 +14,6 @@ _REASONS = {
     "NetworkPolicy": "nothing restricts traffic here: pods have no network",
     "Ingress": "nothing routes traffic here",
     "IngressClass": "nothing routes traffic here",
-    "HorizontalPodAutoscaler": "nothing measures load here, and metrics.k8s.io is not served",
     "APIService": "aggregated API servers are not reached here",
     "FlowSchema": "requests are not queued here",
     "PriorityLevelConfiguration": "requests are not queued here",

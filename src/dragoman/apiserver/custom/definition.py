@@ -57,12 +57,12 @@ def required(path: str, text: str = "") -> Cause:
 
 def create_causes(crd: Object) -> list[Cause]:
     """What is wrong with a new definition."""
-    return list(_judge(crd, None))
+    return list(_check(crd, None))
 
 
 def update_causes(crd: Object, old: Object) -> list[Cause]:
     """What is wrong with a change of a definition."""
-    found = list(_judge(crd, old))
+    found = list(_check(crd, old))
     spec, before = crd["spec"], old["spec"]
     established = any(c.get("type") == "Established" and c.get("status") == "True" for c in _conditions(old))
     fixed: list[tuple[str, Any, Any]] = [
@@ -92,7 +92,7 @@ def _conditions(crd: Object) -> list[Object]:
     return found
 
 
-def _judge(crd: Object, old: Object | None) -> Iterator[Cause]:
+def _check(crd: Object, old: Object | None) -> Iterator[Cause]:
     spec = crd.get("spec")
     if not isinstance(spec, dict):
         yield required("spec")
@@ -121,9 +121,9 @@ def _judge(crd: Object, old: Object | None) -> Iterator[Cause]:
     if spec.get("preserveUnknownFields"):
         text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         yield invalid(True, text, "spec.preserveUnknownFields")
-    yield from _judge_names(given)
-    yield from _judge_conversion(spec.get("conversion") or {}, "spec.conversion")
-    yield from _judge_versions(spec.get("versions") or [], old)
+    yield from _check_names(given)
+    yield from _check_conversion(spec.get("conversion") or {}, "spec.conversion")
+    yield from _check_versions(spec.get("versions") or [], old)
 
 
 def _choice(value: Any, choices: tuple[str, ...], path: str) -> Iterator[Cause]:
@@ -134,7 +134,7 @@ def _choice(value: Any, choices: tuple[str, ...], path: str) -> Iterator[Cause]:
     yield _NOT_SUPPORTED, f"Unsupported value: {quoted(value)}: supported values: {shown}", path
 
 
-def _judge_names(given: Object) -> Iterator[Cause]:
+def _check_names(given: Object) -> Iterator[Cause]:
     for field in ("plural", "singular", "kind", "listKind"):
         value = given.get(field)
         path = f"spec.names.{field}"
@@ -151,7 +151,7 @@ def _judge_names(given: Object) -> Iterator[Cause]:
         yield invalid(given["listKind"], "kind and listKind may not be the same", "spec.names.listKind")
 
 
-def _judge_conversion(conversion: Object, path: str) -> Iterator[Cause]:
+def _check_conversion(conversion: Object, path: str) -> Iterator[Cause]:
     strategy = conversion.get("strategy")
     if strategy not in ("None", "Webhook"):
         yield from _choice(strategy, ("None", "Webhook"), f"{path}.strategy")
@@ -169,7 +169,7 @@ def _judge_conversion(conversion: Object, path: str) -> Iterator[Cause]:
         yield _FORBIDDEN, f"Forbidden: {text}", f"{path}.webhookClientConfig"
 
 
-def _judge_versions(versions: list[Object], old: Object | None) -> Iterator[Cause]:
+def _check_versions(versions: list[Object], old: Object | None) -> Iterator[Cause]:
     listed = [version.get("name") for version in versions]
     if len(set(listed)) != len(listed):
         yield invalid(listed, "must contain unique version names", "spec.versions")
@@ -190,12 +190,12 @@ def _judge_versions(versions: list[Object], old: Object | None) -> Iterator[Caus
         yield from structural
         if not structural and (before.get(name) or {}).get("schema") != version.get("schema"):
             yield from ValidationRules(SchemaNode(schema)).problems(here)
-        yield from _judge_columns(version, path)
-        yield from _judge_scale(version, f"{path}.subresources.scale")
-        yield from _judge_selectable(version, schema, path)
+        yield from _check_columns(version, path)
+        yield from _check_scale(version, f"{path}.subresources.scale")
+        yield from _check_selectable(version, schema, path)
 
 
-def _judge_columns(version: Object, path: str) -> Iterator[Cause]:
+def _check_columns(version: Object, path: str) -> Iterator[Cause]:
     for at, column in enumerate(version.get("additionalPrinterColumns") or ()):
         here = f"{path}.additionalPrinterColumns[{at}]"
         if not column.get("name"):
@@ -214,7 +214,7 @@ def _judge_columns(version: Object, path: str) -> Iterator[Cause]:
             yield invalid(column["jsonPath"], f"is an invalid JSON path: {wrong}", f"{here}.jsonPath")
 
 
-def _judge_scale(version: Object, path: str) -> Iterator[Cause]:
+def _check_scale(version: Object, path: str) -> Iterator[Cause]:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return
@@ -237,7 +237,7 @@ def _judge_scale(version: Object, path: str) -> Iterator[Cause]:
             yield invalid(value, text, f"{path}.{field}")
 
 
-def _judge_selectable(version: Object, schema: Object, path: str) -> Iterator[Cause]:
+def _check_selectable(version: Object, schema: Object, path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for at, entry in enumerate(version.get("selectableFields") or ()):
         here = f"{path}.selectableFields[{at}].jsonPath"

@@ -29,7 +29,7 @@ class Registration:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._busy = False
+        self._reconciling = False
         registry.followers[CRD] = self._changed
         registry.when_removed = self._removed
 
@@ -42,7 +42,7 @@ class Registration:
                 raise Invalid("--data", f"holds {shelf.kind.plural}.{shelf.kind.group}, which nothing defines")
 
     def _changed(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        if self._busy:
+        if self._reconciling:
             return
         if new is None:
             assert old is not None, "something was removed"
@@ -67,18 +67,18 @@ class Registration:
         """The conditions that a definition has now, and the names that it may use."""
         spec = crd["spec"]
         wanted: Object = spec["names"]
-        taken = self._taken(crd)
+        in_use = self._names_in_use(crd)
         accepted: Object = {**((crd.get("status") or {}).get("acceptedNames") or {})}
         problem: tuple[str, str] | None = None
         for field in _NAME_FIELDS:
             value = wanted.get(field, "")
             pool = "kinds" if field in ("kind", "listKind") else "resources"
-            if value in taken[pool]:
+            if value in in_use[pool]:
                 problem = problem or (f"{field[0].upper()}{field[1:]}Conflict", f'"{value}" is already in use')
             else:
                 accepted[field] = value
         short = list(wanted.get("shortNames") or ())
-        if used := [name for name in short if name in taken["resources"]]:
+        if used := [name for name in short if name in in_use["resources"]]:
             problem = problem or ("ShortNamesConflict", ", ".join(f'"{name}" is already in use' for name in used))
         else:
             accepted["shortNames"] = short
@@ -97,19 +97,19 @@ class Registration:
             wanted_conditions.append(("KubernetesAPIApprovalPolicyConformant", state, reason, text))
         return [self._condition(crd, *entry) for entry in wanted_conditions], accepted
 
-    def _taken(self, crd: Object) -> dict[str, set[str | None]]:
+    def _names_in_use(self, crd: Object) -> dict[str, set[str | None]]:
         """Names that other definitions of the group use."""
-        taken: dict[str, set[str | None]] = {"resources": set(), "kinds": set()}
+        in_use: dict[str, set[str | None]] = {"resources": set(), "kinds": set()}
         for record in self.registry.store.select(CRD):
             other = record.decode()
             if record.name == crd["metadata"]["name"] or other["spec"]["group"] != crd["spec"]["group"]:
                 continue
             names = (other.get("status") or {}).get("acceptedNames") or {}
-            taken["resources"] |= {names.get("plural"), names.get("singular"), *(names.get("shortNames") or ())}
-            taken["kinds"] |= {names.get("kind"), names.get("listKind")}
-        for pool in taken.values():
+            in_use["resources"] |= {names.get("plural"), names.get("singular"), *(names.get("shortNames") or ())}
+            in_use["kinds"] |= {names.get("kind"), names.get("listKind")}
+        for pool in in_use.values():
             pool.discard(None)
-        return taken
+        return in_use
 
     def _condition(self, crd: Object, type_: str, status: str, reason: str, message: str) -> Object:
         known = next((c for c in _conditions(crd) if c.get("type") == type_), {})
@@ -165,11 +165,11 @@ class Registration:
         live = self.registry.find(CRD, record.name)
         if live is None:
             return
-        self._busy = True
+        self._reconciling = True
         try:
             self.registry.change(live, change, subresource=subresource, write=_WRITE)
         finally:
-            self._busy = False
+            self._reconciling = False
 
     # ---- deletion
 

@@ -330,7 +330,7 @@ class ValidationRules:
         for node, at, cardinality, correlated in _paths(self.root, path, 1, correlated=True):
             for index, one in enumerate(self._of.get(id(node), ())):
                 here = f"{at}.x-kubernetes-validations[{index}]"
-                found += self._judged(one, here, correlated)
+                found += self._evaluated(one, here, correlated)
                 least = _Types().declare(node)
                 times = (
                     cardinality if cardinality is not None else REQUEST_BYTES // ((least[1].least if least else 1) + 1)
@@ -350,7 +350,7 @@ class ValidationRules:
             found.append((_FORBIDDEN, f"Forbidden: {_too_dear(what, total, STATIC_SCHEMA_COST)}", path))
         return found
 
-    def _judged(self, one: CompiledRule, here: str, correlated: bool) -> Iterator[Cause]:
+    def _evaluated(self, one: CompiledRule, here: str, correlated: bool) -> Iterator[Cause]:
         rule = one.rule
         if not rule.text.strip():
             yield "FieldValueRequired", "Required value: rule is not specified", f"{here}.rule"

@@ -61,11 +61,11 @@ class AdmissionChain:
 
         return Policies(self._store, self._lookup.authorizer)
 
-    def wants(self, attributes: Attributes) -> bool:
+    def handles(self, attributes: Attributes) -> bool:
         """Whether any policy or webhook may have something to say."""
         for shelf in self._shelves:
             if shelf.records:
-                return self._policies.wants(attributes) or self._webhooks.wants(attributes)
+                return self._policies.handles(attributes) or self._webhooks.handles(attributes)
         return False
 
     async def mutate(self, attributes: Attributes) -> None:

@@ -188,7 +188,7 @@ class Policies:
             known = self._known[kind.kind] = seen, policies
         return known[1]
 
-    def wants(self, attributes: Attributes) -> bool:
+    def handles(self, attributes: Attributes) -> bool:
         """Whether any bound policy's rules fit."""
         if is_exempt(attributes):
             return False
@@ -228,13 +228,13 @@ class Policies:
 
         try:
             for param in self._params(policy, binding, attributes):
-                self._judge(policy, attributes, param, no)
+                self._evaluate(policy, attributes, param, no)
         except NotConfigured as error:
             if not policy.ignores_failure:
                 denied.append(PolicyDenied(policy.name, binding.name, f"failed to configure binding: {error}"))
         return denied
 
-    def _judge(self, policy: AdmissionPolicy, attributes: Attributes, param: Object | None, no: Any) -> None:
+    def _evaluate(self, policy: AdmissionPolicy, attributes: Attributes, param: Object | None, no: Any) -> None:
         evaluation, conditions = self._evaluations(policy, attributes, param)
         try:
             if not hold(policy.conditions, conditions):

@@ -108,7 +108,7 @@ class Webhooks:
             known = self._known[kind.kind] = shelf.changed, found
         return known[1]
 
-    def wants(self, attributes: Attributes) -> bool:
+    def handles(self, attributes: Attributes) -> bool:
         """Whether any webhook's rules fit."""
         if is_exempt(attributes):
             return False

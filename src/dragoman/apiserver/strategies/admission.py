@@ -43,16 +43,16 @@ class _Checked(Generational):
 
     def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
         """Refuse what could not be asked."""
-        self._judge(obj)
+        self._check(obj)
         return []
 
     def prepare_update(self, lookup: Lookup, new: Object, old: Object, subresource: str, write: Write) -> list[str]:
         """The same; what was stored before may stay as it is."""
         if not subresource and any(new.get(field) != old.get(field) for field in ("spec", "webhooks")):
-            self._judge(new)
+            self._check(new)
         return []
 
-    def _judge(self, obj: Object) -> None:
+    def _check(self, obj: Object) -> None:
         errors = list(self.errors(obj))
         if errors:
             causes = [(error.reason, error.body, error.path) for error in errors]

@@ -88,11 +88,11 @@ def _ip(text: str) -> IP:
         address = _address(text)
     except AddressValueError as error:
         raise EvalError(f"IP Address '{text}' parse error during conversion from string: {error}") from None
-    _refuse_mapped(address, text)
+    _refuse_ipv4_in_ipv6(address, text)
     return IP(address)
 
 
-def _refuse_mapped(address: IPv4Address | IPv6Address, text: str) -> None:
+def _refuse_ipv4_in_ipv6(address: IPv4Address | IPv6Address, text: str) -> None:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         raise EvalError(f'IPv4-mapped IPv6 address "{text}" is not allowed: IPv4-mapped IPv6 address is not allowed')
 
@@ -110,7 +110,7 @@ def _cidr(text: str) -> CIDR:
         raise EvalError(f"{failed}: {error}") from None
     if int(bits) > address.max_prefixlen:
         raise EvalError(f"{failed}: prefix length out of range")
-    _refuse_mapped(address, text)
+    _refuse_ipv4_in_ipv6(address, text)
     return CIDR(IP(address), int(bits))
 
 

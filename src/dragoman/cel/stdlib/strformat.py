@@ -22,15 +22,15 @@ _SPECIAL_DOUBLES = frozenset(("NaN", "Infinity", "-Infinity"))
 def format_string(text: str, values: tuple[CelValue, ...]) -> str:
     """Replaces each clause by its value. Raises EvalError."""
     parts: list[str] = []
-    taken = 0
+    position = 0
     for piece, letter, precision in _pieces(text):
         parts.append(piece)
         if not letter:
             continue
-        if taken >= len(values):
-            raise EvalError(f"index {taken} out of range")
-        parts.append(_clause(letter, precision, values[taken]))
-        taken += 1
+        if position >= len(values):
+            raise EvalError(f"index {position} out of range")
+        parts.append(_clause(letter, precision, values[position]))
+        position += 1
     return "".join(parts)
 
 

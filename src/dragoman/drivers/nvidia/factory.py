@@ -63,9 +63,7 @@ def standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory
     )
     shares = Shares.parse(args.consumable_shares)
     if machine is not None:
-        settings = MachineSettings(
-            gates, health, shares, args.nvidia_driver_root, args.mps_image, args.mps_namespace
-        )
+        settings = MachineSettings(gates, health, shares, args.nvidia_driver_root, args.mps_image, args.mps_namespace)
         return on_machine(machine, settings, "--feature-gates")
     options = DriverOptions(
         gates_with(gates, "--feature-gates"),

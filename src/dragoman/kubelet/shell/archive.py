@@ -54,10 +54,10 @@ def _pack(call: ProgramCall, archive: str, folder: str, names: list[str]) -> int
                 entry = files.entry(path)
                 member = tarfile.TarInfo((name.rstrip("/") + path[len(root) :]).lstrip("/") or ".")
                 member.mode, member.mtime = entry.mode, entry.changed
-                if entry.sort == "folder":
+                if entry.kind == "folder":
                     member.type = tarfile.DIRTYPE
                     made.addfile(member)
-                elif entry.sort == "file":
+                elif entry.kind == "file":
                     member.size = len(entry.data)
                     made.addfile(member, io.BytesIO(entry.data))
     if archive == "-":

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from dragoman.kubelet.shell import filetools, python, text
 from dragoman.kubelet.shell.language import Leaving, ProgramCall, ScriptShell, ShellProgram, read_line
-from dragoman.kubelet.shell.process import TURN, Pipe, Room, Signal, ThreadWork, Until, forever
+from dragoman.kubelet.shell.process import TURN, Pipe, PipeSpace, Signal, ThreadWork, Until, forever
 from dragoman.kubelet.shell.reading import UsageFault, collect, options_of, unescaped
 from dragoman.kubelet.shell.syntax import SyntaxFault, parse
 from dragoman.kubelet.shell.tests import check
@@ -95,7 +95,7 @@ def _yes(call: ProgramCall) -> ThreadWork:
         elif call.output.closed:
             raise Signal(13)
         else:
-            yield Room(call.output)
+            yield PipeSpace(call.output)
             yield TURN
 
 

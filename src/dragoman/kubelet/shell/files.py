@@ -23,7 +23,7 @@ READ_ONLY, FULL, EXISTS, NOT_EMPTY = (
     "Directory not empty",
 )
 
-Sort: TypeAlias = Literal["file", "folder", "device", "link"]
+EntryKind: TypeAlias = Literal["file", "folder", "device", "link"]
 
 
 class FileFault(Exception):
@@ -33,18 +33,20 @@ class FileFault(Exception):
 class Entry(msgspec.Struct):
     """A file, a folder, a device node, or a link to `data`."""
 
-    sort: Sort = "file"
+    kind: EntryKind = "file"
     data: bytes = b""
     mode: int = 0o644
     changed: float = 0.0
 
 
 class Folder:
-    """A tree of entries by relative path; "" is the folder itself. refresh: called before it is read."""
+    """A tree of entries by relative path; "" is the folder itself. refresh: called before it is read. from_api: whether
+    its files are what objects say, and containers' own changes do not last."""
 
     def __init__(self, files: dict[str, bytes] | None = None, *, mode: int = 0o644, now: float = 0.0) -> None:
         self.entries: dict[str, Entry] = {"": Entry("folder", mode=0o755, changed=now)}
         self.refresh: Callable[[], None] | None = None
+        self.from_api = False
         for path, data in (files or {}).items():
             self.put(path, Entry("file", data, mode, now))
 
@@ -68,12 +70,13 @@ class Folder:
 
 
 class FileMount(msgspec.Struct, frozen=True):
-    """A folder (or one file or folder of it: `below`) at an absolute path."""
+    """A folder (or one file or folder of it: `below`) at an absolute path. name: of the volume."""
 
     path: str
     folder: Folder
     below: str = ""
     read_only: bool = False
+    name: str = ""
 
 
 class Files:
@@ -103,7 +106,7 @@ class Files:
                 above = "/" + "/".join(parts[:end])
                 mount, key = self._at(above)
                 entry = mount.folder.entries.get(key)
-                if entry is not None and entry.sort == "link":
+                if entry is not None and entry.kind == "link":
                     target = posixpath.join(posixpath.dirname(above), entry.data.decode())
                     path = posixpath.normpath(posixpath.join(target, *parts[end:]))
                     break
@@ -133,16 +136,16 @@ class Files:
     def is_folder(self, path: str) -> bool:
         """Whether it is one."""
         found = self.find(path)
-        return found is not None and found.sort == "folder"
+        return found is not None and found.kind == "folder"
 
     # ---- reading
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises FileFault."""
         found = self.entry(path)
-        if found.sort == "folder":
+        if found.kind == "folder":
             raise FileFault(IS_FOLDER)
-        return found.data if found.sort == "file" else b""
+        return found.data if found.kind == "file" else b""
 
     def names(self, path: str) -> list[str]:
         """The names in a folder, sorted; mount points are among them. Raises FileFault."""
@@ -158,7 +161,7 @@ class Files:
         """A path and all below it, folders before what is in them."""
         yield path
         found = self.find(path, follow=False)
-        if found is not None and found.sort == "folder":
+        if found is not None and found.kind == "folder":
             for name in self.names(path):
                 yield from self.walk(posixpath.join(path, name))
 
@@ -178,9 +181,9 @@ class Files:
         """Make or replace a file. Raises FileFault."""
         mount, key, path = self._writable(path)
         found = self.find(path)
-        if found is not None and found.sort == "folder":
+        if found is not None and found.kind == "folder":
             raise FileFault(IS_FOLDER)
-        if found is not None and found.sort == "device":
+        if found is not None and found.kind == "device":
             return
         entries = mount.folder.entries
         kept = found.data if found is not None and append else b""
@@ -230,7 +233,7 @@ class Files:
             raise FileFault(READ_ONLY)
         if any(m.path == path for m in self.mounts):
             raise FileFault("Device or resource busy")
-        if found.sort == "folder" and self.names(path) and not recursive:
+        if found.kind == "folder" and self.names(path) and not recursive:
             raise FileFault(NOT_EMPTY)
         entries = mount.folder.entries
         for other in [k for k in entries if k == key or k.startswith(f"{key}/")]:

@@ -75,7 +75,7 @@ def _ls(call: ProgramCall) -> int:
         found = files.find(call.path(name))
         if found is None:
             code = call.fail(f"{name}: No such file or directory")
-        elif found.sort == "folder" and "d" not in options:
+        elif found.kind == "folder" and "d" not in options:
             folders.append(name)
         else:
             plain.append(name)
@@ -104,10 +104,10 @@ def _listed(call: ProgramCall, options: dict[str, str], entries: list[tuple[str,
         found = call.around.files.find(posixpath.normpath(path), follow=False)
         if found is None:
             continue
-        kind = {"file": "-", "folder": "d", "device": "c", "link": "l"}[found.sort]
+        kind = {"file": "-", "folder": "d", "device": "c", "link": "l"}[found.kind]
         when = datetime.fromtimestamp(found.changed, UTC).strftime("%b %e %H:%M")
-        target = f" -> {found.data.decode()}" if found.sort == "link" else ""
-        size = 4096 if found.sort == "folder" else len(found.data)
+        target = f" -> {found.data.decode()}" if found.kind == "link" else ""
+        size = 4096 if found.kind == "folder" else len(found.data)
         call.say(f"{kind}{permissions(found.mode)}    1 root     root     {size:9} {when} {name}{target}\n")
 
 
@@ -124,19 +124,19 @@ def _stat(call: ProgramCall) -> int:
         if found is None:
             code = call.fail(f"can't stat '{name}': No such file or directory")
             continue
-        sort = {
+        described = {
             "file": "regular file",
             "folder": "directory",
             "device": "character special file",
             "link": "symbolic link",
         }
-        if not found.data and found.sort == "file":
-            sort["file"] = "regular empty file"
-        kind = {"file": "-", "folder": "d", "device": "c", "link": "l"}[found.sort]
+        if not found.data and found.kind == "file":
+            described["file"] = "regular empty file"
+        kind = {"file": "-", "folder": "d", "device": "c", "link": "l"}[found.kind]
         values = {
             "a": f"{found.mode:o}",
             "A": kind + permissions(found.mode),
-            "F": sort[found.sort],
+            "F": described[found.kind],
             "n": name,
             "N": name,
             "s": str(len(found.data)),
@@ -154,7 +154,7 @@ def _stat(call: ProgramCall) -> int:
                 + "\n"
             )
         else:
-            call.say(f"  File: {name}\n  Size: {len(found.data)}\t{sort[found.sort]}\n")
+            call.say(f"  File: {name}\n  Size: {len(found.data)}\t{described[found.kind]}\n")
             call.say(f"Access: ({found.mode:04o}/{values['A']})  Uid: (0/root)   Gid: (0/root)\n")
     return code
 
@@ -174,7 +174,7 @@ def _rm(call: ProgramCall) -> int:
         found = call.around.files.find(path, follow=False)
         if found is None and "f" in options:
             continue
-        if found is not None and found.sort == "folder" and not recursive:
+        if found is not None and found.kind == "folder" and not recursive:
             code = call.fail(f"'{name}' is a directory")
             continue
         code = each(call, [name], lambda p: call.around.files.remove(p, recursive=True)) or code
@@ -269,7 +269,7 @@ def _find(call: ProgramCall) -> int:
     roots = []
     while words and not words[0].startswith("-"):
         roots.append(words.pop(0))
-    sort, pattern, deepest = "", "*", 99
+    only, pattern, deepest = "", "*", 99
     while words:
         word = words.pop(0)
         if word in ("-print", "-follow", "-L"):
@@ -280,7 +280,7 @@ def _find(call: ProgramCall) -> int:
         if word == "-name":
             pattern = value
         elif word == "-type":
-            sort = {"f": "file", "d": "folder", "l": "link", "c": "device"}.get(value, value)
+            only = {"f": "file", "d": "folder", "l": "link", "c": "device"}.get(value, value)
         else:
             deepest = int(value)
     files = call.around.files
@@ -291,7 +291,7 @@ def _find(call: ProgramCall) -> int:
         for path in files.walk(base):
             below = path[len(base) :].strip("/")
             entry = files.find(path, follow=False)
-            if below.count("/") + bool(below) > deepest or (sort and (entry is None or entry.sort != sort)):
+            if below.count("/") + bool(below) > deepest or (only and (entry is None or entry.kind != only)):
                 continue
             if fnmatch.fnmatchcase(posixpath.basename(path), pattern):
                 call.say(f"{root.rstrip('/') if below else root}{'/' if below else ''}{below}\n")

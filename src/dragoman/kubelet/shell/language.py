@@ -22,7 +22,7 @@ from dragoman.kubelet.shell.process import (
     TURN,
     Data,
     Pipe,
-    Room,
+    PipeSpace,
     Signal,
     SimulatedProcess,
     Thread,
@@ -443,7 +443,7 @@ class ScriptShell:
             if out.closed:
                 raise Signal(SIGNALS["PIPE"])
             if len(out.data) > PIPE_BYTES:
-                yield Room(out)
+                yield PipeSpace(out)
         return code
 
     def _function(self, name: str, words: list[str], given: dict[str, str], fds: dict[int, Any]) -> Steps:
@@ -531,7 +531,7 @@ class ScriptShell:
         if path in ("/proc/1/fd/1", "/proc/1/fd/2") and self.around.log is not None:
             return self.around.log
         found = self.around.files.find(path)
-        if found is not None and found.sort == "device":
+        if found is not None and found.kind == "device":
             return Nowhere()
         self.around.files.write(path, b"", self.around.process.now, append=append)
         return FileSink(self.around.files, path, self.around.process)
@@ -746,7 +746,7 @@ def find(around: ShellSurroundings, name: str, cwd: str) -> ShellProgram | str:
             return known
         if entry is None:
             return absent(base) or "not found"
-        if entry.sort == "folder":
+        if entry.kind == "folder":
             return "Permission denied"
         if not entry.mode & 0o111:
             return "Permission denied"

@@ -48,9 +48,9 @@ class Pipe:
     def take(self, most: int | None = None) -> bytes:
         """What is there now."""
         size = len(self.data) if most is None else min(most, len(self.data))
-        taken = bytes(self.data[:size])
+        head = bytes(self.data[:size])
         del self.data[:size]
-        return taken
+        return head
 
 
 class Until(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Data(msgspec.Struct, frozen=True):
     pipe: Pipe
 
 
-class Room(msgspec.Struct, frozen=True):
+class PipeSpace(msgspec.Struct, frozen=True):
     """Room in a pipe, or its end."""
 
     pipe: Pipe
@@ -82,7 +82,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 TURN = Turn()
-ThreadWait: TypeAlias = Until | Data | Room | ThreadsEnded | Turn
+ThreadWait: TypeAlias = Until | Data | PipeSpace | ThreadsEnded | Turn
 ThreadWork: TypeAlias = Generator[ThreadWait, None, int]
 
 
@@ -211,7 +211,7 @@ class SimulatedProcess:
                 return when is not None and when <= self.clock.now() + 1e-6
             case Data(pipe):
                 return bool(pipe.data) or pipe.ended
-            case Room(pipe):
+            case PipeSpace(pipe):
                 return len(pipe.data) < PIPE_BYTES or pipe.closed
             case ThreadsEnded(threads):
                 return all(other.code is not None for other in threads)

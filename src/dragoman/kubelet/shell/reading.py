@@ -72,10 +72,10 @@ def on_text(
 
     def program(call: ProgramCall) -> int | ThreadWork:
         options, operands = options_of(call, flags, valued)
-        taken = 0 if before and ("e" in options or "f" in options) and call.args[0] in ("grep", "sed") else before
-        if len(operands) < taken:
+        leading = 0 if before and ("e" in options or "f" in options) and call.args[0] in ("grep", "sed") else before
+        if len(operands) < leading:
             return call.fail("missing operand", 2)
-        names = [name for name in operands[taken:] if name != "-"]
+        names = [name for name in operands[leading:] if name != "-"]
 
         def run() -> ThreadWork:
             if names:

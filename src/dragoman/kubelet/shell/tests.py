@@ -113,15 +113,15 @@ class _Reader:
             return False
         match letter:
             case "f":
-                return found.sort == "file"
+                return found.kind == "file"
             case "d":
-                return found.sort == "folder"
+                return found.kind == "folder"
             case "c":
-                return found.sort == "device"
+                return found.kind == "device"
             case "L" | "h":
-                return found.sort == "link"
+                return found.kind == "link"
             case "s":
-                return bool(found.data) or found.sort == "folder"
+                return bool(found.data) or found.kind == "folder"
             case "x":
                 return bool(found.mode & 0o111)
             case "b" | "p" | "S" | "u" | "g" | "k":

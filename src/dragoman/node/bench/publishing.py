@@ -52,7 +52,7 @@ class Watched:
             seen = self.events
             await self.bed.clock.sleep(QUIET_S)
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Raises Defect if some moment was wrong."""
         self.bed.note(f"{self.events} changes of slices, each consistent" if not self.faults else "watched the slices")
         if self.faults:
@@ -98,7 +98,7 @@ async def publish(bed: Bed) -> None:
         found = pools(await bed.slices())
         for view in found.values():
             bed.note(f"pool {view.name}: {len(view.devices)} devices in {len(view.slices)} slices")
-    watched.judge()
+    watched.check()
 
 
 @case(
@@ -136,7 +136,7 @@ async def slice_deleted(bed: Bed) -> None:
         await bed.client.delete(SLICE, victim)
         bed.note(f"deleted {victim}")
         await _restored(bed, wished)
-    watched.judge()
+    watched.check()
 
 
 @case(
@@ -186,7 +186,7 @@ async def half_published(bed: Bed) -> None:
     async with watching(bed) as watched:
         await bed.start()
         await _restored(bed, wished)
-    watched.judge()
+    watched.check()
 
 
 WantedDevices = dict[str, tuple[str, ...]]

@@ -353,12 +353,12 @@ def _pods(world: ReconcileInput, job: Workload, pods: list[Pod], found: Tally) -
     missing = min(missing, the_pods.BURST)
     if job.spec.completion_mode != "Indexed":
         return [the_pods.pod_from(job.spec.template, KIND, job.metadata, finalizers=[TRACKING])] * missing, None
-    taken = {index for pod in found.active if (index := index_of(pod)) is not None}
+    used = {index for pod in found.active if (index := index_of(pod)) is not None}
     if _replaces_failed_only(job):
         ending = (pod for pod in pods if pod.metadata.deletion_timestamp and not is_finished(pod))
-        taken |= {index for pod in ending if (index := index_of(pod)) is not None}
-    taken |= found.completed | found.failed_indexes
-    free = [index for index in range(_completions(job)) if index not in taken][:missing]
+        used |= {index for pod in ending if (index := index_of(pod)) is not None}
+    used |= found.completed | found.failed_indexes
+    free = [index for index in range(_completions(job)) if index not in used][:missing]
     return [_indexed_pod(job, index, pods) for index in free], None
 
 

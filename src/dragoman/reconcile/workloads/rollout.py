@@ -95,16 +95,16 @@ def new_size(sizes: RolloutSizes) -> int:
     have = replicas(sizes.new) if sizes.new is not None else 0
     if not sizes.rolling:
         return sizes.wanted
-    room = sizes.wanted + sizes.surge - sizes.total
-    return have if room <= 0 else have + min(room, sizes.wanted - have)
+    surge_left = sizes.wanted + sizes.surge - sizes.total
+    return have if surge_left <= 0 else have + min(surge_left, sizes.wanted - have)
 
 
 def rolled_up(sizes: RolloutSizes) -> dict[str, int]:
     """The current ReplicaSet's next size, if it changes."""
     assert sizes.new is not None
     have = replicas(sizes.new)
-    want = sizes.wanted if have > sizes.wanted else new_size(sizes) if have < sizes.wanted else have
-    return {sizes.new.metadata.name: want} if want != have else {}
+    target = sizes.wanted if have > sizes.wanted else new_size(sizes) if have < sizes.wanted else have
+    return {sizes.new.metadata.name: target} if target != have else {}
 
 
 def rolled_down(sizes: RolloutSizes) -> dict[str, int]:

@@ -57,9 +57,9 @@ class _Index(Informer):
         self.by_uid: dict[str, dict[tuple[str, str], object]] = {}
         self._of: dict[tuple[str, str], str] = {}
         self._add = controller.queue.add
-        self.subscribe(self._sort)
+        self.subscribe(self._enqueue)
 
-    def _sort(self, changes: Sequence[Change]) -> None:
+    def _enqueue(self, changes: Sequence[Change]) -> None:
         for change in changes:
             match change:
                 case Put(_, value):

@@ -1,0 +1,127 @@
+"""Does a process answer? The http, tcp and grpc probes of containers that are processes of this machine.
+
+Simulated containers listen nowhere, so nobody asks them (`probes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import aiohttp
+import grpc
+
+from dragoman.kubelet.pod import KubeletContainer
+
+SHOWN = 256
+"""Characters of a refusal's body in the message."""
+_SERVING = 1
+_HEALTH = "/grpc.health.v1.Health/Check"
+
+
+class NetworkProbe:
+    """One question. ended(code) is called once on the loop, 0 for yes, with what there is to say passed to `output`."""
+
+    def __init__(
+        self,
+        container: KubeletContainer,
+        spec: Mapping[str, Any],
+        address: str,
+        output: Callable[[int, bytes], None],
+        ended: Callable[[int], None],
+        is_unreachable: Callable[[int], bool],
+    ) -> None:
+        self._is_unreachable = is_unreachable
+        self._output = output
+        self._ended = ended
+        self._task = asyncio.ensure_future(self._run(container, spec, address))
+
+    async def _run(self, container: KubeletContainer, spec: Mapping[str, Any], address: str) -> None:
+        try:
+            port = _port(
+                container, next(spec[key] for key in ("httpGet", "tcpSocket", "grpc") if key in spec).get("port")
+            )
+            if self._is_unreachable(port):
+                raise ValueError(f"another program of this machine listens on port {port}")
+            failure = await _asked(spec, address, port)
+        except (OSError, aiohttp.ClientError, grpc.RpcError, ValueError) as error:
+            failure = str(error)
+        if failure:
+            self._output(2, failure.encode())
+        self._ended(1 if failure else 0)
+
+    # ---- as programs.Running, of which a probe only ends
+
+    def feed(self, data: bytes) -> None:
+        """Nobody reads."""
+
+    def end_input(self) -> None:
+        """Nobody reads."""
+
+    def signal(self, number: int) -> bool:
+        """There is nothing to signal."""
+        return False
+
+    def interrupt(self) -> None:
+        """There is nothing to interrupt."""
+
+    def resize(self, columns: int, rows: int) -> None:
+        """There is no terminal."""
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._task.cancel()
+
+
+async def _asked(spec: Mapping[str, Any], address: str, port: int) -> str:
+    """Why the answer is no; "" for yes."""
+    if (http := spec.get("httpGet")) is not None:
+        return await _http(http, address, port)
+    if (tcp := spec.get("tcpSocket")) is not None:
+        _, writer = await asyncio.open_connection(tcp.get("host") or address, port)
+        writer.close()
+        return ""
+    return await _grpc(f"{address}:{port}", spec["grpc"].get("service") or "")
+
+
+async def _http(asked: Mapping[str, Any], address: str, port: int) -> str:
+    scheme = (asked.get("scheme") or "HTTP").lower()
+    path = asked.get("path") or "/"
+    url = f"{scheme}://{asked.get('host') or address}:{port}{path if path.startswith('/') else '/' + path}"
+    headers = {"User-Agent": "kube-probe/1.37", "Accept": "*/*"}
+    headers |= {header["name"]: header.get("value", "") for header in asked.get("httpHeaders") or ()}
+    # As kubelets do it: who answers is not the question.
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers=headers, ssl=context, allow_redirects=False) as reply,
+    ):
+        if 200 <= reply.status < 400:
+            return ""
+        body = (await reply.content.read(SHOWN)).decode("utf-8", "replace")
+        return f"HTTP probe failed with statuscode: {reply.status}" + (f": {body}" if body else "")
+
+
+async def _grpc(target: str, service: str) -> str:
+    # HealthCheckRequest{service = 1} and HealthCheckResponse{status = 1} of grpc.health.v1, written out.
+    name = service.encode()
+    request = b"\x0a" + bytes([len(name)]) + name if name else b""
+    async with grpc.aio.insecure_channel(target) as channel:
+        call = channel.unary_unary(_HEALTH, request_serializer=bytes, response_deserializer=bytes)
+        reply: bytes = await call(request)
+    status = reply[1] if reply[:1] == b"\x08" and len(reply) > 1 else 0
+    return "" if status == _SERVING else f"service unhealthy (responded with status {status})"
+
+
+def _port(container: KubeletContainer, asked: Any) -> int:
+    if isinstance(asked, int):
+        return asked
+    named = next((port.get("containerPort") for port in container.ports if port.get("name") == asked), None)
+    if named is None and str(asked).isdecimal():
+        named = int(str(asked))
+    if named is None:
+        raise ValueError(f"container {container.name} has no port {asked!r}")
+    return int(named)

@@ -1,0 +1,1 @@
+"""Tests of metrics, alert rules, dashboards and drills."""

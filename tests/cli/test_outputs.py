@@ -64,6 +64,7 @@ COMMANDS = {
     "explain a claim": ("Explanation", ["explain", "claim/idle", "-f", "WORLD"]),
     "explain a node": ("Explanation", ["explain", "node/b", "-f", "WORLD"]),
     "explain a device": ("Explanation", ["explain", "device/gpu.example.com/a/gpu-0", "-f", "WORLD"]),
+    "simulate a replay": ("Replay", ["simulate", "-f", "WORLD", "--replay"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),
     "profiles": ("MachineProfileList", ["profiles"]),

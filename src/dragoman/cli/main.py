@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "monitoring": ("monitoring", "print alert rules and dashboards for the metrics of the exporter"),
     "node-agent": ("node_agent", "run the agent of one simulated node as a daemon"),
     "driver": ("driver", "run a driver as a daemon, or test any driver with bench"),
+    "device-plugin": ("device_plugin", "run a device plugin as a daemon: GPUs as an extended resource"),
     "node": ("node", "add simulated nodes to a running embedded cluster, or remove them"),
     "fault": ("fault", "inject faults into simulated machines of an embedded cluster, and recover them"),
     "clock": ("clock", "show, advance or speed up the time of an embedded cluster"),
@@ -131,16 +132,21 @@ def guarded(argv: Sequence[str], prog: str = "dragoman") -> int:
 
 def _shown(error: DragomanError) -> bool:
     """A document that cannot be read, with its line of the file; False for other errors."""
+    from dragoman.api import remedies
     from dragoman.api.files import DocumentInvalid  # only on the way to an error
     from dragoman.api.yamltext import Broken
     from dragoman.cli.diagnostic import Diagnostic, show
 
     match error:
         case Broken():
-            found = Diagnostic("error", error.what, error.file, error.line, where=f"document {error.document}")
+            where, help_ = f"document {error.document}", remedies.of_syntax(error.what)
+            found = Diagnostic("error", error.what, error.file, error.line, where=where, help=help_)
         case DocumentInvalid():
             where = ": ".join(filter(None, (error.subject or f"document {error.document}", error.field)))
-            found = Diagnostic("error", error.message, error.file, error.line, where=where)
+            _, start, end = error.span
+            found = Diagnostic(
+                "error", error.message, error.file, error.line, "", where, error.help, start=start, end=end
+            )
         case _:
             return False
     show([found], sys.stderr)

@@ -27,6 +27,7 @@ from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.networkprobes import NetworkProbe
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.probes import Probes
 from dragoman.kubelet.processes import ports_in_use
@@ -73,10 +74,11 @@ class NodeServices(msgspec.Struct, frozen=True):
     runtime: SimulatedRuntime
     starter: Starter
     health: Health
+    devices: PluginDevices
     events: Events
     ips: IpPool
     forget: Callable[[str], None]
-    admit: Callable[[KubeletPod], Rejected | None]
+    admit: Callable[[KubeletPod], Awaitable[Rejected | None]]
     observe: ObserveOperation
 
 
@@ -88,7 +90,9 @@ class PodWorker:
         self.pod = pod
         self.gone = False
         self.ended = False
-        self.admitted = node.runtime.sandbox(pod.uid) is not None
+        box = node.runtime.sandbox(pod.uid)
+        # After a reboot devices of plugins are allocated anew, as everything else of a pod is.
+        self.admitted = box is not None and (box.alive or not node.devices.entries(pod.uid))
         self._ending: Ending | None = None
         self._waiting: dict[str, status.Waiting] = {}
         self._retry_at: dict[str, float] = {}
@@ -196,7 +200,7 @@ class PodWorker:
             return await self._end()
         now = self.node.clock.now()
         box = runtime.sandbox(pod.uid)
-        if not self.admitted and (rejected := self.node.admit(pod)) is not None:
+        if not self.admitted and (rejected := await self.node.admit(pod)) is not None:
             self._ending = Ending("Failed", rejected.reason, rejected.message)
             self._event("Warning", rejected.reason, rejected.message)
             return await self._end()
@@ -480,6 +484,7 @@ class PodWorker:
             self._event("Warning", "FailedUnprepareDynamicResources", f"unprepare dynamic resources: {error}")
             return PREPARE_BACKOFF.wait_s(self._failures)
         node.runtime.end(pod.uid)
+        node.devices.release(pod.uid)
         node.ips.release(pod.uid)
         if not self.gone:
             await self._report()
@@ -610,7 +615,7 @@ class PodWorker:
                 started_at=self._started_at,
                 ending=None if running else self._ending,
                 conditions=self._conditions,
-                health=node.health.statuses(pod) if pod.spec.resource_claims else None,
+                health=self._device_health(),
                 probed=self._probes.state,
             )
             if made == self._written:
@@ -634,6 +639,13 @@ class PodWorker:
             self._conditions = _merged(
                 tuple(codec.decode(Condition, condition) for condition in made["conditions"]), self._conditions
             )
+
+    def _device_health(self) -> dict[str, list[dict[str, Any]]]:
+        """allocatedResourcesStatus by container, of claims and of device plugins."""
+        found = self.node.health.statuses(self.pod) if self.pod.spec.resource_claims else {}
+        for container, lists in self.node.devices.health(self.pod).items():
+            found[container] = [*found.get(container, ()), *lists]
+        return found
 
     def _event(self, type_: str, reason: str, message: str, container: str = "") -> None:
         self.node.events.emit(self.pod.ref, type_, reason, message, host=self.node.name, container=container)

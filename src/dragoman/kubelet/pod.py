@@ -87,6 +87,7 @@ class KubeletPodSpec(Value, frozen=True):
     host_aliases: tuple[Any, ...] = ()
     security_context: Any = None
     enable_service_links: bool = True
+    runtime_class_name: str | None = None
 
 
 class KubeletPod(Value, frozen=True):

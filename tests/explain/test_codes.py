@@ -19,7 +19,7 @@ EVERY = {
     kind.__name__
     for union in (pod.ScheduleReason, device.Refusal, state.StateReason)
     for kind in typing.get_args(union)
-}
+} | {"SearchLimitReached"}
 
 
 SPLIT = "`dropped` of"

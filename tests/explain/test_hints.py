@@ -275,8 +275,8 @@ def test_no_hint_starts_from_a_search_that_gave_up() -> None:
     asked = SchedulingContext(new_id=lambda: "", options=AllocatorOptions(limits=SearchLimits(3)))
     (step,) = steps(world, units_of(world, [("default", "p")]), NOW, asked)
     answer = explain_pod(step, step.verdicts[0], NOW, asked, lambda: False)
-    assert answer.verdict.refused is not None
-    assert answer.verdict.refused.undecided
+    assert answer.verdict.refused is None
+    assert answer.verdict.undecided is not None
     assert answer.hints.found == ()
     assert answer.conflict is None
 

@@ -28,7 +28,7 @@ SAMPLES: dict[type, Any] = {
 def every() -> dict[str, Any]:
     """One value of each kind of refusal, fields filled by their types."""
     found = {}
-    for kind in [*typing.get_args(pod.ScheduleReason), *typing.get_args(device.Refusal)]:
+    for kind in [*typing.get_args(pod.ScheduleReason), *typing.get_args(device.Refusal), device.SearchLimitReached]:
         hints = typing.get_type_hints(kind)
         values = {}
         for field in kind.__struct_fields__:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from dragoman.allocate.allocator import AllocatorOptions
-from dragoman.allocate.refusal import InsufficientDevices
+from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
+from dragoman.allocate.refusal import InsufficientDevices, Refusal
 from dragoman.api.gates import gates_with
 from dragoman.effects import Bind, Create, Delete, Patch
 from dragoman.schedule import refusal
@@ -22,6 +22,7 @@ from dragoman.testing.build import (
     device,
     device_class,
     gpus,
+    manifest,
     node,
     pod,
     pool,
@@ -592,3 +593,52 @@ def test_what_is_wrong_with_a_claim_is_told_whatever_the_nodes_are(name: str, no
     made, code = CLAIM_FAULTS[name]
     (refused,) = decided(snapshot_of(GPU, made, pod("p", "c"), *nodes)).refused
     assert [type(reason).__name__ for reason in refused.reasons] == [code]
+
+
+# ---- neither a place nor a no
+
+
+def hard(*more: dict[str, Any], group: str = "") -> list[dict[str, Any]]:
+    """A node whose devices need more than three steps for claim c, and a pod that uses it."""
+    devices = [device(f"gpu-{i}", a=i % 3, b=i % 5) for i in range(20)]
+    constraints = [{"distinctAttribute": "gpu.example.com/b", "requests": ["x"]}]
+    constraints += [{"matchAttribute": "gpu.example.com/a"}]
+    wanted = claim("c", request("x", count=2), request("y", count=5), constraints=constraints)
+    fields = {"schedulingGroup": {"podGroupName": group}} if group else {}
+    return [node("a"), GPU, pool("a", devices, node="a"), wanted, pod("p", "c", **fields), *more]
+
+
+FEW = AllocatorOptions(limits=SearchLimits(3))
+
+
+def test_a_search_that_stops_is_no_refusal() -> None:
+    snapshot = snapshot_of(*hard(node("b", taints=["k:NoSchedule"])))
+    decision = decided(snapshot, using=context(options=FEW))
+    assert (decision.refused, decision.placements, decision.effects) == ((), (), ())
+    (one,) = decision.undecided
+    assert (one.pod, [(some.nodes, some.limit.claims) for some in one.undecided]) == (
+        ("default", "p"),
+        [(("a",), ("default/c",))],
+    )
+    assert [some.nodes for some in one.nodes] == [("b",)], "this one refuses for certain"
+    assert not isinstance(one.undecided[0].limit, get_args(Refusal)), "the type of reasons has no such member"
+    assert decided(snapshot).placements, "with more steps there is a place"
+
+
+def test_a_search_that_stops_displaces_nobody() -> None:
+    low = pod("low", nodeName="a", priority=0)
+    objects = hard(low)
+    objects[4]["spec"]["priority"] = 100
+    decision = decided(snapshot_of(*objects), using=context(options=FEW, preemption="devices"))
+    assert (len(decision.undecided), decision.preemption, decision.effects) == (1, None, ())
+
+
+def test_a_gang_of_which_one_search_stops_is_not_decided() -> None:
+    gates, _ = gates_with({"GenericWorkload": True})
+    group = manifest("PodGroup", "g", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    second = pod("q", schedulingGroup={"podGroupName": "g"})
+    snapshot = snapshot_of(*hard(group, second, group="g"))
+    decision = decided(snapshot, using=context(options=AllocatorOptions(gates=gates, limits=SearchLimits(3))))
+    assert (decision.refused, decision.placements, decision.effects) == ((), (), ())
+    assert {one.pod[1] for one in decision.undecided} == {"p", "q"}
+    assert all(isinstance(one.reasons[0], refusal.PodGroupDoesNotFit) for one in decision.undecided)

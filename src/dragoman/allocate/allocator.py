@@ -423,7 +423,7 @@ def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) 
 
     Slower than `allocate`, for when somebody asks. The decisive reasons come first, then for every request how many
     devices each step drops (InsufficientDevices, also where there are enough) and why each device is dropped. (): the
-    ask is not refused.
+    ask is not refused. Of a search that stopped, the facts about devices alone.
     """
     device_filter = _device_filter(options, Matcher())
     unit = unit_of(snapshot, [ask], device_filter.rules)
@@ -433,5 +433,5 @@ def diagnose(snapshot: Snapshot, ask: Ask, options: AllocatorOptions = OPTIONS) 
     solution = decider.decide(unit)
     if isinstance(solution, Solution):
         return ()
-    more = [fact for fact in decider.diagnosis(unit) if fact not in solution.reasons]
-    return (*solution.reasons, *more)
+    decisive = solution.reasons if isinstance(solution, Refusals) else ()
+    return (*decisive, *(fact for fact in decider.diagnosis(unit) if fact not in decisive))

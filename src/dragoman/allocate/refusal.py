@@ -380,15 +380,6 @@ class NoCombination(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
-class SearchLimitReached(Fact, frozen=True, kw_only=True):
-    """Not decided within the limit of search steps. This is not a no."""
-
-    code = "SearchLimitReached"
-    claims: tuple[str, ...]
-    steps: int
-    node: str = ""
-
-
 class AllocatedElsewhere(Fact, frozen=True, kw_only=True):
     """A claim of the unit is (or was just) allocated where this node cannot reach it."""
 
@@ -444,7 +435,6 @@ NodeLocal: TypeAlias = (
     | ConstraintUnsatisfied
     | RequestsContended
     | NoCombination
-    | SearchLimitReached
     | AllocatedElsewhere
     | NodeNotFound
     | MultipleSelectorTerms
@@ -465,15 +455,19 @@ class Refusals(msgspec.Struct, frozen=True):
     steps: int = 0
 
 
+class SearchLimitReached(Fact, frozen=True, kw_only=True):
+    """Not decided within the limit of search steps. This is not a no."""
+
+    code = "SearchLimitReached"
+    claims: tuple[str, ...]
+    steps: int
+    node: str = ""
+
+
 class Undecided(msgspec.Struct, frozen=True):
     """Neither a yes nor a no: the search stopped. Try again with more steps; starts no preemption and no hint."""
 
     limit: SearchLimitReached
-
-    @property
-    def reasons(self) -> tuple[Refusal, ...]:
-        """What is said where reasons are listed."""
-        return (self.limit,)
 
     @property
     def steps(self) -> int:
@@ -492,7 +486,8 @@ def renamed_in(outcome: _OutcomeT, names: dict[str, str]) -> _OutcomeT:
         case Refusals(reasons):
             return msgspec.structs.replace(outcome, reasons=tuple(_renamed(reason, names) for reason in reasons))
         case Undecided(limit):
-            return msgspec.structs.replace(outcome, limit=_renamed(limit, names))
+            claims = tuple(names.get(claim, claim) for claim in limit.claims)
+            return msgspec.structs.replace(outcome, limit=msgspec.structs.replace(limit, claims=claims))
         case _ as never:
             assert_never(never)
 
@@ -500,7 +495,7 @@ def renamed_in(outcome: _OutcomeT, names: dict[str, str]) -> _OutcomeT:
 def _renamed(reason: Refusal, names: dict[str, str]) -> Refusal:
     if isinstance(reason, RequestsContended):
         return msgspec.structs.replace(reason, requests=tuple((names.get(c, c), r) for c, r in reason.requests))
-    if isinstance(reason, NoCombination | SearchLimitReached):
+    if isinstance(reason, NoCombination):
         return msgspec.structs.replace(reason, claims=tuple(names.get(claim, claim) for claim in reason.claims))
     if isinstance(reason, NodeNotFound) or not reason.claim:
         return reason

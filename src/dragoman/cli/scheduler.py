@@ -49,6 +49,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="start although another scheduler may allocate the same devices; each decision is then checked twice",
     )
+    parser.add_argument(
+        "--shadow",
+        action="store_true",
+        help="decide what another scheduler decides and compare, writing nothing; --scheduler-name says whose pods, "
+        "default here: default-scheduler",
+    )
     serve.arguments(parser, lease="dragoman-scheduler")
     serve.from_environment(parser)
 
@@ -64,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     gates, unknown = lenient_gates(args.feature_gates)
     for name in unknown:
         output.say(f"warning: --feature-gates: {name} is not known here and changes nothing")
-    names = args.scheduler_name or ["dragoman"]
+    names = args.scheduler_name or ["default-scheduler" if args.shadow else "dragoman"]
     settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
         options=AllocatorOptions(gates=gates, policy=args.policy),
@@ -73,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.config:
         settings = _configured(args, settings)
+    if args.shadow:
+        return _shadow(args, settings)
     settings = msgspec.structs.replace(settings, own_lease=args.lease_name or "dragoman-scheduler")
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:
@@ -109,3 +117,21 @@ def _configured(args: argparse.Namespace, settings: SchedulerSettings) -> Schedu
     args.lease_namespace, args.lease_timing = found.lease_namespace, found.timing
     args.kubeconfig = args.kubeconfig or found.kubeconfig or None
     return msgspec.structs.replace(settings, names=tuple(found.profiles), profiles=found.profiles, limits=found.limits)
+
+
+def _shadow(args: argparse.Namespace, settings: SchedulerSettings) -> int:
+    """Serve without a Lease, which would have to be written."""
+    from dragoman.daemon.shadow import Shadow, ShadowSettings
+    from dragoman.explain import comparison
+
+    args.lease_name = ""
+    profiles = {name: settings.profile(name).profile for name in settings.names}
+    wanted = ShadowSettings(settings.names, settings.options, profiles)
+
+    def work(shell: Shell) -> Callable[[], Awaitable[None]]:
+        shadow = Shadow(shell.client, shell.clock, shell.entropy, wanted, shell.metrics)
+        shell.ready = lambda: shadow.ready
+        shell.reports["/shadow"] = lambda: output.versioned("ShadowReport", comparison.as_json(shadow.tally))
+        return shadow.run
+
+    return serve.serve(args, work)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dragoman.cli import connect, named, output, simulate
 from dragoman.cli.nodes import node_argument
 from dragoman.cli.versions import minor_of
-from dragoman.drivers.registry import DRIVERS
+from dragoman.drivers.registry import DEVICE_PLUGINS, DRIVERS
 from dragoman.errors import Denied, Invalid
 
 if TYPE_CHECKING:
@@ -34,7 +34,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=node_argument,
         metavar="NAME=PROFILE[*N]",
-        help="add a node, or N of them named NAME-0 to NAME-(N-1); default: node-0=example",
+        help="add a node, or N of them named NAME-0 to NAME-(N-1); PROFILE@device-plugin or PROFILE@dra says how "
+        "containers get its GPUs; default: node-0=example",
+    )
+    parser.add_argument(
+        "--gpu-path",
+        choices=["dra", "device-plugin"],
+        default="dra",
+        help="how containers get GPUs on nodes whose --node does not say it: by DRA, or as an extended resource of a "
+        "device plugin; default: dra",
     )
     parser.add_argument(
         "--profile",
@@ -58,6 +66,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     for entry in DRIVERS:
         entry.up_flags(parser)
+    for plugin in DEVICE_PLUGINS:
+        plugin.up_flags(parser)
     parser.add_argument(
         "--without",
         default="",
@@ -114,6 +124,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="run COMMAND instead of the entry point of IMAGE, with the container's args; an empty COMMAND "
         "stands for the container's own command; IMAGE may be a pattern",
     )
+    parser.add_argument(
+        "--process-network",
+        choices=["host", "pod"],
+        default="host",
+        help="network of pods whose containers are processes: this machine's, as hostNetwork pods have it, or one for "
+        "each pod, which reaches the API server alone; default: host",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what each part does")
 
 
@@ -160,7 +177,9 @@ def settings_of(args: argparse.Namespace, kubeconfig: Path) -> ClusterSettings:
         options=AllocatorOptions(gates=strict_gates(args.feature_gates)),
         preemption=args.preemption,
         profiles=tuple(args.profile or ()),
-        drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
+        gpu_path=args.gpu_path,
+        drivers={entry.name: entry.up_settings(args) for entry in DRIVERS}
+        | {plugin.name: plugin.up_settings(args) for plugin in DEVICE_PLUGINS},
     )
 
 
@@ -231,6 +250,7 @@ def switched_off(minor: int, runtime_config: dict[str, bool]) -> str:
 
 
 def _images(args: argparse.Namespace) -> ImageMap:
+    from dragoman.kubelet import podnetwork
     from dragoman.kubelet.processes import ImageMap
 
     given = args.image_map or []
@@ -238,7 +258,15 @@ def _images(args: argparse.Namespace) -> ImageMap:
         raise Invalid("--image-map", "needs --runtime process")
     if args.runtime == "process" and not given:
         raise Invalid("--runtime process", "needs --image-map: images that it does not name stay simulated")
-    return ImageMap.parse(given)
+    own_network = args.process_network == "pod"
+    if own_network and args.runtime != "process":
+        raise Invalid("--process-network", "needs --runtime process")
+    if own_network and not podnetwork.possible():
+        raise Denied(
+            "--process-network pod: this machine does not allow it; it needs unshare, nsenter and setpriv "
+            "(util-linux), and root or the right to make user namespaces"
+        )
+    return ImageMap.parse(given, own_network=own_network)
 
 
 def _user(text: str) -> tuple[str, tuple[str, ...]]:

@@ -28,7 +28,7 @@ from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, gated, is_waiting
-from dragoman.schedule.decision import Refused
+from dragoman.schedule.decision import Refused, UndecidedPod
 from dragoman.snapshot.change import Snapshot
 from dragoman.whatif.units import units_of
 
@@ -132,11 +132,12 @@ class Explainer:
         self._waiting = found
         return [key for _, key in sorted(due)]
 
-    def _refused(self, snapshot: Snapshot, unit: SchedulingUnit) -> tuple[Refused, ...]:
+    def _refused(self, snapshot: Snapshot, unit: SchedulingUnit) -> tuple[Refused | UndecidedPod, ...]:
         """Why the pods of a unit have no place, each unit asked as if it were next; () if it has one."""
-        return decide(snapshot, unit, self._clock.utc(), msgspec.structs.replace(self._context)).refused
+        decision = decide(snapshot, unit, self._clock.utc(), msgspec.structs.replace(self._context))
+        return (*decision.refused, *decision.undecided)
 
-    async def _heard(self, pod: Pod, refused: Refused) -> bool:
+    async def _heard(self, pod: Pod, refused: Refused | UndecidedPod) -> bool:
         """Tell if the reason is another one, and lasts; True if nothing is left to be told of it."""
         waiting = self._waiting.get(pod.metadata.uid)
         topics = pending.topics(refused)
@@ -147,7 +148,7 @@ class Explainer:
             return False
         return await self._report(pod, refused, waiting, topics)
 
-    async def _report(self, pod: Pod, refused: Refused, waiting: _Waiting, topics: Topics) -> bool:
+    async def _report(self, pod: Pod, refused: Refused | UndecidedPod, waiting: _Waiting, topics: Topics) -> bool:
         event = pending.event(pod, refused, format_time(self._clock.utc()), COMPONENT)
         count = waiting.counts.get(topics, 0) + 1
         outcome = await self._committer.carry_out([event])

@@ -33,7 +33,7 @@ from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
 from dragoman.schedule.cycle import SchedulingContext, decide
-from dragoman.schedule.decision import Refused
+from dragoman.schedule.decision import Decision
 from dragoman.schedule.units import gated, is_waiting
 from dragoman.snapshot.change import Change, Gone, Snapshot, apply_all
 from dragoman.snapshot.usage import claim_names
@@ -223,7 +223,7 @@ class Exporter:
             elif not reason and spent > BUDGET_S * self._clock.speed:
                 reason = NOT_EXAMINED
             elif not reason:
-                reason = _reason(decide(snapshot, unit, self._clock.utc(), context).refused)
+                reason = _reason(decide(snapshot, unit, self._clock.utc(), context))
                 known[group] = reason
                 spent += (lasted := self._clock.monotonic() - began)
                 if lasted > TURN_S:
@@ -286,13 +286,13 @@ def _group(pod: Pod) -> tuple[str, ...]:
     return (meta.namespace, owner) if owner else (meta.namespace, "", meta.name)
 
 
-def _reason(refused: Sequence[Refused]) -> str:
+def _reason(decision: Decision) -> str:
     """The code of the first pod's reason; of those of nodes, the one that most nodes have."""
-    if not refused:
-        return SCHEDULABLE
-    first = refused[0]
-    if first.undecided:
+    if decision.undecided:
         return UNDECIDED
+    if not decision.refused:
+        return SCHEDULABLE
+    first = decision.refused[0]
     if first.reasons:
         return code(first.reasons[0])
     on_nodes: Counter[str] = Counter()

@@ -170,10 +170,10 @@ class Scheduler:
             options=self.settings.options,
             in_flight=set(),
         )
-        self._contexts = {name: self._context_for(name) for name in self.settings.names}
         self._recent = TaskHistory()
         self._in_flight: set[NamespacedName] = set()
         self._context.in_flight = self._in_flight
+        self._contexts = {name: self._context_for(name) for name in self.settings.names}
         self._reported: dict[str, str] = {}
         self._long_searches = asyncio.Semaphore(THREADS)
         self._long_memories = [PlacementCache(self._context.memory.matcher.beside()) for _ in range(THREADS)]
@@ -534,6 +534,8 @@ class Scheduler:
             self._reported.pop(placement.uid, None)
         if decision.placements:
             self.queue.assumed(key, now)
+        elif decision.lost:
+            self.queue.failed(key, now)  # as upstream: what did not become ready is not tried again at once
         else:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)
@@ -678,7 +680,7 @@ class Scheduler:
         """Once for each change of the reason."""
         for one in refused:
             pod = self.snapshot.pods.get(one.pod)
-            if pod is None or one.undecided:
+            if pod is None:
                 continue
             text = message(one, one.pod[0])
             if self._reported.get(one.uid) == text:

@@ -56,7 +56,7 @@ def explain_pod(
 ) -> Explanation:
     """The verdict with its facts; contradiction and hints as far as time allows."""
     refused = verdict.refused
-    if refused is not None and refused.undecided:
+    if verdict.undecided is not None:
         return Explanation(verdict, verdict.nodes, names=_names(step, verdict))
     ordered = nearest_first(verdict.nodes)
     spread = _spread(ordered)

@@ -142,7 +142,7 @@ def _after(question: Question, node: str, changes: Sequence[Change]) -> Question
     unit = SchedulingUnit(("Pod", *question.pod), (question.pod,))
     (verdict,) = next(steps(small, [unit], question.now, context)).verdicts
     refused = verdict.refused
-    if refused is None or refused.undecided:
+    if refused is None:
         return None
     pod = small.pods[question.pod]
     nearest = nearest_first(refused.nodes)[:1]

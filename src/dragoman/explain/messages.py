@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 
@@ -19,7 +19,7 @@ from dragoman.api import codec
 from dragoman.explain import state_messages
 from dragoman.explain.state import StateBase, StateReason
 from dragoman.schedule import refusal as pod
-from dragoman.schedule.decision import AnyReason, Refused
+from dragoman.schedule.decision import AnyReason, Refused, UndecidedPod
 from dragoman.snapshot.usage import DeviceId, Holder
 
 MAX_MESSAGE = 1024  # of an Event, by the API's validation
@@ -28,7 +28,11 @@ ALL_CLAIMS = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
 
 
-def code(reason: AnyReason | StateReason) -> str:
+StatedFact: TypeAlias = AnyReason | StateReason | device.SearchLimitReached
+"""All that has a sentence: reasons against, what state an object is in, and that nothing is known yet."""
+
+
+def code(reason: StatedFact) -> str:
     """The reason's stable code."""
     return type(reason).__name__
 
@@ -40,7 +44,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'es' if noun.endswith(('s', 'x')) else 's'}"
 
 
-def as_json(reason: AnyReason | StateReason, reader: str | None = None) -> dict[str, Any]:
+def as_json(reason: StatedFact, reader: str | None = None) -> dict[str, Any]:
     """{"code", "message", facts}: camelCase fields, devices as `driver/pool/device`, quantities as text."""
     facts: dict[str, Any] = {}
     for field in type(reason).__struct_fields__:
@@ -73,17 +77,31 @@ def _fact(value: Any) -> Any:
 # ---- why a pod is pending
 
 
-def message(refused: Refused, reader: str | None = None) -> str:
+def message(refused: Refused | UndecidedPod, reader: str | None = None) -> str:
     """One text for the pod's event and condition, at most MAX_MESSAGE characters."""
+    if isinstance(refused, UndecidedPod):
+        return _shortened(_undecided(refused))
     upstream = _upstream(refused)
     said = " ".join(f"{text[0].upper()}{text[1:]}." for text in details(refused, reader))
-    text = f"{upstream} {said}" if said else upstream
+    return _shortened(f"{upstream} {said}" if said else upstream)
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
+
+
+def _undecided(one: UndecidedPod) -> str:
+    """Where the search stopped, and how many nodes refuse."""
+    refusing = sum(len(some.nodes) for some in one.nodes)
+    texts = dict.fromkeys(_stopped(some.limit) for some in one.undecided[:MAX_SENTENCES])
+    also = f" {refusing} of {plural(one.total, 'node')} cannot take the pod." if refusing else ""
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in texts) + also
 
 
 def _upstream(refused: Refused) -> str:
     total = f"0/{refused.total} nodes are available"
-    if refused.reasons:
+    in_a_group = bool(refused.nodes) and all(isinstance(reason, pod.PodGroupDoesNotFit) for reason in refused.reasons)
+    if refused.reasons and not in_a_group:
         first = refused.reasons[0]
         if isinstance(first, pod.SchedulingGated):
             return f"Scheduling is blocked due to non-empty scheduling gates: {', '.join(first.gates)}."
@@ -206,6 +224,8 @@ def fragment(reason: AnyReason) -> str:
             return f"node(s) didn't match pod topology spread constraints{missing}"
         case pod.ClaimNotAvailableOnNode() | pod.BindingFailed():
             return "resourceclaim not available on the node"
+        case pod.PodGroupDoesNotFit():
+            return f"pod group is unschedulable, minCount ({reason.min_count}) cannot be satisfied"
         case device.PoolInvalid() if not reason.claim:
             return INVALID_POOLS
         case _ if isinstance(reason, pod.ReasonBase) or device.is_pod_wide(reason):
@@ -217,10 +237,12 @@ def fragment(reason: AnyReason) -> str:
 # ---- sentences
 
 
-def sentence(reason: AnyReason | StateReason, reader: str | None = None) -> str:
+def sentence(reason: StatedFact, reader: str | None = None) -> str:
     """The reason with its facts, no full stop. reader: their namespace; None: may see everything."""
     if isinstance(reason, StateBase):
         return state_messages.sentence(reason)
+    if isinstance(reason, device.SearchLimitReached):
+        return _stopped(reason)
     return _of_pod(reason) if isinstance(reason, pod.ReasonBase) else _of_devices(reason, reader)
 
 
@@ -327,7 +349,12 @@ def _wheres(requests: Iterable[tuple[str, str]]) -> Iterable[str]:
         yield f"{_where(claim)}, request{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def _at(reason: device.Refusal) -> str:
+def _stopped(limit: device.SearchLimitReached) -> str:
+    claims = " and ".join(_where(claim) for claim in limit.claims)
+    return f"not decided for {claims}{_at(limit)}: the search stopped after {limit.steps} steps"
+
+
+def _at(reason: device.Fact) -> str:
     node = getattr(reason, "node", "")
     return f" on node {node}" if node else ""
 
@@ -364,9 +391,6 @@ def _of_devices(reason: device.Refusal, reader: str | None) -> str:
         case device.NoCombination():
             claims = " and ".join(_where(claim) for claim in reason.claims)
             return f"no combination of devices{_at(reason)} fulfils {claims} ({reason.steps} steps searched)"
-        case device.SearchLimitReached():
-            claims = " and ".join(_where(claim) for claim in reason.claims)
-            return f"not decided for {claims}{_at(reason)}: the search stopped after {reason.steps} steps"
         case device.AllocatedElsewhere():
             return f"{_where(reason.claim)} has devices that node {reason.node} cannot reach"
         case device.NodeNotFound():

@@ -14,7 +14,7 @@ from dragoman.api.meta import Ref
 from dragoman.effects import Create, Patch
 from dragoman.explain.messages import message, topic
 from dragoman.explain.user_names import in_user_words, user_names
-from dragoman.schedule.decision import Refused
+from dragoman.schedule.decision import Refused, UndecidedPod
 
 Topics: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -22,14 +22,16 @@ REASON = "Explained"
 _NAME_MAX = 200
 
 
-def topics(refused: Refused) -> Topics:
+def topics(refused: Refused | UndecidedPod) -> Topics:
     """What the refusal is about, without its numbers: equal for reasons that people would call the same."""
+    if isinstance(refused, UndecidedPod):
+        return (("SearchLimitReached",),)
     found = {topic(reason) for reason in refused.reasons}
     found |= {topic(reason) for some in refused.nodes for reason in some.reasons}
-    return tuple(sorted(found)) if not refused.undecided else (("SearchLimitReached",),)
+    return tuple(sorted(found))
 
 
-def event(pod: Pod, refused: Refused, when: str, component: str) -> Create:
+def event(pod: Pod, refused: Refused | UndecidedPod, when: str, component: str) -> Create:
     """The Event of one reason of one pod; its name tells both, so that whoever writes it again finds it there."""
     meta = pod.metadata
     reported = hashlib.sha256(repr((meta.uid, topics(refused))).encode()).hexdigest()[:16]

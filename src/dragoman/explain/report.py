@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import msgspec
 
-from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SelectorError, SelectorFalse
+from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SearchLimitReached, SelectorError, SelectorFalse
 from dragoman.api import codec
 from dragoman.explain import conflict_messages, messages
 from dragoman.explain.closest import nearest_first
 from dragoman.explain.explanation import Explanation
 from dragoman.explain.user_names import in_user_words, json_in_user_words
-from dragoman.schedule.decision import AnyReason, NodesRefused, Preemption, Refused
+from dragoman.schedule.decision import AnyReason, NodesRefused, Preemption, Refused, UndecidedPod
 from dragoman.schedule.extended import SPECIAL_NAME
 from dragoman.whatif.cluster import Rejection
 from dragoman.whatif.decide import ClaimVerdict, PodPrediction
@@ -37,8 +37,8 @@ def as_json(explanation: Explanation, reader: str | None = None) -> dict[str, An
         "name": name,
         "node": verdict.node,
         "claims": [_claim(claim) for claim in verdict.claims],
-        "nodes": [_nodes(nodes, explanation, reader) for nodes in explanation.nodes],
-        "refusal": None if verdict.refused is None else _refusal(explanation, verdict.refused, reader),
+        "nodes": [*(_nodes(nodes, explanation, reader) for nodes in explanation.nodes), *_undecided(verdict.undecided)],
+        "refusal": _refusal(explanation, verdict.refused or verdict.undecided, reader),
     }
     return cast("dict[str, Any]", json_in_user_words(body, explanation.names))
 
@@ -62,13 +62,26 @@ def _nodes(refused: NodesRefused, explanation: Explanation, reader: str | None) 
     }
 
 
-def _refusal(explanation: Explanation, refused: Refused, reader: str | None) -> dict[str, Any]:
+def _undecided(one: UndecidedPod | None) -> list[dict[str, Any]]:
+    """Nodes for which it is not decided, among those that refuse."""
+    return [
+        {"nodes": list(some.nodes), "count": len(some.nodes), "reasons": [messages.as_json(some.limit)]}
+        for some in (one.undecided if one is not None else ())
+    ]
+
+
+def _refusal(
+    explanation: Explanation, refused: Refused | UndecidedPod | None, reader: str | None
+) -> dict[str, Any] | None:
+    """Why the pod has no place; None where it has one. undecided: it may have one, the search stopped."""
+    if refused is None:
+        return None
     return {
         "summary": messages.message(refused, reader),
         "reasons": [messages.as_json(reason, reader) for reason in refused.reasons],
         "rejected": [_rejection(rejection) for rejection in explanation.verdict.rejected],
         **_preemption(explanation.verdict.preemption),
-        "undecided": refused.undecided,
+        "undecided": isinstance(refused, UndecidedPod),
         "conflict": None if explanation.conflict is None else conflict_messages.conflict_json(explanation.conflict),
         "hints": [conflict_messages.hint_json(hint) for hint in explanation.hints.found],
         "hintsTried": explanation.hints.tried,
@@ -110,14 +123,13 @@ def devices(verdict: PodPrediction) -> list[str]:
 
 def headline(explanation: Explanation) -> str:
     """What became of a pod without a place, in one line."""
-    refused = explanation.verdict.refused
-    decided = "is not decided" if refused is not None and refused.undecided else "cannot be scheduled"
+    decided = "is not decided" if explanation.verdict.undecided is not None else "cannot be scheduled"
     return f"pod {'/'.join(explanation.verdict.pod)} {decided}:"
 
 
 def reason_lines(explanation: Explanation, reader: str | None = None) -> list[str]:
     """Lines that say why a pod cannot be scheduled: what holds everywhere, nodes by reason, contradiction, hints."""
-    refused = explanation.verdict.refused
+    refused = explanation.verdict.refused or explanation.verdict.undecided
     if refused is None:
         return []
     lines = [messages.sentence(reason, reader) for reason in refused.reasons]
@@ -125,6 +137,7 @@ def reason_lines(explanation: Explanation, reader: str | None = None) -> list[st
     nearest, *others = _node_blocks(explanation.verdict.nodes, reader) or [[]]
     lines += [*nearest, *(f"  {line}" for line in device_lines(explanation, reader))]
     lines += [line for block in others for line in block]
+    lines += _undecided_lines(explanation.verdict.undecided)
     lines += absent_lines(explanation)
     conflict = explanation.conflict
     if conflict is not None:
@@ -139,6 +152,18 @@ def reason_lines(explanation: Explanation, reader: str | None = None) -> list[st
     lines += preemption_lines(explanation)
     lines += [f"help: {line}" for line in conflict_messages.hints_lines(explanation.hints)]
     return [in_user_words(line, explanation.names) for line in lines]
+
+
+def _undecided_lines(one: UndecidedPod | None) -> list[str]:
+    """Where the search stopped, for the first nodes."""
+    groups = one.undecided if one is not None else ()
+    lines = [f"{_named(some.nodes)}: {messages.sentence(_without_node(some.limit))}" for some in groups[:GROUPS_SHOWN]]
+    rest = sum(len(some.nodes) for some in groups[GROUPS_SHOWN:])
+    return [*lines, f"{messages.plural(rest, 'node')} more, not decided either"] if rest else lines
+
+
+def _without_node(limit: SearchLimitReached) -> SearchLimitReached:
+    return msgspec.structs.replace(limit, node="")
 
 
 def preemption_lines(explanation: Explanation) -> list[str]:
@@ -163,10 +188,10 @@ class Summary(msgspec.Struct, frozen=True):
 def summary(explanation: Explanation) -> Summary:
     """A pod without a place: the contradiction or the nearest node's reasons, and the first hint."""
     verdict = explanation.verdict
-    refused = verdict.refused
+    refused = verdict.refused or verdict.undecided
     lines = [messages.sentence(reason) for reason in refused.reasons[:2]] if refused is not None else []
     reported = conflict_messages.conflict_lines(explanation.conflict) if explanation.conflict is not None else []
-    lines += reported[:1] or node_lines(verdict.nodes)[:2]
+    lines += reported[:1] or [*_undecided_lines(verdict.undecided), *node_lines(verdict.nodes)][:2]
     why = equivalent = (*lines[:2], *_selector_fault(explanation))
     for claim in verdict.claims:  # pods of one template, or of claims that ask for the same, wait for the same
         whose = f"claim of template {claim.template}" if claim.template else f"claim {claim.pod_claim} of each"

@@ -19,17 +19,21 @@ import msgspec
 from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Client
-from dragoman.errors import DragomanError, Invalid, NotFound
+from dragoman.errors import DragomanError, Invalid, NotFound, Retry
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
+from dragoman.kubelet.injection import ContainerRequest, Injector
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
+from dragoman.kubelet.podnetwork import address_of
 from dragoman.kubelet.processes import ADDRESS, ImageMap
 from dragoman.kubelet.programs import Place, found, knows
 from dragoman.kubelet.runtime import ContainerRun, Start
 from dragoman.kubelet.shell.commands import seconds_of
 from dragoman.kubelet.shell.language import ShellProgram
 from dragoman.kubelet.volumes import CannotMount, Volumes
-from dragoman.node.cdi import NO_EDITS, Edits
+from dragoman.node.cdi import NO_EDITS, DeviceNode, Edits, Mount, merged
+from dragoman.node.device_plugin import ContainerDevices
 from dragoman.node.driver import PreparedDevice
 from dragoman.values.quantity import Quantity
 
@@ -56,7 +60,8 @@ class CannotStart(Exception):
 
 
 class ContainerView(msgspec.Struct, frozen=True):
-    """What the container sees. shown: the environment without secrets, for logs; words: the command with it."""
+    """What the container sees. shown: the environment without secrets, for logs; words: the command with it.
+    tools: programs that the node's runtime brings."""
 
     env: dict[str, str]
     command: tuple[str, ...]
@@ -64,6 +69,7 @@ class ContainerView(msgspec.Struct, frozen=True):
     cdi_ids: tuple[str, ...]
     shown: dict[str, str]
     words: tuple[str, ...]
+    tools: Mapping[str, ShellProgram] = {}
 
 
 class Starter:
@@ -82,7 +88,11 @@ class Starter:
         images: ImageMap = ImageMap(),  # noqa: B008 - a value
         api_port: int = 0,
         allocatable: Mapping[str, str] | None = None,
+        plugin_devices: PluginDevices | None = None,
+        injectors: Sequence[Injector] = (),
     ) -> None:
+        self.plugin_devices = plugin_devices
+        self.injectors = injectors
         self.allocatable = allocatable or {}
         self.images = images
         self.api_port = api_port
@@ -102,6 +112,11 @@ class Starter:
         self, pod: KubeletPod, container: KubeletContainer, attempt: int, streak: int, ip: str, now: float
     ) -> Start:
         """The run to start. Raises CannotStart."""
+        if self.plugin_devices is not None:
+            try:
+                await self.plugin_devices.before_start(pod, container)
+            except Retry as error:
+                raise CannotStart("CreateContainerConfigError", str(error)) from None
         seen = await self._seen(pod, container, ip)
         local = self._local(container, seen)
         fixed = None if local else fate(pod, container, seen.command)
@@ -116,7 +131,7 @@ class Starter:
         if fixed is None:
             start = await self._scripted(pod, container, seen, run, ip)
             if local:
-                return self._as_process(container, start, local)
+                return self._as_process(pod, container, start, local)
             if not found(start.place, seen.command):
                 run.scripted, run.ends_at, run.exit_code, run.reason = False, now, 128, "StartError"
                 run.message = (
@@ -136,24 +151,33 @@ class Starter:
             return Start(run, self._place(pod, container, seen, ip, run.started_at))
         run.log.clear()
         start = await self._scripted(pod, container, seen, run, ip)
-        return self._as_process(container, start, self._local(container, seen)) if run.local else start
+        return self._as_process(pod, container, start, self._local(container, seen)) if run.local else start
 
     def _local(self, container: KubeletContainer, seen: ContainerView) -> tuple[str, ...]:
         """What runs as a process of this machine for a container; () where it is simulated."""
         count = len(container.command)
         return self.images.command(container.image, seen.command[:count], seen.command[count:]) or ()
 
-    def _as_process(self, container: KubeletContainer, start: Start, command: tuple[str, ...]) -> Start:
+    def _as_process(
+        self, pod: KubeletPod, container: KubeletContainer, start: Start, command: tuple[str, ...]
+    ) -> Start:
         limit = container.resources.limits.get("memory")
+        start.own_network, start.api_port = self._has_own_network(pod), self.api_port
         start.run.local, start.command = True, command
         start.memory_bytes = limit.nanos // 10**9 if limit else 0
         start.place.env |= {"KUBERNETES_SERVICE_HOST": ADDRESS, "KUBERNETES_SERVICE_PORT": str(self.api_port)}
         return start
 
-    def address(self, pod: KubeletPod) -> str:
-        """The address of a pod whose containers are processes of this machine; "" for others."""
+    def address(self, pod: KubeletPod, take: Callable[[str], str]) -> str:
+        """The address of a pod whose containers are processes of this machine; "" for others. take: one of the node's
+        range for a uid."""
         images = (container.image for container in (*pod.spec.init_containers, *pod.spec.containers))
-        return ADDRESS if any(self.images.command(image, ("x",), ()) for image in images) else ""
+        if not any(self.images.command(image, ("x",), ()) for image in images):
+            return ""
+        return address_of(take(pod.uid)) if self._has_own_network(pod) else ADDRESS
+
+    def _has_own_network(self, pod: KubeletPod) -> bool:
+        return self.images.own_network and not pod.spec.host_network
 
     async def _scripted(
         self, pod: KubeletPod, container: KubeletContainer, seen: ContainerView, run: ContainerRun, ip: str
@@ -188,6 +212,7 @@ class Starter:
         user = next((context["runAsUser"] for context in contexts if context.get("runAsUser")), 0)
         devices = self._devices(pod, container)
         here = {name: made for name, tool in self.tools.items() if (made := tool(devices)) is not None}
+        here |= seen.tools
         return Place(
             env=seen.env,
             hostname=seen.env["HOSTNAME"],
@@ -211,18 +236,34 @@ class Starter:
         return tuple(found.values())
 
     async def _seen(self, pod: KubeletPod, container: KubeletContainer, ip: str) -> ContainerView:
-        ids = self._cdi_ids(pod, container)
+        plugged = self.plugin_devices.given(pod.uid, container.name) if self.plugin_devices else ContainerDevices()
+        ids = tuple(dict.fromkeys((*self._cdi_ids(pod, container), *_cdi_names(plugged))))
         try:
             edits = self.folders.edits(ids) if ids else NO_EDITS
         except Invalid as error:
             raise CannotStart("CreateContainerError", f"CDI device injection failed: {error.what}") from None
         env, shown = await self._environment(pod, container, ip)
+        for key, value in plugged.envs.items():
+            env[key] = shown[key] = value
+        if plugged.mounts or plugged.devices:
+            edits = merged((_host_edits(plugged), edits))
+        tools: dict[str, ShellProgram] = {}
+        for injector in self.injectors:
+            env = {**injector.image_env(container.image), **_image_env(pod, container), **env}
+            shown = {**injector.image_env(container.image), **_image_env(pod, container), **shown}
+            seen = dict(env) | dict(pair.partition("=")[::2] for pair in edits.env)
+            try:
+                injection = injector.inject(_runtime_view(pod, container, seen, edits, plugged))
+            except Invalid as error:
+                raise CannotStart("RunContainerError", str(error)) from None
+            edits = merged((edits, injection.edits))
+            tools |= injection.tools
         for pair in edits.env:
             key, _, value = pair.partition("=")
             env[key] = shown[key] = value
         given = (*container.command, *container.args)
         words = tuple(expand(word, env) for word in given)
-        return ContainerView(env, words, edits, ids, shown, tuple(expand(word, shown) for word in given))
+        return ContainerView(env, words, edits, ids, shown, tuple(expand(word, shown) for word in given), tools)
 
     def _cdi_ids(self, pod: KubeletPod, container: KubeletContainer) -> tuple[str, ...]:
         ids: dict[str, None] = {}
@@ -331,6 +372,54 @@ class Starter:
             if match := re.fullmatch(rf"metadata\.{name}\['([^']+)'\]", path):
                 return values.get(match[1], "")
         raise CannotStart("CreateContainerConfigError", f"unsupported fieldPath: {path}")
+
+
+# ---- device plugins and the node's runtime
+
+CDI_ANNOTATION = "cdi.k8s.io/"
+
+
+def _cdi_names(plugged: ContainerDevices) -> tuple[str, ...]:
+    """CDI names that device plugins gave, by field or by annotation."""
+    by_annotation = [
+        name.strip()
+        for key, text in plugged.annotations.items()
+        if key.startswith(CDI_ANNOTATION)
+        for name in text.split(",")
+    ]
+    return (*plugged.cdi_devices, *by_annotation)
+
+
+def _host_edits(plugged: ContainerDevices) -> Edits:
+    nodes = [
+        DeviceNode(one.container_path, host_path=one.host_path, permissions=one.permissions) for one in plugged.devices
+    ]
+    mounts = [
+        Mount(one.host_path, one.container_path, options=("ro" if one.read_only else "rw", "bind"))
+        for one in plugged.mounts
+    ]
+    return Edits(device_nodes=tuple(nodes), mounts=tuple(mounts))
+
+
+def _image_env(pod: KubeletPod, container: KubeletContainer) -> dict[str, str]:
+    """What the image sets, by the annotation `dragoman.dev/image-env`: `NAME=value` with spaces between them."""
+    key, text = pod.annotation("image-env", container.name)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise CannotStart("CreateContainerConfigError", f"annotation {key}: {error}") from None
+    if wrong := next((word for word in words if "=" not in word), ""):
+        raise CannotStart("CreateContainerConfigError", f"annotation {key}: must be NAME=value ..., got {wrong!r}")
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def _runtime_view(
+    pod: KubeletPod, container: KubeletContainer, env: dict[str, str], edits: Edits, plugged: ContainerDevices
+) -> ContainerRequest:
+    context = container.security_context or {}
+    added = (context.get("capabilities") or {}).get("add") or ()
+    privileged = bool(context.get("privileged")) or bool({"SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"} & set(added))
+    return ContainerRequest(container.image, env, edits, plugged.mounts, privileged, pod.spec.runtime_class_name or "")
 
 
 def resource_text(pod: KubeletPod, container: KubeletContainer, reference: Any, allocatable: Mapping[str, str]) -> str:

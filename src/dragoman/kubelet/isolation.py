@@ -25,7 +25,7 @@ from dragoman.kubelet.shell.files import FileMount
 
 NOBODY = 65534
 TRIAL_S = 10.0
-_TOOLS = ("unshare", "nsenter", "setpriv", "chroot", "mount")
+_TOOLS = ("unshare", "nsenter", "setpriv", "chroot", "mount", "hostname")
 _BEGIN = """set -e
 R=$1; V=$2; I=$3; shift 3; M="$R/merged"
 """
@@ -150,7 +150,8 @@ def prepared(
     closed = _closed_folders(command[0]) if way is Isolation.ROOT else []
     opened = "".join(f"chmod o+x {shlex.quote(str(parent))} && " for parent in closed)
     inner = (
-        f"{binds}{opened}mkdir -p {shlex.quote(place.cwd)} && cd {shlex.quote(place.cwd)} && {limit}"
+        f"hostname {shlex.quote(place.hostname)}; {binds}{opened}"
+        f"mkdir -p {shlex.quote(place.cwd)} && cd {shlex.quote(place.cwd)} && {limit}"
         f'exec setpriv {shlex.join(_dropping(place, way))} "$@"'
     )
     return [*_entering(way, folder, volumes, inner), *command], env, "/"
@@ -162,8 +163,9 @@ def inside(place: Place, command: tuple[str, ...], pid: int) -> tuple[list[str],
     if way is Isolation.NONE:
         return None
     env = {**place.env, "PATH": os.environ.get("PATH", place.env["PATH"])}
-    user = ["nsenter", f"--target={pid}", "--user", "--preserve-credentials"] if way is Isolation.USER else []
-    return [*user, "chroot", f"/proc/{pid}/root", "setpriv", *_dropping(place, way), *command], env, "/"
+    user = ["--user", "--preserve-credentials"] if way is Isolation.USER else []
+    entering = ["nsenter", f"--target={pid}", *user, "--uts", "chroot", f"/proc/{pid}/root"]
+    return [*entering, "setpriv", *_dropping(place, way), *command], env, "/"
 
 
 def _entering(way: Isolation, folder: Path, volumes: Path, inner: str) -> list[str]:
@@ -171,7 +173,7 @@ def _entering(way: Isolation, folder: Path, volumes: Path, inner: str) -> list[s
         (folder / name).mkdir(parents=True, exist_ok=True)
     script = _AS_ROOT if way is Isolation.ROOT else _AS_USER
     user = [] if way is Isolation.ROOT else ["--user", "--map-root-user"]
-    return ["unshare", *user, "--mount", "/bin/sh", "-c", script, "sh", str(folder), str(volumes), inner, "sh"]
+    return ["unshare", *user, "--mount", "--uts", "/bin/sh", "-c", script, "sh", str(folder), str(volumes), inner, "sh"]
 
 
 def _dropping(place: Place, way: Isolation) -> list[str]:

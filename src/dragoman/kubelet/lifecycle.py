@@ -25,11 +25,12 @@ from dragoman.kubelet.containers import CannotStart, Starter, stop_seconds
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.probes import Probes
 from dragoman.kubelet.processes import ports_in_use
 from dragoman.kubelet.programs import TERM, Running
-from dragoman.kubelet.runtime import EXIT_KILLED, EXIT_TERMINATED, ContainerRun, Sandbox, SimulatedRuntime
+from dragoman.kubelet.runtime import EXIT_KILLED, EXIT_TERMINATED, ContainerRun, Sandbox, SimulatedRuntime, Start
 from dragoman.kubelet.status import Ending
 from dragoman.kubelet.volumes import CannotMount
 from dragoman.runtime.clock import Clock, Timer
@@ -68,10 +69,11 @@ class NodeServices(msgspec.Struct, frozen=True):
     runtime: SimulatedRuntime
     starter: Starter
     health: Health
+    devices: PluginDevices
     events: Events
     ips: IpPool
     forget: Callable[[str], None]
-    admit: Callable[[KubeletPod], Rejected | None]
+    admit: Callable[[KubeletPod], Awaitable[Rejected | None]]
     observe: ObserveOperation
 
 
@@ -83,7 +85,9 @@ class PodWorker:
         self.pod = pod
         self.gone = False
         self.ended = False
-        self.admitted = node.runtime.sandbox(pod.uid) is not None
+        box = node.runtime.sandbox(pod.uid)
+        # After a reboot devices of plugins are allocated anew, as everything else of a pod is.
+        self.admitted = box is not None and (box.alive or not node.devices.entries(pod.uid))
         self._ending: Ending | None = None
         self._waiting: dict[str, status.Waiting] = {}
         self._retry_at: dict[str, float] = {}
@@ -191,7 +195,7 @@ class PodWorker:
             return await self._end()
         now = self.node.clock.now()
         box = runtime.sandbox(pod.uid)
-        if not self.admitted and (rejected := self.node.admit(pod)) is not None:
+        if not self.admitted and (rejected := await self.node.admit(pod)) is not None:
             self._ending = Ending("Failed", rejected.reason, rejected.message)
             self._event("Warning", rejected.reason, rejected.message)
             return await self._end()
@@ -244,7 +248,9 @@ class PodWorker:
             for container in pod.spec.init_containers:
                 if run := dead.current.pop(container.name, None):
                     dead.previous[container.name] = run
-        ip = node.starter.address(pod) or (node.host_ip if pod.spec.host_network else node.ips.take(pod.uid))
+        ip = node.starter.address(pod, node.ips.take) or (
+            node.host_ip if pod.spec.host_network else node.ips.take(pod.uid)
+        )
         return node.runtime.create(pod.uid, pod.metadata.namespace, pod.metadata.name, ip)
 
     async def _containers(self, box: Sandbox) -> float | None:
@@ -288,7 +294,8 @@ class PodWorker:
         try:
             await node.starter.mount(self.pod, node.clock.now())
             start = await node.starter.again(self.pod, container, run, box.ip)
-        except (CannotStart, CannotMount) as error:
+            await node.runtime.connect(self.pod.uid, start, self._unreachable)
+        except (CannotStart, CannotMount, Retry) as error:
             self._log.info("cannot resume yet", container=container.name, error=str(error))
             delays.append(CONTAINER_BACKOFF.initial_s)
             return
@@ -301,6 +308,7 @@ class PodWorker:
         streak = status.next_streak(before) if before and before.ends_at is not None else 0
         try:
             start = await node.starter.run(self.pod, container, attempt, streak, box.ip, node.clock.now())
+            await self._connect(start)
         except CannotStart as error:
             self._faults[name] = self._faults.get(name, 0) + 1
             wait_s = CONTAINER_BACKOFF.wait_s(self._faults[name])
@@ -312,7 +320,7 @@ class PodWorker:
         for known in (self._faults, self._retry_at, self._waiting):
             known.pop(name, None)
         run = start.run
-        used = ports_in_use(port["containerPort"] for port in container.ports) if start.local else ()
+        used = ports_in_use(port["containerPort"] for port in container.ports) if start.shares_ports else ()
         for port in used:
             message = f"port {port} of this machine is in use, and processes for pods share its ports"
             self._event("Warning", "PortInUse", message, name)
@@ -327,6 +335,18 @@ class PodWorker:
         if not run.is_running(node.clock.now()):
             delays.append(0.0)
         return run
+
+    async def _connect(self, start: Start) -> None:
+        try:
+            await self.node.runtime.connect(self.pod.uid, start, self._unreachable)
+        except Retry as error:
+            raise CannotStart("CreateContainerError", str(error)) from None
+
+    def _unreachable(self, port: int) -> None:
+        message = (
+            f"another program of this machine listens on port {port} at all addresses; the pod is not reached there"
+        )
+        self._event("Warning", "PortInUse", message)
 
     def _post_start(self, container: KubeletContainer) -> None:
         """Run the container's postStart command; it goes when that fails."""
@@ -415,6 +435,7 @@ class PodWorker:
             self._event("Warning", "FailedUnprepareDynamicResources", f"unprepare dynamic resources: {error}")
             return PREPARE_BACKOFF.wait_s(self._failures)
         node.runtime.end(pod.uid)
+        node.devices.release(pod.uid)
         node.ips.release(pod.uid)
         if not self.gone:
             await self._report()
@@ -542,7 +563,7 @@ class PodWorker:
                 started_at=self._started_at,
                 ending=None if running else self._ending,
                 conditions=self._conditions,
-                health=node.health.statuses(pod) if pod.spec.resource_claims else None,
+                health=self._device_health(),
                 probed=self._probes.state,
             )
             if made == self._written:
@@ -566,6 +587,13 @@ class PodWorker:
             self._conditions = _merged(
                 tuple(codec.decode(Condition, condition) for condition in made["conditions"]), self._conditions
             )
+
+    def _device_health(self) -> dict[str, list[dict[str, Any]]]:
+        """allocatedResourcesStatus by container, of claims and of device plugins."""
+        found = self.node.health.statuses(self.pod) if self.pod.spec.resource_claims else {}
+        for container, lists in self.node.devices.health(self.pod).items():
+            found[container] = [*found.get(container, ()), *lists]
+        return found
 
     def _event(self, type_: str, reason: str, message: str, container: str = "") -> None:
         self.node.events.emit(self.pod.ref, type_, reason, message, host=self.node.name, container=container)

@@ -31,14 +31,21 @@ class NetworkProbe:
         address: str,
         output: Callable[[int, bytes], None],
         ended: Callable[[int], None],
+        is_unreachable: Callable[[int], bool],
     ) -> None:
+        self._is_unreachable = is_unreachable
         self._output = output
         self._ended = ended
         self._task = asyncio.ensure_future(self._run(container, spec, address))
 
     async def _run(self, container: KubeletContainer, spec: Mapping[str, Any], address: str) -> None:
         try:
-            failure = await _asked(container, spec, address)
+            port = _port(
+                container, next(spec[key] for key in ("httpGet", "tcpSocket", "grpc") if key in spec).get("port")
+            )
+            if self._is_unreachable(port):
+                raise ValueError(f"another program of this machine listens on port {port}")
+            failure = await _asked(spec, address, port)
         except (OSError, aiohttp.ClientError, grpc.RpcError, ValueError) as error:
             failure = str(error)
         if failure:
@@ -68,23 +75,21 @@ class NetworkProbe:
         self._task.cancel()
 
 
-async def _asked(container: KubeletContainer, spec: Mapping[str, Any], address: str) -> str:
+async def _asked(spec: Mapping[str, Any], address: str, port: int) -> str:
     """Why the answer is no; "" for yes."""
     if (http := spec.get("httpGet")) is not None:
-        return await _http(container, http, address)
+        return await _http(http, address, port)
     if (tcp := spec.get("tcpSocket")) is not None:
-        _, writer = await asyncio.open_connection(tcp.get("host") or address, _port(container, tcp.get("port")))
+        _, writer = await asyncio.open_connection(tcp.get("host") or address, port)
         writer.close()
         return ""
-    call = spec.get("grpc") or {}
-    return await _grpc(f"{address}:{_port(container, call.get('port'))}", call.get("service") or "")
+    return await _grpc(f"{address}:{port}", spec["grpc"].get("service") or "")
 
 
-async def _http(container: KubeletContainer, asked: Mapping[str, Any], address: str) -> str:
+async def _http(asked: Mapping[str, Any], address: str, port: int) -> str:
     scheme = (asked.get("scheme") or "HTTP").lower()
     path = asked.get("path") or "/"
-    host, port = asked.get("host") or address, _port(container, asked.get("port"))
-    url = f"{scheme}://{host}:{port}{path if path.startswith('/') else '/' + path}"
+    url = f"{scheme}://{asked.get('host') or address}:{port}{path if path.startswith('/') else '/' + path}"
     headers = {"User-Agent": "kube-probe/1.37", "Accept": "*/*"}
     headers |= {header["name"]: header.get("value", "") for header in asked.get("httpHeaders") or ()}
     # As kubelets do it: who answers is not the question.

@@ -85,6 +85,7 @@ class KubeletPodSpec(Value, frozen=True):
     subdomain: str = ""
     security_context: Any = None
     enable_service_links: bool = True
+    runtime_class_name: str | None = None
 
 
 class KubeletPod(Value, frozen=True):

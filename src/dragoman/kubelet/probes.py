@@ -8,6 +8,7 @@ failure is `lifecycle`'s to decide.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -153,7 +154,8 @@ class Probes:
                 self.wake()
 
         if "exec" not in probe.spec:
-            probe.running = NetworkProbe(container, probe.spec, address, output, ended)
+            hidden = partial(self.runtime.is_unreachable, self.uid)
+            probe.running = NetworkProbe(container, probe.spec, address, output, ended, hidden)
             return
         command = tuple(probe.spec["exec"].get("command") or ())
         try:

@@ -15,7 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from dragoman.kubelet import isolation
 from dragoman.kubelet.programs import Place
 
 ADDRESS = "127.0.0.1"
-"""The address of pods whose containers are processes here: that of loopback."""
+"""The address of pods whose containers are processes in the machine's network."""
 CHUNK = 64 * 1024
 CANNOT_START = 125
 
@@ -35,13 +35,15 @@ CANNOT_START = 125
 class ImageMap(msgspec.Struct, frozen=True):
     """Which images' containers run as processes: (pattern of the image, command that stands for its entry point).
 
-    An empty command means the container's own.
+    An empty command means the container's own. own_network: whether their pods have networks of their own
+    (`podnetwork`), else they share the machine's.
     """
 
     entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    own_network: bool = False
 
     @classmethod
-    def parse(cls, texts: list[str]) -> ImageMap:
+    def parse(cls, texts: list[str], *, own_network: bool = False) -> ImageMap:
         """Of `IMAGE=COMMAND` each. Raises Invalid."""
         entries: list[tuple[str, tuple[str, ...]]] = []
         for text in texts:
@@ -57,7 +59,7 @@ class ImageMap(msgspec.Struct, frozen=True):
             if words and shutil.which(words[0]) is None:
                 raise Invalid("--image-map", f"{words[0]} of image {image} is not a program of this machine")
             entries.append((image, words))
-        return cls(tuple(entries))
+        return cls(tuple(entries), own_network)
 
     def command(self, image: str, command: tuple[str, ...], args: tuple[str, ...]) -> tuple[str, ...] | None:
         """What runs for a container of that image; None where it stays simulated."""
@@ -73,6 +75,7 @@ class LocalCommand:
     """A process. ended(code) is called once, on the loop, when it and its group are over.
 
     folder: the container's own; volumes: those of its pod. beside: the pid of the container's own command, for another.
+    enter: words before the command, which let it run elsewhere.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class LocalCommand:
         has_input: bool = False,
         memory_bytes: int = 0,
         beside: int = 0,
+        enter: Sequence[str] = (),
     ) -> None:
         self._output = output
         self._ended = ended
@@ -100,7 +104,7 @@ class LocalCommand:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(  # noqa: S603 - running it is what the user asked for
-                words,
+                [*enter, *words],
                 env=env,
                 cwd=cwd,
                 stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,

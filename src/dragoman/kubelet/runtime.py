@@ -8,7 +8,7 @@ and how it ends; others end when their command does (`programs`). It decides not
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from dragoman.apiserver.sessions import OutputListener
 from dragoman.errors import NotFound
 from dragoman.kubelet.isolation import remove, write_volumes
+from dragoman.kubelet.podnetwork import PodNetwork
 from dragoman.kubelet.processes import LocalCommand
 from dragoman.kubelet.programs import Place, Running, SimulatedCommand
 from dragoman.node.files import write_atomically
@@ -88,11 +89,18 @@ class Start(msgspec.Struct):
     message_from_log: bool = False
     exit_code: int | None = None
     memory_bytes: int = 0
+    own_network: bool = False
+    api_port: int = 0
 
     @property
     def local(self) -> bool:
         """Whether the command runs as a process of this machine."""
         return self.run.local
+
+    @property
+    def shares_ports(self) -> bool:
+        """Whether it listens in the machine's own network."""
+        return self.run.local and not self.own_network
 
 
 class Sandbox(msgspec.Struct):
@@ -124,6 +132,7 @@ class SimulatedRuntime:
         self.wake: Callable[[str], None] = lambda uid: None
         """Called with a pod's uid when one of its commands has ended."""
         self._commands: dict[tuple[str, str], Running] = {}
+        self._networks: dict[str, PodNetwork] = {}
         self._listeners: dict[tuple[str, str], dict[object, tuple[OutputListener, Callable[[int], None]]]] = {}
 
     def load(self) -> None:
@@ -170,6 +179,19 @@ class SimulatedRuntime:
         self.sandboxes[uid] = box
         return box
 
+    async def connect(self, uid: str, start: Start, refused: Callable[[int], None]) -> None:
+        """Make the network that a container's process is to have, if its pod has none yet. refused: called with ports
+        that cannot be reached. Raises Retry."""
+        if not (start.local and start.own_network) or uid in self._networks:
+            return
+        network = PodNetwork(self.sandboxes[uid].ip, start.api_port, refused)
+        try:
+            await network.open()
+        except BaseException:
+            network.close()
+            raise
+        self._networks[uid] = network
+
     def start(self, uid: str, start: Start) -> None:
         """Start a container; an earlier run of it becomes the previous one."""
         box, run = self.sandboxes[uid], start.run
@@ -211,6 +233,7 @@ class SimulatedRuntime:
                 ended,
                 has_input=start.stdin,
                 memory_bytes=start.memory_bytes,
+                enter=self._entering(uid),
             )
             return
         command = SimulatedCommand(
@@ -286,7 +309,17 @@ class SimulatedRuntime:
         own = self._commands.get((uid, name))
         if isinstance(own, LocalCommand):
             folder, volumes = self.local_folder(uid, run), self.volumes_folder(uid)
-            return LocalCommand(inner, command, folder, volumes, output, ended, has_input=has_input, beside=own.pid)
+            return LocalCommand(
+                inner,
+                command,
+                folder,
+                volumes,
+                output,
+                ended,
+                has_input=has_input,
+                beside=own.pid,
+                enter=self._entering(uid),
+            )
         return SimulatedCommand(
             self.clock, inner, command, output, ended, started_at=self.clock.now(), has_input=has_input
         )
@@ -322,6 +355,19 @@ class SimulatedRuntime:
         for command in self._commands.values():
             command.close()
         self._commands.clear()
+        for uid in tuple(self._networks):
+            self._disconnect(uid)
+
+    def is_unreachable(self, uid: str, port: int) -> bool:
+        """Whether a pod listens on a port in its own network and cannot be reached there."""
+        return uid in self._networks and port in self._networks[uid].unreachable
+
+    def _entering(self, uid: str) -> Sequence[str]:
+        return self._networks[uid].entering if uid in self._networks else ()
+
+    def _disconnect(self, uid: str) -> None:
+        if network := self._networks.pop(uid, None):
+            network.close()
 
     def stop(self, uid: str, name: str, *, after_s: float, exit_code: int = EXIT_TERMINATED, message: str = "") -> None:
         """End a running container in so many seconds; message is its last word."""
@@ -344,12 +390,14 @@ class SimulatedRuntime:
         for run in tuple(box.current.values()) if box else ():
             self._close(uid, run.name)
             self._report_end(uid, run)
+        self._disconnect(uid)
         if box and box.alive:
             box.alive = False
             self._save(box)
 
     def remove(self, uid: str) -> None:
         """Forget the pod."""
+        self._disconnect(uid)
         if box := self.sandboxes.pop(uid, None):
             for name in box.current:
                 self._close(uid, name)

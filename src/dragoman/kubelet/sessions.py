@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dragoman.apiserver.sessions import EndListener, OutputListener, PortConnection, Session
 from dragoman.errors import NotFound
 from dragoman.kubelet.pod import KubeletPod
-from dragoman.kubelet.processes import ADDRESS
 from dragoman.kubelet.programs import Running
 from dragoman.kubelet.runtime import SimulatedRuntime
 from dragoman.kubelet.shell.terminal import Terminal
@@ -73,7 +72,7 @@ class NodeSessions:
         box = self.runtime.sandbox(self.pod.uid)
         if box is not None and any(run.local for run in box.current.values()):
             try:
-                return await asyncio.open_connection(ADDRESS, port)
+                return await asyncio.open_connection(box.ip, port)
             except OSError as error:
                 name = self.pod.metadata.name
                 raise NotFound(f"nothing listens on port {port} of pod {name}: {error.strerror or error}") from None

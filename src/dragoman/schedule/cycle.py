@@ -80,6 +80,7 @@ def decision_of(snapshot: Snapshot, unit: SchedulingUnit, outcomes: Sequence[Pod
         placements,
         waits,
         tuple(outcome.refused for outcome in outcomes if outcome.refused is not None),
+        tuple(outcome.undecided for outcome in outcomes if outcome.undecided is not None),
         frozenset().union(*(outcome.topics for outcome in outcomes)),
         tuple(dict.fromkeys(key for outcome in outcomes for key in outcome.written)),
     )

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.allocate.allocator import TaskType
-from dragoman.allocate.refusal import Refusal
+from dragoman.allocate.refusal import Refusal, SearchLimitReached
 from dragoman.api import codec
 from dragoman.api.core import NodeAllocatableClaimStatus, Pod, PodExtendedResourceClaimStatus
 from dragoman.api.kinds import kind_of
@@ -38,10 +38,17 @@ class NodesRefused(msgspec.Struct, frozen=True):
     reasons: tuple[AnyReason, ...]
 
 
+class NodesUndecided(msgspec.Struct, frozen=True):
+    """Nodes for which the search stopped before it was decided, sorted by name."""
+
+    nodes: tuple[str, ...]
+    limit: SearchLimitReached
+
+
 class Refused(msgspec.Struct, frozen=True):
     """Why a pod cannot be scheduled. reasons: what no node can help; nodes: the others, total of them in the cluster.
 
-    released: one of its own idle claims is released to be allocated anew. undecided: no decision within the limits.
+    released: one of its own idle claims is released so that it can be allocated anew.
     """
 
     pod: NamespacedName
@@ -50,7 +57,20 @@ class Refused(msgspec.Struct, frozen=True):
     nodes: tuple[NodesRefused, ...] = ()
     total: int = 0
     released: str = ""
-    undecided: bool = False
+
+
+class UndecidedPod(msgspec.Struct, frozen=True):
+    """A pod for which there is neither a place nor a no: decide it again with more steps.
+
+    undecided: where the search stopped. nodes: those that refuse it for certain; reasons: what is known of its gang.
+    """
+
+    pod: NamespacedName
+    uid: str
+    undecided: tuple[NodesUndecided, ...]
+    nodes: tuple[NodesRefused, ...] = ()
+    reasons: tuple[AnyReason, ...] = ()
+    total: int = 0
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -97,7 +117,8 @@ class Decision(msgspec.Struct, frozen=True):
 
     effects: to be written in order. assumed: the same as changes, for the snapshot to show at once. topics: what
     may help a refused or waiting unit. written: claims that the effects write. lost: the unit had its place and has
-    it no longer; decide it from the start. preemption: what the effects of a refused unit displace.
+    it no longer; decide it from the start. preemption: what the effects of a refused unit displace. undecided:
+    pods whose search was not finished.
     """
 
     unit: UnitKey
@@ -107,15 +128,11 @@ class Decision(msgspec.Struct, frozen=True):
     placements: tuple[Placement, ...] = ()
     waits: tuple[Wait, ...] = ()
     refused: tuple[Refused, ...] = ()
+    undecided: tuple[UndecidedPod, ...] = ()
     topics: frozenset[Topic] = frozenset()
     written: tuple[NamespacedName, ...] = ()
     lost: bool = False
     preemption: Preemption | None = None
-
-    @property
-    def undecided(self) -> bool:
-        """The search was not finished: try again with more steps."""
-        return any(refused.undecided for refused in self.refused)
 
 
 # ---- writes

@@ -17,10 +17,10 @@ from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
 from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
-from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, feasible_nodes
+from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, UndecidedFit, feasible_nodes
 from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.refusal import PodGroupDoesNotFit, PodGroupNotFound, PodGroupTooSmall
-from dragoman.schedule.single import PodOutcome, by_resource_of, place_pod, placed, refuse
+from dragoman.schedule.single import PodOutcome, by_resource_of, place_pod, placed, refuse, undecided
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit, gated, is_waiting
 from dragoman.snapshot.change import Snapshot, apply_all
 
@@ -73,12 +73,18 @@ def _refuse_all(
 ) -> list[PodOutcome]:
     without = next(outcome for outcome in outcomes if outcome.placement is None)
     reason = PodGroupDoesNotFit(unit.key[2], fitted, unit.wanted, without.pod.metadata.name)
+    stopped = tuple(some for one in outcomes if one.undecided is not None for some in one.undecided.undecided)
     refused = []
     for outcome in outcomes:
-        no = NoFit((reason,))
-        if outcome.refused is not None:
-            no = NoFit((reason, *outcome.refused.reasons), outcome.refused.nodes, outcome.refused.undecided)
-        again = refuse(snapshot, outcome.pod, no)
+        if stopped:  # of one pod is enough: with a place for it the whole gang may fit
+            own = outcome.undecided
+            fit = UndecidedFit(own.undecided, own.nodes) if own is not None else UndecidedFit(stopped)
+            again = undecided(snapshot, outcome.pod, fit, (reason,))
+        elif outcome.refused is not None:
+            no = NoFit((reason, *outcome.refused.reasons), outcome.refused.nodes)
+            again = refuse(snapshot, outcome.pod, no)
+        else:
+            again = refuse(snapshot, outcome.pod, NoFit((reason,)))
         refused.append(msgspec.structs.replace(again, topics=again.topics | outcome.topics))
     return refused
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import msgspec
 
@@ -30,7 +30,7 @@ from dragoman.allocate.match import Matcher
 from dragoman.allocate.refusal import Refusals, Undecided
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
-from dragoman.schedule.decision import AnyReason, NodesRefused
+from dragoman.schedule.decision import AnyReason, NodesRefused, NodesUndecided
 from dragoman.schedule.equivalence import NodeEquivalence, NodeGroup, lone
 from dragoman.schedule.extended import Special, served_by_devices, special_claim, special_requests
 from dragoman.schedule.filter import insufficient_resources, static_reason
@@ -61,11 +61,17 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 
 
 class NoFit(msgspec.Struct, frozen=True):
-    """A no, or not decided. reasons hold for every node."""
+    """A no. reasons hold for every node."""
 
     reasons: tuple[AnyReason, ...] = ()
     nodes: tuple[NodesRefused, ...] = ()
-    undecided: bool = False
+
+
+class UndecidedFit(msgspec.Struct, frozen=True):
+    """Neither a place nor a no: the search stopped on some nodes, and the others refuse."""
+
+    undecided: tuple[NodesUndecided, ...]
+    nodes: tuple[NodesRefused, ...] = ()
 
 
 class _Verdict(NamedTuple):
@@ -133,7 +139,7 @@ class _Seen(NamedTuple):
 
     options: list[_Option]
     refused: list[NodesRefused]
-    undecided: bool
+    undecided: list[NodesUndecided]
 
 
 def find_node(
@@ -143,7 +149,7 @@ def find_node(
     by_resource: dict[str, str],
     memory: PlacementCache,
     share_id: Callable[[], str],
-) -> ScheduleResult | NoFit:
+) -> ScheduleResult | NoFit | UndecidedFit:
     """The best node for a pod by upstream's scores or the policy's rank, ties by name."""
     seen = _see(_Search(snapshot, pod_info, options, by_resource), memory, whole=False)
     if isinstance(seen, NoFit):
@@ -151,7 +157,8 @@ def find_node(
     if not snapshot.nodes:
         return NoFit((NoNodes(),))
     if not seen.options:
-        return NoFit((), tuple(seen.refused), seen.undecided)
+        refused = tuple(seen.refused)
+        return UndecidedFit(tuple(seen.undecided), refused) if seen.undecided else NoFit((), refused)
     best = _best(seen.options, pod_info.profile.weights)
     results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
     return ScheduleResult(
@@ -169,6 +176,35 @@ def all_refusals(
     """The nodes that cannot take the pod, whether or not others can."""
     seen = _see(_Search(snapshot, pod_info, options, by_resource), memory, whole=True)
     return () if isinstance(seen, NoFit) else tuple(seen.refused)
+
+
+def node_scores(
+    snapshot: Snapshot,
+    pod_info: PodInfo,
+    options: AllocatorOptions,
+    by_resource: dict[str, str],
+    memory: PlacementCache,
+) -> dict[str, int]:
+    """The weighted total of every node that can take the pod, node by node. For questions about single decisions."""
+    search = _Search(snapshot, pod_info, options, by_resource)
+    named: dict[str, Raw] = {}
+    fitting = [(group, verdict) for group, verdict in _checked(search, memory) if not verdict.reasons]
+    for served in dict.fromkeys(verdict.served for _, verdict in fitting):
+        some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
+        special = special_requests(pod_info.pod.spec, served, by_resource) if served else None
+        own = (special_claim(pod_info.pod, special.requests),) if special is not None else ()
+        of = {name: verdict.raw for group, verdict in some for name in group.members}
+        if not (*pod_info.to_allocate, *own):
+            named |= of
+            continue
+        seen = survey(snapshot, (*pod_info.to_allocate, *own), options, nodes=sorted(of), memory=memory.devices)
+        if isinstance(seen, Refusals):
+            return {}
+        for devices in seen.classes:
+            if devices.fits:
+                liked = alternative_score([chosen.index for chosen in devices.chosen])
+                named |= {name: of[name]._replace(devices=liked) for name in devices.nodes if name in of}
+    return dict(zip(named, totals(list(named.values()), pod_info.profile.weights), strict=True))
 
 
 def feasible_nodes(
@@ -193,14 +229,14 @@ def _see(search: _Search, memory: PlacementCache, *, whole: bool) -> _Seen | NoF
         asked = survey(search.snapshot, pod_info.to_allocate, search.options, nodes=(), memory=memory.devices)
         if isinstance(asked, Refusals):
             return NoFit(asked.reasons)
-    seen = _Seen([], [], False)
+    seen = _Seen([], [], [])
     for served in dict.fromkeys(verdict.served for _, verdict in fitting):
         some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
         surveyed = _with_devices(search, served, some, memory, whole=whole)
         if isinstance(surveyed, Refusals):
             return NoFit(surveyed.reasons)
         seen = _Seen(
-            seen.options + surveyed.options, seen.refused + surveyed.refused, seen.undecided or surveyed.undecided
+            seen.options + surveyed.options, seen.refused + surveyed.refused, seen.undecided + surveyed.undecided
         )
     if whole or not seen.options:
         return seen._replace(refused=[*_refused_by_checks(search, checked), *seen.refused])
@@ -317,7 +353,7 @@ def _with_devices(
     claims = (*pod_info.to_allocate, *own)
     maps = search.options.gates.on(NODE_ALLOCATABLE_GATE) and bool(claims or pod_info.claims)
     if not claims and not search.ranks and not maps:
-        return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], False)
+        return _Seen([_Option(verdict.raw, group.first(), None, None) for group, verdict in some], [], [])
     many = sum(len(group.members) for group, _ in some)  # of thousands of nodes names are not listed for each pod
     few = sorted(_names(some)) if 2 * many < len(search.snapshot.nodes) else None
     surveyed = survey(search.snapshot, claims, search.options, nodes=few, memory=memory.devices)
@@ -332,7 +368,7 @@ def _with_devices(
     else:
         options = _options(fitting, some, special)
     if options and not whole:  # nobody asks why other nodes cannot
-        return _Seen(options, [], False)
+        return _Seen(options, [], [])
     refused, undecided = _refused_by_devices(surveyed.classes, _names(some))
     return _Seen(options, refused + short, undecided)
 
@@ -447,12 +483,22 @@ def _by_resources(entry: tuple[NodeGroup, _Verdict]) -> tuple[int, int]:
     return -entry[1].raw.resources, -len(entry[0].members)
 
 
-def _refused_by_devices(classes: Sequence[NodeClass], allowed: frozenset[str]) -> tuple[list[NodesRefused], bool]:
+def _refused_by_devices(
+    classes: Sequence[NodeClass], allowed: frozenset[str]
+) -> tuple[list[NodesRefused], list[NodesUndecided]]:
     refused: list[NodesRefused] = []
-    undecided = False
+    undecided: list[NodesUndecided] = []
     for devices in classes:
         names = tuple(name for name in devices.nodes if name in allowed)
-        if names and devices.refusals is not None:
-            refused.append(NodesRefused(names, devices.refusals.reasons))
-            undecided = undecided or isinstance(devices.refusals, Undecided)
+        if not names:
+            continue
+        match devices.refusals:
+            case Refusals(reasons):
+                refused.append(NodesRefused(names, reasons))
+            case Undecided(limit):
+                undecided.append(NodesUndecided(names, limit))
+            case None:
+                pass
+            case _ as never:
+                assert_never(never)
     return refused, undecided

@@ -84,7 +84,7 @@ def preempt(
 ) -> Preemption | None:
     """The victims whose leaving lets the pod in, None where there are none or it may not, or must wait for earlier
     ones to end."""
-    if context.preemption == "off" or refused.undecided or refused.reasons or pod.spec.preemption_policy == NEVER:
+    if context.preemption == "off" or refused.reasons or pod.spec.preemption_policy == NEVER:
         return None
     priority = priority_of(snapshot, pod)
     if _is_awaited(snapshot, pod, priority):

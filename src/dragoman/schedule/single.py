@@ -17,9 +17,11 @@ from dragoman.effects import Effect
 from dragoman.schedule.claims import PodClaim, claims_of, same
 from dragoman.schedule.conditions import Pending, binding_of
 from dragoman.schedule.decision import (
+    AnyReason,
     NodesRefused,
     Placement,
     Refused,
+    UndecidedPod,
     Wait,
     bound,
     node_allocatable_write,
@@ -30,10 +32,18 @@ from dragoman.schedule.decision import (
 )
 from dragoman.schedule.extended import classes_by_resource, is_special, special_claim
 from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
-from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, all_refusals, find_node
+from dragoman.schedule.placement import (
+    NoFit,
+    PlacementCache,
+    ScheduleResult,
+    UndecidedFit,
+    all_refusals,
+    find_node,
+    node_scores,
+)
 from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.queue import Topic
-from dragoman.schedule.refusal import BindingFailed, ClaimNotAvailableOnNode, SchedulingGated
+from dragoman.schedule.refusal import BindingFailed, ClaimNotAvailableOnNode, PodReason, SchedulingGated
 from dragoman.schedule.units import SchedulingContext, gated
 from dragoman.schedule.wakeup import named, topics_of
 from dragoman.snapshot.change import Change, Put, Snapshot, keys_of
@@ -41,12 +51,13 @@ from dragoman.snapshot.usage import claim_names
 
 
 class PodOutcome(msgspec.Struct, frozen=True):
-    """What happens to one pod: placed (placement set) or refused. writes: before any binding."""
+    """What happens to one pod: one of placement, refused and undecided is set. writes: before any binding."""
 
     pod: Pod
     placement: Placement | None = None
     wait: Wait | None = None
     refused: Refused | None = None
+    undecided: UndecidedPod | None = None
     writes: tuple[Effect, ...] = ()
     assumed: tuple[Change, ...] = ()
     written: tuple[NamespacedName, ...] = ()
@@ -76,6 +87,8 @@ def place_pod(
     place = find_node(snapshot, pod_info, context.options, by_resource, memory, context.new_id)
     if isinstance(place, ScheduleResult):
         return placed(pod_info, place, now, context)
+    if isinstance(place, UndecidedFit):  # gives up nothing: there may be a place with the claims as they are
+        return undecided(snapshot, pod, place)
     elsewhere = {r.claim for some in place.nodes for r in some.reasons if isinstance(r, ClaimNotAvailableOnNode)}
     return give_up_one(snapshot, pod, [c for c in claims if c.claim.metadata.name in elsewhere], place)
 
@@ -124,11 +137,10 @@ def placed(pod_info: PodInfo, place: ScheduleResult, now: datetime, context: Sch
         pod,
         Placement(key, pod.metadata.uid, place.node, tuple(allocations), place.kind),
         wait,
-        None,
-        tuple(writes),
-        tuple(changes),
-        tuple(written),
-        topics,
+        writes=tuple(writes),
+        assumed=tuple(changes),
+        written=tuple(written),
+        topics=topics,
     )
 
 
@@ -155,10 +167,18 @@ def refuse(snapshot: Snapshot, pod: Pod, no: NoFit) -> PodOutcome:
     """Refused, with the topics that may help."""
     reasons = [*no.reasons, *(reason for some in no.nodes for reason in some.reasons)]
     meta = pod.metadata
-    refused = Refused(
-        (meta.namespace, meta.name), meta.uid, no.reasons, no.nodes, len(snapshot.nodes), undecided=no.undecided
-    )
+    refused = Refused((meta.namespace, meta.name), meta.uid, no.reasons, no.nodes, len(snapshot.nodes))
     return PodOutcome(pod, refused=refused, topics=topics_of(pod, claim_names(pod), reasons))
+
+
+def undecided(snapshot: Snapshot, pod: Pod, fit: UndecidedFit, reasons: tuple[AnyReason, ...] = ()) -> PodOutcome:
+    """Neither placed nor refused. reasons: what is known of its gang."""
+    meta = pod.metadata
+    one = UndecidedPod(
+        (meta.namespace, meta.name), meta.uid, fit.undecided, fit.nodes, reasons, total=len(snapshot.nodes)
+    )
+    known = [*reasons, *(reason for some in fit.nodes for reason in some.reasons)]
+    return PodOutcome(pod, undecided=one, topics=topics_of(pod, claim_names(pod), known))
 
 
 def give_up_one(snapshot: Snapshot, pod: Pod, candidates: Sequence[PodClaim], no: NoFit) -> PodOutcome:
@@ -201,6 +221,32 @@ def _left_over_special(snapshot: Snapshot, pod: Pod) -> ResourceClaim | None:
         if is_special(claim, pod) and claim.metadata.deletion_timestamp is None:
             return claim
     return None
+
+
+def place_on(
+    snapshot: Snapshot, pod: Pod, node: str, context: SchedulingContext
+) -> ScheduleResult | NoFit | UndecidedFit | PodReason:
+    """What the pod would get on that very node, or why nothing; nothing is written."""
+    claims = claims_of(snapshot, pod, context.in_flight)
+    if not isinstance(claims, tuple):
+        return claims
+    by_resource = by_resource_of(snapshot, context)
+    inter_pod = inter_pod_state_of(snapshot, pod, context.profile.off)
+    info = pod_info_of(pod, claims, by_resource, inter_pod, context.profile)
+    pinned = (node,) if info.pinned is None or node in info.pinned else ()
+    info = msgspec.structs.replace(info, pinned=pinned)
+    return find_node(snapshot, info, context.options, by_resource, context.memory, context.new_id)
+
+
+def scores_of(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> dict[str, int]:
+    """The score of every node that can take the pod."""
+    claims = claims_of(snapshot, pod, context.in_flight)
+    if not isinstance(claims, tuple):
+        return {}
+    by_resource = by_resource_of(snapshot, context)
+    inter_pod = inter_pod_state_of(snapshot, pod, context.profile.off)
+    info = pod_info_of(pod, claims, by_resource, inter_pod, context.profile)
+    return node_scores(snapshot, info, context.options, by_resource, context.memory)
 
 
 def refusing_nodes(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[NodesRefused, ...]:

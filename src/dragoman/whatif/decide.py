@@ -20,7 +20,7 @@ from dragoman.api.meta import Condition, NamespacedName
 from dragoman.api.resource import AllocationResult
 from dragoman.reconcile.table import Controller
 from dragoman.schedule.cycle import SchedulingContext, SchedulingUnit, decide, refusing_nodes
-from dragoman.schedule.decision import Decision, NodesRefused, Preemption, Refused
+from dragoman.schedule.decision import Decision, NodesRefused, Preemption, Refused, UndecidedPod
 from dragoman.snapshot.change import WORKLOADS, Change, Put, Snapshot, apply_all
 from dragoman.whatif.cluster import ClusterState, Rejection
 from dragoman.whatif.settle import CONTROLLERS, changed
@@ -43,7 +43,8 @@ class ClaimVerdict(msgspec.Struct, frozen=True):
 
 
 class PodPrediction(msgspec.Struct, frozen=True):
-    """What would become of a pod. nodes: those that cannot take it, also when it has a place.
+    """What would become of a pod. nodes: those that cannot take it, also when it has a place. undecided: instead of
+    node and refused, where the search stopped.
 
     rejected: what the API server refused to create for it. preemption: who would make room for it; nobody does here.
     """
@@ -53,6 +54,7 @@ class PodPrediction(msgspec.Struct, frozen=True):
     claims: tuple[ClaimVerdict, ...]
     nodes: tuple[NodesRefused, ...]
     refused: Refused | None
+    undecided: UndecidedPod | None = None
     rejected: tuple[Rejection, ...] = ()
     preemption: Preemption | None = None
 
@@ -110,7 +112,7 @@ def _step(
     decision, assumed = _decided(before, unit, cluster.now, context)
     context.learn(decision.placements, recent)
     after = changed(cluster, assumed, controllers=controllers) if assumed else cluster
-    refused = {one.pod: one for one in decision.refused}
+    refused = _without_place(decision)
     shown_as = apply_all(before, assumed)
     verdicts = tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected, decision.preemption))
     started = [change for p in decision.placements for change in _started(after, p.pod)]
@@ -128,7 +130,7 @@ def steps(
         decision, assumed = _decided(snapshot, unit, now, context)
         snapshot = apply_all(snapshot, assumed)
         context.learn(decision.placements, recent)
-        refused = {one.pod: one for one in decision.refused}
+        refused = _without_place(decision)
         yield DecidedUnit(unit, before, snapshot, tuple(_verdicts(before, snapshot, unit, refused, context, ())))
 
 
@@ -143,6 +145,11 @@ def _decided(
             break
         snapshot = apply_all(snapshot, decision.assumed)
     return decision, changes
+
+
+def _without_place(decision: Decision) -> dict[NamespacedName, Refused | UndecidedPod]:
+    found: dict[NamespacedName, Refused | UndecidedPod] = {one.pod: one for one in decision.refused}
+    return found | {one.pod: one for one in decision.undecided}
 
 
 def _started(cluster: ClusterState, key: NamespacedName) -> Iterator[Change]:
@@ -161,7 +168,7 @@ def _verdicts(
     before: Snapshot,
     after: Snapshot,
     unit: SchedulingUnit,
-    refused: dict[NamespacedName, Refused],
+    refused: dict[NamespacedName, Refused | UndecidedPod],
     context: SchedulingContext,
     rejected: Sequence[Rejection],
     preemption: Preemption | None = None,
@@ -175,7 +182,7 @@ def _verdict(
     before: Snapshot,
     after: Snapshot,
     key: NamespacedName,
-    refused: Refused | None,
+    refused: Refused | UndecidedPod | None,
     context: SchedulingContext,
     rejected: Sequence[Rejection],
 ) -> PodPrediction:
@@ -186,7 +193,9 @@ def _verdict(
     else:
         nodes = refused.nodes if refused is not None else ()
     mine = tuple(r for r in rejected if r.owner is not None and r.owner.uid == pod.metadata.uid) if rejected else ()
-    return PodPrediction(key, node, tuple(_claims(before, after, pod)), nodes, refused if node is None else None, mine)
+    no = refused if node is None and isinstance(refused, Refused) else None
+    unknown = refused if node is None and isinstance(refused, UndecidedPod) else None
+    return PodPrediction(key, node, tuple(_claims(before, after, pod)), nodes, no, unknown, mine)
 
 
 def _claims(before: Snapshot, after: Snapshot, pod: Pod) -> Iterator[ClaimVerdict]:

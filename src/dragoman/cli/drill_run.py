@@ -23,7 +23,7 @@ from dragoman.cluster.http import HttpClient
 from dragoman.daemon.allinone import Cluster
 from dragoman.errors import DragomanError, Invalid, NotFound
 from dragoman.kubelet.faults import FAULT, INVALID, MESSAGE, STATE
-from dragoman.ops.drill import Drill, Expectation, DrillStep
+from dragoman.ops.drill import Drill, DrillStep, Expectation
 from dragoman.ops.recording import STEP_S, Recording
 from dragoman.ops.rules import rule_file
 from dragoman.runtime import log

@@ -99,7 +99,7 @@ class _Queues(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """scheduler_pending_pods and scheduler_queued_entities."""
         pods = dict.fromkeys(_QUEUES.values(), 0)
-        entities = {(queue, sort): 0 for queue in pods for sort in ("pod", "podgroup")}
+        entities = {(queue, kind): 0 for queue in pods for kind in ("pod", "podgroup")}
         for unit in self._units():
             queue = _QUEUES.get(unit.state)
             if queue is not None:

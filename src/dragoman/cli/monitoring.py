@@ -17,12 +17,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What to print."""
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    sorts = parser.add_subparsers(dest="sort", required=True, metavar="WHAT", parser_class=type(parser))
+    commands = parser.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=type(parser))
     for name, summary in (
         ("rules", "print a rule file of Prometheus"),
         ("prometheusrule", "print a PrometheusRule of the Prometheus operator"),
     ):
-        one = sorts.add_parser(name, help=summary)
+        one = commands.add_parser(name, help=summary)
         one.add_argument(
             "--runbooks", default="docs/runbooks", metavar="URL", help="where runbooks are; default: docs/runbooks"
         )
@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                 type=float,
                 default=1.0,
                 metavar="N",
-                help="divide all waiting by N, for a cluster whose clock is N times as fast",
+                help="divide all durations by N, for a cluster whose clock is N times as fast",
             )
             one.add_argument("--interval", default="", metavar="TIME", help="evaluation interval of all groups")
         else:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.cli import output
     from dragoman.ops import rules
 
-    if args.sort == "rules":
+    if args.what == "rules":
         if not 0.001 <= args.speed <= 10_000:
             raise Invalid("--speed", f"must be from 0.001 to 10000, got {args.speed:g}")
         body = rules.rule_file(runbooks=args.runbooks, speed=args.speed, interval=args.interval)

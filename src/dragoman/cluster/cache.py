@@ -60,7 +60,7 @@ class Assumption:
 
 
 class Cache:
-    """The current Snapshot. `listen` to be told each step; read `snapshot` whenever deciding."""
+    """The current Snapshot. `listen` to get each step; read `snapshot` whenever deciding."""
 
     def __init__(self, informers: Informers, kinds: Iterable[str] = DECIDED_ON) -> None:
         self.snapshot = Snapshot.empty()

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "device-plugin": ("device_plugin", "run a device plugin as a daemon: GPUs as an extended resource"),
     "node": ("node", "add simulated nodes to a running embedded cluster, or remove them"),
     "fault": ("fault", "inject faults into simulated machines of an embedded cluster, and recover them"),
+    "drill": ("drill", "break a cluster of its own on purpose, see alerts and explanations, and mend it"),
     "clock": ("clock", "show, advance or speed up the time of an embedded cluster"),
     "profiles": ("profiles", "list the machines that can be simulated, with their GPUs and network adapters"),
     "explain": (

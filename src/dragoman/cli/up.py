@@ -136,28 +136,38 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without all these
-    from dragoman.api.gates import strict_gates
-    from dragoman.apiserver.served import parse_runtime_config
-    from dragoman.cli import signals
-    from dragoman.daemon.allinone import ClusterSettings
+    from dragoman.cli import signals  # --help is fast without these
     from dragoman.runtime import log
 
     record = _record(args)
     if args.detach:
         return _detached(record)
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
+    settings = settings_of(args, Path(record.kubeconfig))
+    if note := switched_off(settings.minor, settings.runtime_config):
+        output.say(f"note: {note}")
+    with named.registered(record):
+        return signals.run(lambda stop: _up(settings, record, stop))
+
+
+def settings_of(args: argparse.Namespace, kubeconfig: Path) -> ClusterSettings:
+    """What the flags say. Raises Invalid."""
+    from dragoman.allocate.allocator import AllocatorOptions
+    from dragoman.api.gates import strict_gates
+    from dragoman.apiserver.served import parse_runtime_config
+    from dragoman.daemon.allinone import ClusterSettings
+
     without = _parts(args.without)
     if args.node and "nodes" in without:
         raise Invalid("--node", "cannot be combined with --without nodes")
     groups = args.node or ([] if "nodes" in without else [(("node-0", "example"),)])
-    settings = ClusterSettings(
+    return ClusterSettings(
         images=_images(args),
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
         repair_data=args.repair_data,
-        kubeconfig=_writable(Path(record.kubeconfig)),
+        kubeconfig=_writable(kubeconfig),
         minor=minor_of(args.kubernetes, OLDEST),
         runtime_config=parse_runtime_config(args.runtime_config),
         without=without,
@@ -171,10 +181,6 @@ def run(args: argparse.Namespace) -> int:
         drivers={entry.name: entry.up_settings(args) for entry in DRIVERS}
         | {plugin.name: plugin.up_settings(args) for plugin in DEVICE_PLUGINS},
     )
-    if note := switched_off(settings.minor, settings.runtime_config):
-        output.say(f"note: {note}")
-    with named.registered(record):
-        return signals.run(lambda stop: _up(settings, record, stop))
 
 
 def _record(args: argparse.Namespace) -> named.ClusterRecord:

@@ -201,6 +201,7 @@ class Cluster:
             lambda machine: self._boot(machine, root, host, routes, tasks),
         )
         simulation = Simulation(simulating, self.clock, self.entropy, self.nodes, added, host.meter)
+        self.simulation = simulation
         tasks.supervise("simulation", simulation.run)
         if settings.kubeconfig is not None:
             self._write_kubeconfigs(settings.kubeconfig)

@@ -266,7 +266,7 @@ class _Reader:
 
     def _without_effect(self, config: _Config, connection: _Connection) -> None:
         if config.parallelism is not None:
-            self.notes.append("parallelism: changes nothing, equivalent nodes are checked once")
+            self.notes.append("parallelism: changes nothing, equal nodes are checked once")
         if connection.qps is not None or connection.burst is not None:
             self.notes.append(
                 "clientConnection.qps, burst: change nothing, the API server's priority and fairness limits"
@@ -313,7 +313,7 @@ class _Reader:
         if not 0 <= percent <= 100:
             self.errors.append(place.invalid(percent, "not in valid range [0-100]"))
         else:
-            self.notes.append(f"{place}: changes nothing, every node is checked, equivalent ones once")
+            self.notes.append(f"{place}: changes nothing, every node is checked, equal ones once")
 
     # ---- profiles
 

@@ -30,6 +30,7 @@ from dragoman.kubelet.processes import ADDRESS, ImageMap
 from dragoman.kubelet.programs import Place, found, knows
 from dragoman.kubelet.runtime import ContainerRun, Start
 from dragoman.kubelet.shell.commands import seconds_of
+from dragoman.kubelet.shell.files import Entry, FileMount, Folder
 from dragoman.kubelet.shell.language import ShellProgram
 from dragoman.kubelet.volumes import CannotMount, Volumes
 from dragoman.node.cdi import NO_EDITS, DeviceNode, Edits, Mount, merged
@@ -47,6 +48,10 @@ JOB_RUN_S = 1.0
 _ONLY_SLEEP = re.compile(r"(?:\S*sh -c )?(?:exec )?(?:\S*/)?sleep (infinity|inf|\d+(?:\.\d+)?[smhd]?)\s*;?")
 _PAUSE = re.compile(r"(?:^|/)pause(?:[:@-]|$)")
 """Images whose program does nothing but wait."""
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d+)?/)?[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+    r"(?::[\w][\w.-]{0,127})?(?:@[A-Za-z][\w+.-]*:[0-9a-fA-F]{32,})?"
+)
 _VARIABLE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
@@ -57,6 +62,22 @@ class CannotStart(Exception):
         super().__init__(message)
         self.reason = reason
         self.message = message
+
+
+def check_image(pod: KubeletPod, container: KubeletContainer) -> None:
+    """Raise CannotStart for an image that has no valid name, or whose pull an annotation lets fail."""
+    image = container.image
+    if not _IMAGE.fullmatch(image):
+        raise CannotStart(
+            "InvalidImageName",
+            f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": '
+            "invalid reference format",
+        )
+    key, text = pod.annotation("image-pull", container.name)
+    if key and container.image_pull_policy == "Never":
+        raise CannotStart("ErrImageNeverPull", f'Container image "{image}" is not present with pull policy of Never')
+    if key:
+        raise CannotStart("ErrImagePull", f'failed to pull and unpack image "{image}": {text or "not found"}')
 
 
 class ContainerView(msgspec.Struct, frozen=True):
@@ -112,6 +133,7 @@ class Starter:
         self, pod: KubeletPod, container: KubeletContainer, attempt: int, streak: int, ip: str, now: float
     ) -> Start:
         """The run to start. Raises CannotStart."""
+        check_image(pod, container)
         if self.plugin_devices is not None:
             try:
                 await self.plugin_devices.before_start(pod, container)
@@ -208,6 +230,11 @@ class Starter:
             mounts = self.volumes.mounts(pod, container, lambda text: expand(text, seen.env))
         except CannotMount as error:
             raise CannotStart("CreateContainerConfigError", str(error)) from None
+        local = self.images.command(container.image, ("x",), ()) is not None
+        own = any(mount.path == "/etc/hosts" for mount in mounts)
+        # A process goes by the names of its machine, unless the pod names others.
+        if not pod.spec.host_network and not own and (pod.spec.host_aliases or not local):
+            mounts = (*mounts, self._hosts(pod, ip, now))
         contexts = (container.security_context or {}, pod.spec.security_context or {})
         user = next((context["runAsUser"] for context in contexts if context.get("runAsUser")), 0)
         devices = self._devices(pod, container)
@@ -226,6 +253,28 @@ class Starter:
             term_path=container.termination_message_path or "/dev/termination-log",
             read_only=bool((container.security_context or {}).get("readOnlyRootFilesystem")),
         )
+
+    def _hosts(self, pod: KubeletPod, ip: str, now: float) -> FileMount:
+        """/etc/hosts as kubelets write it."""
+        name = pod.spec.hostname or pod.metadata.name
+        if pod.spec.subdomain:
+            name = f"{name}.{pod.spec.subdomain}.{pod.metadata.namespace}.svc.cluster.local\t{name}"
+        lines = [
+            "# Kubernetes-managed hosts file.",
+            "127.0.0.1\tlocalhost",
+            "::1\tlocalhost ip6-localhost ip6-loopback",
+            "fe00::0\tip6-localnet",
+            "fe00::0\tip6-mcastprefix",
+            "fe00::1\tip6-allnodes",
+            "fe00::2\tip6-allrouters",
+            f"{ip}\t{name}",
+        ]
+        if pod.spec.host_aliases:
+            lines += ["", "# Entries added by HostAliases."]
+            lines += ["\t".join((alias.get("ip", ""), *alias.get("hostnames", ()))) for alias in pod.spec.host_aliases]
+        folder = Folder(now=now)
+        folder.put("hosts", Entry("file", ("\n".join(lines) + "\n").encode(), 0o644, now))
+        return FileMount("/etc/hosts", folder, "hosts")
 
     def _devices(self, pod: KubeletPod, container: KubeletContainer) -> tuple[tuple[str, PreparedDevice], ...]:
         found: dict[tuple[str, str, str], tuple[str, PreparedDevice]] = {}

@@ -349,11 +349,9 @@ class ClusterTally:
         node, used = self._snapshot.nodes.get(name), self._snapshot.requested.get(name)
         if node is None or used is None or node.status.allocatable is None:
             return False
-        allocatable = node.status.allocatable
+        limits = node.status.allocatable
         needs = {**ASSUMED, "pods": 1_000_000_000}
-        return any(
-            allocatable[what].nanos - used.get(what, 0) < least for what, least in needs.items() if what in allocatable
-        )
+        return any(limits[what].nanos - used.get(what, 0) < least for what, least in needs.items() if what in limits)
 
 
 def seconds_of(text: str | None) -> float:

@@ -47,6 +47,12 @@ def _flags(parser: ArgumentParser) -> None:
         help="remove taints when the GPU recovers; default: they stay until the driver restarts",
     )
     parser.add_argument(
+        "--allow-device-plugin",
+        action="store_true",
+        help="start though a device plugin offers GPUs of this node (upstream's gpuResourcesEnabledOverride); those "
+        "GPUs are tainted",
+    )
+    parser.add_argument(
         "--nvidia-driver-root", default="/", metavar="DIR", help="where the kernel driver's files are on the host"
     )
     parser.add_argument(
@@ -64,6 +70,13 @@ def _flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
     )
+
+
+async def _before(args: Namespace) -> None:
+    from dragoman.drivers.nvidia.device_plugin import other_path
+
+    if not args.allow_device_plugin:
+        await other_path.refuse_plugin(args.root_dir)
 
 
 def _standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory:
@@ -125,4 +138,5 @@ ENTRY = DriverEntry(
     gates=GateCatalogue(GATES, _check_gates),
     faults=FAULTS,
     known=_known,
+    before=_before,
 )

@@ -40,7 +40,7 @@ def _flags(parser: ArgumentParser) -> None:
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
     )
     parser.add_argument(
-        "--mps-root", metavar="DIR", help="folder folder of MPS control daemons; default: /run/nvidia/mps"
+        "--mps-root", metavar="DIR", help="folder folder folder of MPS control daemons; default: /run/nvidia/mps"
     )
     for flag, text in (
         ("fail-on-init-error", "exit if there is no kernel driver, instead of waiting for one; default: yes"),
@@ -86,6 +86,12 @@ def _standalone(args: Namespace, machine: MachineProfile | None) -> DevicePlugin
     return factory.standalone(args, machine)
 
 
+async def _before(args: Namespace) -> None:
+    from dragoman.drivers.nvidia.device_plugin import other_path
+
+    await other_path.refuse_driver(args.root_dir)
+
+
 def _installed() -> tuple[Object, ...]:
     from dragoman.drivers.nvidia.device_plugin import factory
 
@@ -102,4 +108,5 @@ ENTRY = DevicePluginEntry(
     up_flags=_up_flags,
     up_settings=_up_settings,
     installed=_installed,
+    before=_before,
 )

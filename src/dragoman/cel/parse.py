@@ -210,7 +210,7 @@ class _Parser:
         return struct or Ident(token.offset, name)
 
     def struct_literal(self, name: str) -> Expr | None:
-        """`a.b.C{...}`, told from a selection by looking ahead for the brace."""
+        """`a.b.C{...}`, distinguished from a selection by looking ahead for the brace."""
         at = self.at
         while self.tokens[at].kind == "." and self.tokens[at + 1].kind == "name":
             name += f".{self.tokens[at + 1].text}"

@@ -136,7 +136,7 @@ async def _list(args: argparse.Namespace) -> int:
     if rows:
         output.write(output.rows(["NAME", "STATE", "WHAT"], sorted(rows)))
     else:
-        output.say("nothing is broken on purpose")
+        output.say("no faults")
     return 0
 
 

@@ -208,7 +208,7 @@ def _text_value(form: str, text: str) -> CelValue:
             case "date":
                 return parse_timestamp(f"{text}T00:00:00Z")
     except (EvalError, ValueError):
-        pass  # its format is wrong, which is told apart from rules
+        pass  # its format is wrong, which is distinguished from rules
     return text
 
 
@@ -516,7 +516,7 @@ class _Run:
 
 
 def _correlated(node: SchemaNode, item: Any, old: Any) -> Any:
-    """The old item of a list that is a map by keys; items of other lists cannot be told apart."""
+    """The old item of a list that is a map by keys; items of other lists cannot be distinguished."""
     if node.list_type != "map" or not isinstance(item, dict) or not isinstance(old, list):
         return None
     key = [item.get(name) for name in node.keys]

@@ -72,7 +72,7 @@ swap: $(VENV)/.dev ## run the same scenarios with each part once ours and once K
 	@$(BIN)/python -m tests.real.swap --write
 
 random-cases: peers ## ask Kubernetes' own allocator about 100,000 random cases; goes on where it ended
-	@$(BIN)/python -m tests.vectors.random_cases --seconds 3600
+	@PYTHONPATH=bench $(BIN)/python -m tests.vectors.random_cases --seconds 3600
 
 bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON lines
 	@$(BIN)/python bench/allocate.py

@@ -28,7 +28,7 @@ _LEVEL: Final[dict[str, int]] = {
 """How tightly an operator binds; all of them group to the left."""
 
 _FUNCTION: Final[dict[str, str]] = {sign: f"_{sign}_" for sign in _LEVEL} | {"in": "@in"}
-_RESERVED: Final = frozenset(
+RESERVED: Final = frozenset(
     (
         *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"),
         *("namespace", "return", "var", "void", "while"),
@@ -196,7 +196,7 @@ class _Parser:
     def name(self) -> Expr:
         dot = self.accept(".")
         token = self.expect("name")
-        if token.text in _RESERVED:
+        if token.text in RESERVED:
             raise self.refused(token.offset, f"reserved identifier: {token.text}")
         name = f".{token.text}" if dot else token.text
         if self.token.kind == "(":

@@ -24,6 +24,7 @@ from dragoman.cel.estimate import estimate
 from dragoman.cel.expression import Expression, compile_expression
 from dragoman.cel.faults import CompileError, CostExceeded, EvalError
 from dragoman.cel.meter import Meter, Plan
+from dragoman.cel.parse import RESERVED
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
 from dragoman.cel.types import Type
@@ -40,28 +41,7 @@ _OUT_OF_BUDGET = "validation failed due to running out of cost budget, no furthe
 
 # ---- names
 
-_KEYWORDS = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-    ]
-)
+_KEYWORDS = RESERVED | {"true", "false", "null", "in"}
 _SIGNS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 
 

@@ -97,7 +97,7 @@ def writes(folder: Path, account: str, since: datetime) -> list[str]:
     for line in (folder / "audit.log").read_text().splitlines():
         event = json.loads(line)
         when = datetime.fromisoformat(event["requestReceivedTimestamp"].replace("Z", "+00:00"))
-        if event["user"]["username"].endswith(f":{account}") and when > since:
-            if event["verb"] not in ("get", "list", "watch"):
-                found.append(f"{event['verb']} {event['requestURI']}")
+        theirs = event["user"]["username"].endswith(f":{account}") and when > since
+        if theirs and event["verb"] not in ("get", "list", "watch"):
+            found.append(f"{event['verb']} {event['requestURI']}")
     return found

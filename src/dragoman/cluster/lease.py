@@ -27,8 +27,8 @@ LEASE = kind_of("Lease")
 
 
 class LeaseSettings(msgspec.Struct, frozen=True):
-    """renew_s < deadline_s < duration_s must hold. client-go's 15, 10 and 2 s take over 15 s to fail over; these take at
-    most duration_s and two looks of a standby, 12.5 s."""
+    """renew_s < deadline_s < duration_s must hold. client-go's 15, 10 and 2 s take over 15 s to fail over; these
+    take at most duration_s and two looks of a standby, 12.5 s."""
 
     name: str
     namespace: str

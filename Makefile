@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim peers vectors real real-versions upstream bench docs proto format clean
+.PHONY: help setup demo test check sim peers vectors real operators real-versions upstream bench docs proto format clean
 
 help: ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,11 @@ vectors: peers ## ask Kubernetes' own allocator and CEL about the tests' cases a
 real: $(VENV)/.dev ## build real Kubernetes into a cache folder (needs Go), then run the tests that use it
 	@$(BIN)/python -m tests.real.build
 	@$(BIN)/python -m pytest -q tests/real
+
+operators: $(VENV)/.dev ## build operators into the cache folder (needs Go), then run them on dragoman up
+	@$(BIN)/python -m tests.real.build --only helm
+	@$(BIN)/python -m tests.real.build --operators
+	@$(BIN)/python -m pytest -q tests/operators tests/real/operators
 
 real-versions: $(VENV)/.dev ## build Kubernetes 1.36, 1.35 and 1.34 too
 	@$(BIN)/python -m tests.real.build --older

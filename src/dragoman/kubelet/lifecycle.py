@@ -339,10 +339,8 @@ class PodWorker:
             raise CannotStart("CreateContainerError", str(error)) from None
 
     def _unreachable(self, port: int) -> None:
-        message = (
-            f"another program of this machine listens on port {port} at all addresses; the pod is not reached there"
-        )
-        self._event("Warning", "PortInUse", message)
+        taken = f"another program of this machine listens on port {port} at all addresses"
+        self._event("Warning", "PortInUse", f"{taken}: programs outside the cluster reach that one, not the pod")
 
     def _post_start(self, container: KubeletContainer) -> None:
         """Run the container's postStart command; it goes when that fails."""

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 
 from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.daemon.explainer import Explainer
+from dragoman.daemon.shadow import Shadow
 from dragoman.ops.families import FAMILIES
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
@@ -64,6 +65,7 @@ async def _rows() -> list[Row]:
         metrics = cluster.metrics
         clock, entropy = Clock(), Entropy(1)
         Explainer(None, clock, entropy, metrics=metrics)  # type: ignore[arg-type]
+        Shadow(None, clock, entropy, metrics=metrics)  # type: ignore[arg-type]
         return sorted(_of(metrics))
 
 

@@ -1,4 +1,4 @@
-"""Writes the parts of docs/reference/schemas that follow from types: reasons, hints, conflicts, choices.
+"""Writes the parts of docs/reference/schemas that follow from types: reasons, hints, conflicts, choices, bench cases.
 
 The rest of those files is written by hand. Run: python tools/make_output_schemas.py (`make docs` does).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import types
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -17,6 +17,7 @@ from dragoman.explain import conflict, hint_changes, objects
 from dragoman.explain.hint_changes import SingleChange, Together
 from dragoman.explain.messages import camel
 from dragoman.explain.state import ConsumerState, StateReason
+from dragoman.node.bench.report import CaseResult
 from dragoman.schedule import refusal as pod
 from dragoman.snapshot.usage import DeviceId, Holder
 from dragoman.values.quantity import Quantity
@@ -24,7 +25,8 @@ from dragoman.values.quantity import Quantity
 SCHEMAS = Path(__file__).parent.parent / "docs/reference/schemas"
 REASON = {"$ref": "#/$defs/reason"}
 TEXT = {"type": "string"}
-SIMPLE: dict[Any, Any] = {str: TEXT, int: {"type": "integer"}, bool: {"type": "boolean"}, DeviceId: TEXT, Any: {}}
+SIMPLE: dict[Any, Any] = {str: TEXT, int: {"type": "integer"}, float: {"type": "number"}, bool: {"type": "boolean"}}
+SIMPLE |= {DeviceId: TEXT, Any: {}}
 SIMPLE |= {type(None): {"type": "null"}}
 
 
@@ -52,6 +54,8 @@ def of(kind: Any, *, brief: bool = False) -> dict[str, Any]:
         return {"type": "array", "items": of(parts[0], brief=brief)}
     if origin is tuple:
         return {"type": "array", "prefixItems": [of(part, brief=brief) for part in parts], "items": False}
+    if origin is Literal:
+        return {"enum": list(parts)}
     if origin is dict:
         return {"type": "object", "additionalProperties": of(parts[1], brief=brief)}
     if kind is Holder and brief:
@@ -142,7 +146,7 @@ def definitions() -> dict[str, Any]:
 
 
 def written() -> dict[str, str]:
-    """The files of Explanation and Simulation with these $defs, by name."""
+    """The files of Explanation and Simulation with these $defs, that of the bench with its cases, by name."""
     made = definitions()
     texts = {}
     for name in ("Explanation", "Simulation"):
@@ -150,6 +154,9 @@ def written() -> dict[str, str]:
         needed = made if name == "Explanation" else {key: made[key] for key in made if key != "consumer"}
         schema["$defs"] |= needed
         texts[f"{name}.json"] = json.dumps(schema, indent=2) + "\n"
+    bench = json.loads((SCHEMAS / "DriverBenchReport.json").read_text())
+    bench["properties"]["cases"]["items"] = of(CaseResult)
+    texts["DriverBenchReport.json"] = json.dumps(bench, indent=2) + "\n"
     return texts
 
 

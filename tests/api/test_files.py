@@ -112,7 +112,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "a boolean for a name": (
         OLD_CLAIM.replace("name: one", "name: yes"),
         "f.yaml, document 1, line 4 (ResourceClaim default/True): metadata.name: must be a string, got true or false "
-        "(YAML takes y, n, yes, no, on and off for these: quote the text)",
+        "(YAML takes y, n, yes, no, on and off for these)",
     ),
     "a number for a label": (
         "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels:\n    a: b\n    zone: 1\n",

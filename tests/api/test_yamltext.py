@@ -181,7 +181,7 @@ def test_a_dump_is_cut_into_its_items() -> None:
     assert max(len(c.text) for c in found) < 300, "an item knows its own text only"
     lines = text.splitlines()
     for chunk in found[::37]:
-        assert lines[yamltext.line_of(chunk, ("metadata", "name")) - 1].strip() == f"name: x{chunk.item}"
+        assert lines[yamltext.span_of(chunk, ("metadata", "name")).line - 1].strip() == f"name: x{chunk.item}"
 
 
 def test_a_small_list_is_read_whole_and_knows_its_lines() -> None:
@@ -189,7 +189,7 @@ def test_a_small_list_is_read_whole_and_knows_its_lines() -> None:
     found = list(yamltext.chunks(text, "f"))
     assert [c.value["metadata"]["name"] for c in found] == ["x0", "x1", "x2"]
     lines = text.splitlines()
-    assert [lines[yamltext.line_of(c, ("metadata", "name")) - 1].strip() for c in found] == [
+    assert [lines[yamltext.span_of(c, ("metadata", "name")).line - 1].strip() for c in found] == [
         "name: x0",
         "name: x1",
         "name: x2",
@@ -287,3 +287,47 @@ def test_texts_that_multiply_themselves_are_refused(monkeypatch: pytest.MonkeyPa
     text = "a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
     with pytest.raises(Broken, match="more than 1000 values"):
         yamltext.parse_exact(text, "f")
+
+
+TEXT = """\
+a: {b: 1, "c d": [x, {y: "é, z"}]}   # text
+list:
+- name: one
+  block:
+    k: |
+      text
+- {n: null, m: }
+text: "two
+  lines"
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "shown", "named"),
+    [
+        (("a",), 1, '{b: 1, "c d": [x, {y: "é, z"}]}', "a"),
+        (("a", "b"), 1, "1", "b"),
+        (("a", "c d", 0), 1, "x", "x"),
+        (("a", "c d", 1, "y"), 1, '"é, z"', "y"),
+        (("a", "c d", 9), 1, '[x, {y: "é, z"}]', '"c d"'),
+        (("a", "z"), 1, '{b: 1, "c d": [x, {y: "é, z"}]}', "a"),
+        (("list",), 2, "list", "list"),
+        (("list", 0), 3, "", ""),
+        (("list", 0, "name"), 3, "one", "name"),
+        (("list", 0, "block"), 4, "block", "block"),
+        (("list", 0, "block", "k"), 5, "k", "k"),
+        (("list", 1, "n"), 7, "null", "n"),
+        (("list", 1, "m"), 7, "m", "m"),
+        (("text",), 8, "text", "text"),
+        (("nowhere",), 1, "", ""),
+        ((), 1, "", ""),
+    ],
+)
+def test_the_value_of_a_field_has_its_place_in_the_line(
+    path: tuple[str | int, ...], line: int, shown: str, named: str
+) -> None:
+    (chunk,) = yamltext.chunks(f"# comment\n---\n{TEXT}", "f.yaml")
+    for wanted, is_named in ((shown, False), (named, True)):
+        at, start, end = yamltext.span_of(chunk, path, named=is_named)
+        expected = 2 if not path or path == ("nowhere",) else line + 2
+        assert (at, f"# comment\n---\n{TEXT}".splitlines()[at - 1][start:end]) == (expected, wanted)

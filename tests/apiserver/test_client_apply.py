@@ -69,3 +69,34 @@ def test_requests_of_a_claim_are_one_list() -> None:
 def test_an_item_without_its_key_is_refused() -> None:
     with pytest.raises(Invalid, match="no merge key name"):
         applied(pod(containers=[{"name": "main"}]), {}, pod(containers=[{"image": "x"}]), POD)
+
+
+def test_of_a_union_only_what_the_manifest_names_stays() -> None:
+    def rollout(**strategy: Any) -> dict[str, Any]:
+        return {"metadata": {"name": "d"}, "spec": {"replicas": 1, "strategy": strategy}}
+
+    live = rollout(type="RollingUpdate", rollingUpdate={"maxSurge": "25%", "maxUnavailable": "25%"})
+    for before in ({}, rollout(type="RollingUpdate"), {"metadata": {"name": "d"}, "spec": {}}):
+        made = applied(live, before, rollout(type="Recreate"), DEPLOYMENT)
+        assert made["spec"] == {"replicas": 1, "strategy": {"type": "Recreate"}}
+    kept = applied(live, {}, {"metadata": {"name": "d"}, "spec": {"replicas": 2}}, DEPLOYMENT)
+    assert kept["spec"]["strategy"] == live["spec"]["strategy"], "a strategy that the manifest does not have stays"
+    partly = applied(live, {}, rollout(rollingUpdate={"maxSurge": 3}), DEPLOYMENT)
+    assert partly["spec"]["strategy"] == {"rollingUpdate": {"maxSurge": 3, "maxUnavailable": "25%"}}
+
+
+@pytest.mark.parametrize(
+    ("field", "old", "new"),
+    [
+        ("volumes", {"name": "x", "emptyDir": {}}, {"name": "x", "configMap": {"name": "m"}}),
+        ("resourceClaims", {"name": "x", "resourceClaimName": "c"}, {"name": "x", "resourceClaimTemplateName": "t"}),
+    ],
+)
+def test_an_entry_that_changes_its_source_loses_the_old_one(field: str, old: Any, new: Any) -> None:
+    other = {"name": "theirs", "emptyDir": {}}
+    made = applied(pod(**{field: [old, other]}), {}, pod(**{field: [new]}), POD)
+    assert made["spec"][field] == [new, other]
+    assert applied(pod(**{field: [old]}), {}, pod(**{field: [new, old | {"name": "y"}]}), POD)["spec"][field] == [
+        new,
+        old | {"name": "y"},
+    ]

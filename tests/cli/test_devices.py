@@ -58,7 +58,7 @@ def test_json_has_every_row_and_count(shown: Any) -> None:
     reported = json.loads(shown(WORLD, "-o", "json", "--by", "node,claim"))
     assert reported["by"] == ["node", "claim"]
     assert [(row["claim"], row["held"], row["free"]) for row in reported["rows"]] == [
-        ("(nobody)", 0, 1),
+        ("<none>", 0, 1),
         ("default/c", 1, 0),
     ]
     assert reported["total"]["total"] == 2

@@ -105,7 +105,7 @@ def test_a_dump_is_what_the_files_are_judged_against(tmp_path: Path, capsys: pyt
         f"{file}:9: warning: there is no DeviceClass gpus in the cluster [UnknownClass] "
         "(ResourceClaim default/c: spec.devices.requests[0].exactly.deviceClassName)",
         "    9 |         deviceClassName: gpus",
-        "      |         ^^^^^^^^^^^^^^^^^^^^^",
+        "      |                          ^^^^",
         "  help: write gpu",
     ], "nothing is said of the dump's own objects"
     assert err == "1 document checked: 1 warning\n"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,10 @@ import make_output_schemas
 import pytest
 import yaml
 
+from dragoman.cli import main as commands
 from dragoman.cli import output
-from dragoman.cli.main import main
+from dragoman.cli.main import Usage, main
 from dragoman.explain import messages
-from dragoman.node.bench.report import CaseResult, Report, as_json
 from dragoman.testing.build import claim, device_class, gpus, node, pod, template
 from dragoman.values.visible import columns_of, json_safe, visible, wrapped
 from tests.explain import codes
@@ -64,6 +67,7 @@ COMMANDS = {
     "explain a claim": ("Explanation", ["explain", "claim/idle", "-f", "WORLD"]),
     "explain a node": ("Explanation", ["explain", "node/b", "-f", "WORLD"]),
     "explain a device": ("Explanation", ["explain", "device/gpu.example.com/a/gpu-0", "-f", "WORLD"]),
+    "simulate a replay": ("Replay", ["simulate", "-f", "WORLD", "--replay"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),
     "profiles": ("MachineProfileList", ["profiles"]),
@@ -89,9 +93,14 @@ def test_a_document_that_cannot_be_understood_is_an_error_of_the_output(
     assert checked("Simulation", capsys.readouterr().out)["errors"]
 
 
-def test_a_report_of_the_bench_is_as_its_schema_says() -> None:
-    report = Report("d.example.com", (CaseResult("c", "t", "demand", "source", "fail", ("did",), "why", 0.5),))
-    checked("DriverBenchReport", json.dumps(output.versioned("DriverBenchReport", as_json(report))))
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_a_report_of_the_bench_is_as_its_schema_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """A driver that never registers: every case ends, one fails, the others are left out."""
+    words = ["driver", "bench", "--patience", "1s", "--case", "registration", "--case", "prepare", "-o", "json"]
+    main([*words, "--", "bash", "-c", "exit 3"])
+    body = checked("DriverBenchReport", capsys.readouterr().out)
+    assert (body["failed"], body["skipped"]) == (1, 1)
 
 
 def test_the_schemas_follow_from_the_types() -> None:
@@ -242,3 +251,38 @@ def test_there_is_no_colour_in_a_pipe_or_with_no_color(monkeypatch: pytest.Monke
     assert output.coloured("x", output.RED, screen) == "\x1b[31mx\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
     assert output.coloured("x", output.RED, screen) == "x"
+
+
+# ---- flags
+
+
+FLAGS = {
+    "of a command": ["simulate", "--file", "f.yaml"],
+    "one that no other begins with": ["simulate", "--polic", "pack", "-f", "f.yaml"],
+    "of lint": ["lint", "--again", "d.yaml", "-f", "f.yaml"],
+    "of a command below a command": ["node", "add", "--prof", "dgx-h100"],
+    "of a driver": ["driver", "gpu", "--simul", "dgx-h100"],
+    "of the bench": ["driver", "bench", "--pat", "1s"],
+    "of a fault": ["fault", "list", "--kubeconf", "k"],
+}
+
+
+@pytest.mark.parametrize("words", FLAGS.values(), ids=FLAGS)
+def test_a_flag_is_taken_whole_or_not_at_all(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "--help" in capsys.readouterr().err
+
+
+def test_a_parser_of_a_command_takes_no_abbreviation_anywhere() -> None:
+    """Every parser, those of sub-commands too."""
+
+    def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+        below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        return [parser, *(p for action in below for one in action.choices.values() for p in parsers(one))]
+
+    for name, (module, _) in commands.COMMANDS.items():
+        parser = Usage(prog=name)
+        importlib.import_module(f"dragoman.cli.{module}").arguments(parser)
+        assert not any(one.allow_abbrev for one in parsers(parser)), name

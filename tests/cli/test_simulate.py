@@ -300,3 +300,17 @@ def test_a_field_of_a_gate_that_is_off_is_dropped_and_named(
     ]
     assert gate in body["warnings"][0]["message"]
     assert ran(capsys, "-f", file)[1]["warnings"] == []
+
+
+def test_a_manifest_may_change_how_a_deployment_of_the_dump_rolls_out(
+    write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "m", "image": "i"}]}}
+    spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "d"}}, "template": inner}
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+    there = manifest("Deployment", "d", spec={**spec, "strategy": rolling})
+    there["metadata"]["uid"] = "u-d"
+    dump = write(*BASE, there)
+    change = write(unbound(manifest("Deployment", "d", spec={**spec, "strategy": {"type": "Recreate"}})), name="c.yaml")
+    assert ran(capsys, "-f", dump, "-f", change)[1]["errors"] == []
+    assert main(["lint", "-f", change, "--against", dump]) == 0

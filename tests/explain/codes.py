@@ -12,11 +12,14 @@ from typing import Any
 
 from dragoman.allocate.allocator import AllocatorOptions, Ask, SearchLimits, allocate
 from dragoman.allocate.refusal import Refusals, Undecided
+from dragoman.api import codec
+from dragoman.api.core import NodeAffinity
 from dragoman.api.gates import gates_with
 from dragoman.explain import messages
 from dragoman.explain.explanation import explain_pod
 from dragoman.explain.state import deletion, events_of, stuck
 from dragoman.schedule.cycle import decide
+from dragoman.schedule.profile import SchedulerProfile
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit
 from dragoman.snapshot.change import Snapshot
 from dragoman.testing.build import (
@@ -222,6 +225,12 @@ NO_SPREAD = {
 PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPort": 80}]}]
 TAINTED = [{**device("gpu-0"), "taints": [{"key": "example.com/xid", "value": "79", "effect": "NoExecute"}]}]
 
+
+def required(key: str, value: str) -> NodeAffinity:
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    return codec.decode(NodeAffinity, {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}})
+
+
 CODES: dict[str, Callable[[], Reasons]] = {
     # the pod
     "SchedulingGated": lambda: pods(pod("p", schedulingGates=[{"name": "quota"}])),
@@ -261,6 +270,7 @@ CODES: dict[str, Callable[[], Reasons]] = {
     "NodeUnschedulable": lambda: pods(node("node-a", unschedulable=True), pod("p")),
     "UntoleratedTaint": lambda: pods(node("node-a", taints=["team=ml:NoSchedule"]), pod("p")),
     "NodeAffinityMismatch": lambda: pods(pod("p", nodeSelector={"zone": "eu-1"})),
+    "AddedAffinityMismatch": lambda: pods(pod("p"), profile=SchedulerProfile(added=required("stage", "gpu"))),
     "InsufficientResource": lambda: pods(node("node-a", cpu="4", pods="9"), pod("p", cpu="8")),
     "TooManyPods": lambda: pods(node("node-a", cpu="4", pods="0"), pod("p")),
     "UnknownResource": lambda: pods(node("node-a", cpu="4", pods="9"), pod("p", extended={"example.com/fpga": "1"})),

@@ -97,12 +97,12 @@ BY: dict[str, dict[tuple[str, ...], tuple[int, int]]] = {
     "driver": {(DRIVER,): (3, 2)},
     "node": {("a",): (2, 1), ("b",): (1, 1)},
     "pool": {(f"{DRIVER}/a",): (2, 1), (f"{DRIVER}/b",): (1, 1)},
-    "namespace": {("(nobody)",): (1, 0), ("ml",): (1, 1), ("web",): (1, 1)},
-    "claim": {("(nobody)",): (1, 0), ("ml/one",): (1, 1), ("web/two",): (1, 1)},
-    "age": {("(nobody)",): (1, 0), ("7 days and more",): (1, 1), ("under 1 h",): (1, 1)},
+    "namespace": {("<none>",): (1, 0), ("ml",): (1, 1), ("web",): (1, 1)},
+    "claim": {("<none>",): (1, 0), ("ml/one",): (1, 1), ("web/two",): (1, 1)},
+    "age": {("<none>",): (1, 0), ("7 days and more",): (1, 1), ("under 1 h",): (1, 1)},
     "model": {("A",): (2, 1), ("B",): (1, 1)},
     f"{DRIVER}/model": {("A",): (2, 1), ("B",): (1, 1)},
-    "node,namespace": {("a", "(nobody)"): (1, 0), ("a", "ml"): (1, 1), ("b", "web"): (1, 1)},
+    "node,namespace": {("a", "<none>"): (1, 0), ("a", "ml"): (1, 1), ("b", "web"): (1, 1)},
 }
 
 

@@ -113,6 +113,70 @@ async def restarts_back_off(scene: Scene) -> None:
     assert (await scene.event("BackOff", "loop"))["message"].startswith("Back-off restarting failed container main")
 
 
+async def image_pulls_fail_and_back_off(scene: Scene) -> None:
+    note = {"dragoman.dev/image-pull": "registry.example/app:1: not found"}
+    made = await scene.pod("far", annotations=note)
+    assert made["metadata"]["generation"] == 1  # a binding changes nothing that is desired
+    failed = await scene.waiting("far", "ErrImagePull")
+    assert failed["state"]["waiting"]["message"].endswith("registry.example/app:1: not found")
+    waits = await scene.waiting("far", "ImagePullBackOff")
+    assert waits["state"]["waiting"]["message"].startswith(
+        'Back-off pulling image "app:1": ErrImagePull: failed to pull'
+    )
+    assert (await scene.event("BackOff", "far"))["message"] == 'Back-off pulling image "app:1"'
+    await scene.client.patch(POD, "far", {"metadata": {"annotations": {"dragoman.dev/image-pull": None}}}, "default")
+    await scene.phase("far", "Running")
+
+
+async def invalid_images_are_not_pulled(scene: Scene) -> None:
+    await scene.pod("bad", containers=[{"name": "main", "image": "Not/An:Image:At:All"}])
+    status = await scene.waiting("bad", "InvalidImageName")
+    assert "couldn't parse image name" in status["state"]["waiting"]["message"]
+
+
+async def containers_behind_failed_init_containers_wait(scene: Scene) -> None:
+    init = {"name": "first", "image": "app:1", "command": ["sh", "-c", "exit 1"]}
+    main = {"name": "main", "image": "app:1"}
+    await scene.pod("stuck", restartPolicy="Never", initContainers=[init], containers=[main])
+    pod = await scene.phase("stuck", "Failed")
+    assert pod["status"]["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
+
+
+async def bundles_of_trust_are_projected(scene: Scene) -> None:
+    certificate = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
+    kind = kind_of("ClusterTrustBundle")
+    for name, label, text in (("one", "yes", "AAAA"), ("two", "yes", "BBBB"), ("three", "no", "CCCC")):
+        body: Any = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": f"x.example:y:{name}", "labels": {"trusted": label}},
+            "spec": {"signerName": "x.example/y", "trustBundle": certificate.format(text)},
+        }
+        await scene.client.create(kind, body)
+    source = {"signerName": "x.example/y", "labelSelector": {"matchLabels": {"trusted": "yes"}}, "path": "ca.pem"}
+    volume = {"name": "trust", "projected": {"sources": [{"clusterTrustBundle": source}]}}
+    read = {
+        "name": "main",
+        "image": "app:1",
+        "command": ["sh", "-c", "cat /trust/ca.pem"],
+        "volumeMounts": [{"name": "trust", "mountPath": "/trust"}],
+    }
+    await scene.pod("reader", restartPolicy="Never", volumes=[volume], containers=[read])
+    await scene.phase("reader", "Succeeded")
+    log = scene.agent_.logs("default", "reader")
+    assert ("AAAA" in log, "BBBB" in log, "CCCC" in log) == (True, True, False)
+
+
+async def pods_have_their_hosts(scene: Scene) -> None:
+    read = {"name": "main", "image": "app:1", "command": ["sh", "-c", "cat /etc/hosts"]}
+    aliases = [{"ip": "10.1.2.3", "hostnames": ["db", "db.local"]}]
+    await scene.pod("known", restartPolicy="Never", containers=[read], hostAliases=aliases)
+    await scene.phase("known", "Succeeded")
+    log = scene.agent_.logs("default", "known")
+    assert "# Kubernetes-managed hosts file." in log
+    assert "10.1.2.3\tdb\tdb.local" in log
+
+
 async def succeeded_on_failure_policy_ends(scene: Scene) -> None:
     await scene.pod("ok", restartPolicy="OnFailure", annotations={"dragoman.dev/run-seconds": "1"})
     await scene.phase("ok", "Succeeded")
@@ -605,6 +669,11 @@ SCENARIOS: dict[str, Scenario] = {
     "a pod that has finished gives its claim back before it says so": finished_pod_gives_back_first,
     "an exit code other than 0 fails a pod that is not restarted": failed_pod_says_so,
     "restarts come at once, then after 10 s, doubling to 300 s": restarts_back_off,
+    "pulls of images fail where an annotation says so": image_pulls_fail_and_back_off,
+    "what is no name of an image is not pulled": invalid_images_are_not_pulled,
+    "behind a failed init container the others wait": containers_behind_failed_init_containers_wait,
+    "ClusterTrustBundles are projected": bundles_of_trust_are_projected,
+    "/etc/hosts has the pod and its aliases": pods_have_their_hosts,
     "a success under OnFailure is the end": succeeded_on_failure_policy_ends,
     "a success under Always is restarted": always_restarts_after_success,
     "init containers run in order, sidecars around the rest": init_containers_run_in_order,

@@ -10,6 +10,7 @@ from grpc_tools import protoc
 
 from dragoman.node import rpc
 from dragoman.node.proto import (
+    deviceplugin_pb2,
     dra_v1_pb2,
     dra_v1beta1_pb2,
     health_v1_pb2,
@@ -20,7 +21,7 @@ from dragoman.node.proto import (
 
 SOURCE = Path(__file__).parents[2] / "src"
 
-# Facts: k8s.io/kubelet pluginregistration v1, dra v1 and v1beta1, dra-health, podresources v1.
+# Facts: k8s.io/kubelet pluginregistration v1, dra v1 and v1beta1, dra-health, podresources v1, deviceplugin v1beta1.
 DRA = {
     "Claim": "namespace=1 uid=2 name=3",
     "NodePrepareResourcesRequest": "claims=1*",
@@ -71,6 +72,33 @@ MESSAGES = {
             "AllocatableResourcesResponse": "devices=1* cpu_ids=2* memory=3*",
         },
     ),
+    "device plugin": (
+        deviceplugin_pb2,
+        {
+            "Empty": "",
+            "DevicePluginOptions": "pre_start_required=1 get_preferred_allocation_available=2",
+            "RegisterRequest": "version=1 endpoint=2 resource_name=3 options=4",
+            "ListAndWatchResponse": "devices=1*",
+            "Device": "ID=1 health=2 topology=3",
+            "TopologyInfo": "nodes=1*",
+            "NUMANode": "ID=1",
+            "PreferredAllocationRequest": "container_requests=1*",
+            "ContainerPreferredAllocationRequest": (
+                "available_deviceIDs=1* must_include_deviceIDs=2* allocation_size=3"
+            ),
+            "PreferredAllocationResponse": "container_responses=1*",
+            "ContainerPreferredAllocationResponse": "deviceIDs=1*",
+            "AllocateRequest": "container_requests=1*",
+            "ContainerAllocateRequest": "devices_ids=1*",
+            "AllocateResponse": "container_responses=1*",
+            "ContainerAllocateResponse": "envs=1* mounts=2* devices=3* annotations=4* cdi_devices=5*",
+            "Mount": "container_path=1 host_path=2 read_only=3",
+            "DeviceSpec": "container_path=1 host_path=2 permissions=3",
+            "CDIDevice": "name=1",
+            "PreStartContainerRequest": "devices_ids=1*",
+            "PreStartContainerResponse": "",
+        },
+    ),
 }
 PATHS = {
     "/pluginregistration.Registration/GetInfo",
@@ -84,6 +112,12 @@ PATHS = {
     "/v1.PodResourcesLister/List",
     "/v1.PodResourcesLister/GetAllocatableResources",
     "/v1.PodResourcesLister/Get",
+    "/v1beta1.Registration/Register",
+    "/v1beta1.DevicePlugin/GetDevicePluginOptions",
+    "/v1beta1.DevicePlugin/ListAndWatch",
+    "/v1beta1.DevicePlugin/GetPreferredAllocation",
+    "/v1beta1.DevicePlugin/Allocate",
+    "/v1beta1.DevicePlugin/PreStartContainer",
 }
 
 
@@ -103,6 +137,8 @@ def test_service_paths_are_served_under_their_proto_names() -> None:
         *rpc.DRA_BY_LABEL.values(),
         *rpc.HEALTH_BY_LABEL.values(),
         rpc.POD_RESOURCES,
+        rpc.DEVICE_REGISTRATION,
+        rpc.DEVICE_PLUGIN,
     )
     assert {f"/{service.name}/{method}" for service in services for method in service.methods} == PATHS
     declared = set()

@@ -24,9 +24,10 @@ from typing import Any, Literal
 import pytest
 
 from dragoman.api.kinds import kind_of
+from dragoman.testing.wait import until_true
 from tests.real import build
 from tests.real.pki import Authority
-from tests.real.process import WAIT_S, Process, free_ports, until
+from tests.real.process import WAIT_S, Process, free_ports
 
 Whose = Literal["kube", "dragoman", ""]
 Object = dict[str, Any]
@@ -109,12 +110,12 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.parts.apiserver == "dragoman":
             self.run("apiserver", self._dragoman_api())
-            until(self.kubeconfig.exists, "a kubeconfig", START_S, self.processes["apiserver"].log)
+            until_true(self.kubeconfig.exists, "a kubeconfig", START_S, log=self.processes["apiserver"].log)
         else:
             self._credentials()
             self.run("etcd", self._etcd_command())
             self.run("apiserver", self._kube_apiserver())
-        until(self._ready, "the API server to be ready", START_S, self.processes["apiserver"].log)
+        until_true(self._ready, "the API server to be ready", START_S, log=self.processes["apiserver"].log)
         if self.parts.controllers == "kube":
             self.start_controllers()
         elif self.parts.controllers == "dragoman":
@@ -128,7 +129,7 @@ class Cluster:
     def start_controllers(self) -> None:
         """Start kube-controller-manager and wait until it works."""
         self.run("controllers", self._kube_controllers())
-        until(lambda: self.find("ServiceAccount", "default"), "the controllers to work", START_S, self.log)
+        until_true(lambda: self.find("ServiceAccount", "default"), "the controllers to work", START_S, log=self.log)
 
     def stop(self) -> None:
         """End everything, last started first."""
@@ -346,7 +347,7 @@ class Cluster:
 
     def until(self, look: Callable[[], Any], what: str, seconds: float = WAIT_S) -> Any:
         """Look again and again until something true comes; fails with the logs of all daemons."""
-        return until(look, what, seconds, self.log)
+        return until_true(look, what, seconds, log=self.log)
 
     # ---- what tests need often
 

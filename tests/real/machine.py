@@ -20,10 +20,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.testing.wait import until_true
 from tests.real import build, image
 from tests.real.cluster import START_S, USERS, Cluster, Parts, executable
 from tests.real.inside import ADDRESS, BRIDGE
-from tests.real.process import Process, free_ports, until
+from tests.real.process import Process, free_ports
 
 NODE = "real-node"
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,10 +56,10 @@ class Machine(Cluster):
         super().start()
         self._write_settings()
         self.run("containerd", [executable("containerd"), "--config", f"{self.folder}/containerd.toml"])
-        until(lambda: self._ctr("version") == 0, "containerd", START_S, self.processes["containerd"].log)
+        until_true(lambda: self._ctr("version") == 0, "containerd", START_S, log=self.processes["containerd"].log)
         self._import_images()
         self.run("kubelet", self._kubelet_command())
-        until(self._node_is_ready, "the node to be ready", START_S, self.processes["kubelet"].log)
+        until_true(self._node_is_ready, "the node to be ready", START_S, log=self.processes["kubelet"].log)
 
     def stop(self) -> None:
         """End everything and take it away."""
@@ -85,7 +86,7 @@ class Machine(Cluster):
     def driver(self, kind: str, *flags: str) -> Process:
         """A driver of ours on the node, started and registered with the kubelet."""
         process = self.dragoman("driver", kind, *flags, "--node-name", NODE, name=f"driver-{kind}").start()
-        until(lambda: "registered" in process.log(), f"driver {kind} to register", 60, process.log)
+        until_true(lambda: "registered" in process.log(), f"driver {kind} to register", 60, log=process.log)
         return process
 
     # ---- namespaces
@@ -108,7 +109,7 @@ class Machine(Cluster):
                     start_new_session=True,
                 )
         log_text = (self.folder / "inside.log").read_text
-        until((self.folder / "ready").exists, "the namespaces", START_S, log_text)
+        until_true((self.folder / "ready").exists, "the namespaces", START_S, log=log_text)
         outer = self._namespaces.pid
         first = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
         self.enter = ["nsenter", "-t", first, "-m", "-n", "-p", f"--wd={self.folder}", "--"]

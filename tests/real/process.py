@@ -6,25 +6,13 @@ import os
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+from dragoman.testing.wait import until_true
 
 WAIT_S = 60.0
 END_S = 20.0
-
-
-def until(look: Callable[[], Any], what: str, seconds: float = WAIT_S, log: Callable[[], str] = str) -> Any:
-    """Look again and again until something true comes, and give it; fails with the end of the log."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:.0f} s in vain for {what}\n{log()[-4000:]}")
-        time.sleep(0.05)
 
 
 def free_ports(count: int) -> list[int]:
@@ -88,7 +76,7 @@ class Process:
         if not self.enter:
             return pid
         children = Path(f"/proc/{pid}/task/{pid}/children")
-        return int(until(children.read_text, f"{self.name} to start", 10, self.log).split()[0])
+        return int(until_true(children.read_text, f"{self.name} to start", 10, log=self.log).split()[0])
 
     @property
     def status(self) -> int:

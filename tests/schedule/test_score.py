@@ -15,14 +15,17 @@ GIB = 2**30 * NANOS
 def test_an_emptier_node_scores_higher() -> None:
     asked = {"cpu": NANOS, "memory": GIB}
     empty = resource_score(asked, {}, TEN, {}, {})
-    # 9 of 10 left of both: 90, and perfectly balanced: 100.
-    assert empty == 190
-    assert resource_score(asked, {}, TEN, {"cpu": 4 * NANOS, "memory": 4 * GIB}, {}) == 150
+    # 9 of 10 left of both: 90; as even as it was before: 75.
+    assert empty == 165
+    assert resource_score(asked, {}, TEN, {"cpu": 4 * NANOS, "memory": 4 * GIB}, {}) == 125
 
 
-def test_balance_is_the_distance_of_the_two_fractions() -> None:
-    # cpu 5/10, memory 1/10: std is half the distance, 0.2; least allocated (50 + 90) / 2.
-    assert resource_score({"cpu": 5 * NANOS, "memory": GIB}, {}, TEN, {}, {}) == 70 + 80
+def test_balance_is_what_the_pod_changes_of_it() -> None:
+    # cpu 5/10, memory 1/10: std is half the distance, 0.2, and was 0; least allocated (50 + 90) / 2.
+    assert resource_score({"cpu": 5 * NANOS, "memory": GIB}, {}, TEN, {}, {}) == 70 + 65
+    # The other way round: cpu 5/10 was used, memory comes to the same: from 75 to 100; least 50.
+    used = {"cpu": 4 * NANOS, "memory": 0}
+    assert resource_score({"cpu": NANOS, "memory": 5 * GIB}, {}, TEN, used, {}) == 50 + 85
 
 
 def test_a_pod_that_asks_for_nothing_counts_as_a_small_one_and_not_for_balance() -> None:

@@ -46,7 +46,7 @@ class NodeChange(NamedTuple):
 
 
 class NodeTopology:
-    """A node as policies see it. mates(offer): free devices, of any driver, that are aligned with it."""
+    """A node as policies see it, without the candidate's request."""
 
     def __init__(self, device_states: Sequence[DeviceState]) -> None:
         self.device_states = device_states

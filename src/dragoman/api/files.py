@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dragoman.api import convert, yamltext
+from dragoman.api import convert, remedies, yamltext
 from dragoman.api.codec import TYPES, decode
 from dragoman.api.core import PodSpec, Workload
 from dragoman.api.kinds import BY_NAME, Kind
-from dragoman.api.meta import Value
+from dragoman.api.meta import Bare, ObjectMeta, Value
 from dragoman.api.validate.field import split_path
 from dragoman.errors import Invalid
 
@@ -29,13 +29,26 @@ ObjectId: TypeAlias = tuple[str, str, str, str]
 class DocumentInvalid(Invalid):
     """An object of a file cannot be understood. The parts of the place are fields, for output as JSON."""
 
-    def __init__(self, file: str, document: int, subject: str, field: str, message: str, *, line: int = 0) -> None:
+    def __init__(
+        self,
+        file: str,
+        document: int,
+        subject: str,
+        field: str,
+        message: str,
+        *,
+        span: yamltext.TextSpan = yamltext.TextSpan(0),  # noqa: B008 - a value
+        help_: str = "",
+    ) -> None:
+        line = span.line
         place = f"{file}, document {document}" + (f", line {line}" if line else "")
         place += f" ({subject})" if subject else ""
         super().__init__(f"{place}: {field}" if field else place, message)
         self.file = file
         self.document = document
         self.line = line
+        self.span = span
+        self.help = help_
         self.subject = subject
         self.field = field
         self.message = message
@@ -103,11 +116,22 @@ class Document(msgspec.Struct, frozen=True):
 
     def line(self, field: str = "") -> int:
         """The line of a field (`spec.devices.requests[0].name`) as written, or of the nearest one above it."""
-        return yamltext.line_of(self.chunk, split_path(field))
+        return self.span(field).line
 
-    def invalid(self, field: str, message: str) -> DocumentInvalid:
-        """An error at a field of this document."""
-        return DocumentInvalid(self.file, self.number, self.subject, field, message, line=self.line(field))
+    def span(self, field: str = "", *, named: bool = False) -> yamltext.TextSpan:
+        """The place of a field's value (named: of its name), or of the nearest field above it that is written."""
+        return yamltext.span_of(self.chunk, split_path(field), named=named)
+
+    def invalid(self, field: str, message: str, help_: str = "") -> DocumentInvalid:
+        """An error at a field of this document, and what to do about it."""
+        span = self.span(field)
+        return DocumentInvalid(self.file, self.number, self.subject, field, message, span=span, help_=help_)
+
+    def mistyped(self, error: Invalid, *at: str) -> DocumentInvalid:
+        """A wrong type that the codec found below `at`."""
+        field = ".".join(filter(None, (*at, error.where)))
+        written = yamltext.scalar_text(self.chunk, split_path(field))
+        return self.invalid(field, error.what + _HINTS.get(error.what, ""), remedies.of_type(error.what, written))
 
 
 def read(text: str, name: str) -> list[Document]:
@@ -182,12 +206,12 @@ def _understood(name: str, chunk: yamltext.Chunk) -> tuple[Document, DocumentInv
         stored = {**stored, "metadata": {**(metadata or {}), "namespace": DEFAULT_NAMESPACE}}
     document = Document(name, chunk, raw, stored, kind, None)
     struct = TYPES.get(kind.kind)
+    try:
+        value = decode(struct or _UNREAD.get(kind.kind, Bare), stored)
+    except Invalid as error:
+        return document, document.mistyped(error)
     if struct is None:
         return document, None
-    try:
-        value = decode(struct, stored)
-    except Invalid as error:
-        return document, document.invalid(error.where, error.what + _HINTS.get(error.what, ""))
     for path in (
         _TEMPLATES if isinstance(value, Workload) else ()
     ):  # which stay raw, so that nothing is lost when pods are made from them
@@ -197,8 +221,7 @@ def _understood(name: str, chunk: yamltext.Chunk) -> tuple[Document, DocumentInv
                 raise Invalid("", "must be an object, got a string")
             decode(PodSpec, spec or {})
         except Invalid as error:
-            where = ".".join(filter(None, (*path, error.where)))
-            return document, document.invalid(where, error.what + _HINTS.get(error.what, ""))
+            return document, document.mistyped(error, *path)
     return Document(name, chunk, raw, stored, kind, value), None
 
 
@@ -220,10 +243,27 @@ def _known(raw: dict[str, Any]) -> Kind | None:
     return kind if kind is not None and kind.group == group and version in kind.versions else None
 
 
-_HINTS = {
-    "must be a string, got true or false": " (YAML takes y, n, yes, no, on and off for these: quote the text)",
-    "must be a string, got an integer": " (quote the text)",
-}
+_HINTS = {"must be a string, got true or false": " (YAML takes y, n, yes, no, on and off for these)"}
+
+
+class ConfigMapData(Value, frozen=True):
+    """A ConfigMap, as far as its types go wrong in practice."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+class SecretData(Value, frozen=True):
+    """A Secret, likewise."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+    string_data: dict[str, str] = {}
+
+
+_UNREAD: dict[str, type[Value]] = {"ConfigMap": ConfigMapData, "Secret": SecretData}
+"""Kinds that no decision reads: of others the metadata alone is checked."""
 
 
 def _metadata(obj: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import re2
@@ -475,15 +475,35 @@ for _tag in ("timestamp", "merge"):
 # ---- lines of fields
 
 
-def line_of(chunk: Chunk, path: tuple[str | int, ...]) -> int:
-    """The line (from 1) of a field, or of the nearest field above it that is written."""
-    node: Any = _root(chunk)
-    line = 0
+class TextSpan(NamedTuple):
+    """A place in a text: the line, from 1, and the characters from start to end, from 0; 0, 0 for the whole line."""
+
+    line: int
+    start: int = 0
+    end: int = 0
+
+
+def span_of(chunk: Chunk, path: tuple[str | int, ...], *, named: bool = False) -> TextSpan:
+    """The value of a field if it is written on the field's line, else its name; of the nearest one above that is
+    written where there is no such field. named: its name in any case."""
+    value: Any = _root(chunk)
+    name: Any = None
     for step in (*chunk.within, *path):
-        found = _child(node, step)
+        found = _child(value, step)
         if found is not None:
-            line, node = found
-    return chunk.line + line
+            name, value = found
+    if value is None:
+        return TextSpan(chunk.line)
+    line = (name or value).start_mark.line if name is not None or chunk.within else 0
+    if name is None and not isinstance(value, yaml.ScalarNode):
+        return TextSpan(chunk.line + line)
+    on_line = value.start_mark.line == value.end_mark.line == line
+    in_flow = isinstance(value, yaml.ScalarNode) or value.flow_style
+    is_shown = on_line and in_flow and value.start_mark.column < value.end_mark.column
+    node = value if is_shown and not named else name
+    if node is None or node.start_mark.line != node.end_mark.line:
+        return TextSpan(chunk.line + line)
+    return TextSpan(chunk.line + line, node.start_mark.column, node.end_mark.column)
 
 
 def compose(chunk: Chunk) -> Any:
@@ -515,11 +535,12 @@ def _root(chunk: Chunk) -> Any:
         return None
 
 
-def _child(node: Any, step: str | int) -> tuple[int, Any] | None:
+def _child(node: Any, step: str | int) -> tuple[Any, Any] | None:
+    """The node of a field's name (of an entry of a list: the entry's own), and that of its value."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return node.value[step].start_mark.line, node.value[step]
+        return node.value[step], node.value[step]
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == str(step):
-                return key.start_mark.line, value
+                return key, value
     return None

@@ -1,8 +1,9 @@
 """What does `kubectl apply` make of an object that exists? The three-way strategic merge that kubectl does itself.
 
 Fields of the manifest are set, fields of the manifest that was applied before and that are not in this one go, all
-others stay. Lists merge by the schema's keys. Never asks a server: whether it takes the outcome is for validation to
-say. Source: kubectl's apply (CreateThreeWayMergePatch), without its order directives.
+others stay. Lists merge by the schema's keys. Of unions (patch strategy retainKeys: a Deployment's strategy, volumes,
+claim entries) nothing stays that the manifest does not name. Never asks a server: whether it takes the outcome is for
+validation to say. Source: kubectl's apply (CreateThreeWayMergePatch), without its order directives.
 """
 
 from __future__ import annotations
@@ -40,23 +41,27 @@ def _sent(manifest: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _with_deletions(before: dict[str, Any], after: dict[str, Any], shape: SchemaShape | None) -> dict[str, Any]:
-    """The patch that sets what is in `after` and removes what is only in `before`."""
-    patch = dict(after)
-    for name, old in before.items():
-        if name not in after:
-            patch[name] = None
-            continue
-        new, member = after[name], shape.field(name) if shape is not None else None
+def _with_deletions(
+    before: dict[str, Any], after: dict[str, Any], shape: SchemaShape | None, *, retains: bool = False
+) -> dict[str, Any]:
+    """The patch that sets what is in `after` and removes what is only in `before`; retains: and all else."""
+    patch: dict[str, Any] = {name: None for name in before if name not in after}
+    for name, new in after.items():
+        old, member = before.get(name), shape.field(name) if shape is not None else None
+        patch[name] = new
         if member is not None and member.replaces:
             continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            patch[name] = _with_deletions(old, new, member)
-        elif isinstance(old, list) and isinstance(new, list) and member is not None and member.merges:
+        if isinstance(new, dict):
+            retained = member is not None and member.retains
+            patch[name] = _with_deletions(old if isinstance(old, dict) else {}, new, member, retains=retained)
+        elif isinstance(new, list) and member is not None and member.merges:
+            known = old if isinstance(old, list) else []
             if member.merge_key:
-                patch[name] = _list_with_deletions(old, new, member)
-            elif gone := [value for value in old if value not in new]:
+                patch[name] = _list_with_deletions(known, new, member)
+            elif gone := [value for value in known if value not in new]:
                 patch[f"$deleteFromPrimitiveList/{name}"] = gone
+    if retains and (kept := sorted(name for name, new in after.items() if new is not None)):
+        patch["$retainKeys"] = kept
     return patch
 
 
@@ -65,6 +70,7 @@ def _list_with_deletions(before: list[Any], after: list[Any], shape: SchemaShape
     old = {item[key]: item for item in before if isinstance(item, dict) and item.get(key) is not None}
     patch: list[Any] = []
     for item in after:
-        known = old.pop(item.get(key), None) if isinstance(item, dict) else None
-        patch.append(_with_deletions(known, item, shape.item) if known is not None else item)
+        if isinstance(item, dict):
+            item = _with_deletions(old.pop(item.get(key), {}), item, shape.item, retains=shape.retains)
+        patch.append(item)
     return [*patch, *({"$patch": "delete", key: name} for name in old)]

@@ -26,7 +26,7 @@ class SchemaShape:
     type: object, map, list, any, or a scalar: string integer number boolean quantity int-or-string.
     atomic: one owner for the whole (maps, objects, lists; scalars and `any` too).
     keys: list-map keys; a list with neither keys nor `set` is atomic. defaults: values of absent keys.
-    merge_key, merges, replaces: x-kubernetes-patch-* for strategic merge patches.
+    merge_key, merges, replaces, retains: x-kubernetes-patch-* for strategic merge patches.
     present: fields that upstream's zero value has (Go structs held by value, lists without omitempty): whoever
     sets something below them does not become an owner of the field itself.
     """
@@ -43,6 +43,7 @@ class SchemaShape:
         "merges",
         "present",
         "replaces",
+        "retains",
         "set",
         "type",
     )
@@ -61,6 +62,7 @@ class SchemaShape:
         self.merges = False
         self.present: frozenset[str] = frozenset()
         self.replaces = False
+        self.retains = False
 
     def field(self, name: str) -> SchemaShape | None:
         """The shape of a member, None if the schema does not know it."""
@@ -169,6 +171,7 @@ def schema_shape(schema: dict[str, Any]) -> SchemaShape:
     strategy = schema.get("x-kubernetes-patch-strategy", "").split(",")
     target.merges = "merge" in strategy
     target.replaces = "replace" in strategy
+    target.retains = "retainKeys" in strategy
     target.merge_key = schema.get("x-kubernetes-patch-merge-key", "")
     if "default" in schema:
         target.default = schema["default"]

@@ -2,7 +2,7 @@
 
     pod.yaml:12: error: asks for 3 devices, no node has more than 2 [LargerThanAnyNode] (ResourceClaim default/c)
        12 |         count: 3
-          |         ^^^^^^^^
+          |                ^
       help: ask for 2
           -        count: 3
           +        count: 2
@@ -27,7 +27,9 @@ _DIFF_LINES = 12
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """What is wrong, where. line 0: unknown. where: object and field. after: the text of the file with the help
+    """What is wrong, where. line 0: unknown. start, end: what of the line, from 0; 0, 0 for all that it says.
+
+    where: object and field. after: the text of the file with the help
     applied, where it is an edit that was verified to remove the finding; "" otherwise."""
 
     severity: str
@@ -38,6 +40,8 @@ class Diagnostic(msgspec.Struct, frozen=True):
     where: str = ""
     help: str = ""
     after: str = ""
+    start: int = 0
+    end: int = 0
 
 
 def show(diagnostics: Iterable[Diagnostic], stream: TextIO) -> None:
@@ -63,21 +67,29 @@ def lines(diagnostic: Diagnostic, texts: Mapping[str, str], stream: TextIO) -> I
     text = texts.get(found.file, "")
     source = text.splitlines()
     if 0 < found.line <= len(source):
-        yield from _caret(source[found.line - 1], found.line, stream)
+        yield from _caret(source[found.line - 1], found, stream)
     if found.help:
         yield f"  {coloured('help:', CYAN, stream)} {visible(found.help)}"
     if found.after and text:
         yield from _diff(text, found.after, stream)
 
 
-def _caret(line: str, number: int, stream: TextIO) -> Iterator[str]:
-    """The line of the manifest, and marks below what it says (its comment aside)."""
-    shown = visible(line.replace("\t", "    ").rstrip())
-    body = shown.partition(" #")[0].rstrip()
-    start = len(body) - len(body.lstrip(" -"))
-    marks = "^" * max(columns_of(body[start:]), 1)
+def _caret(line: str, found: Diagnostic, stream: TextIO) -> Iterator[str]:
+    """The line of the manifest, and marks below the part that is meant, or what it says (its comment aside)."""
+    shown, number = _shown(line.rstrip()), found.line
+    if found.start < found.end <= len(line):
+        start = columns_of(_shown(line[: found.start]))
+        marks = "^" * max(columns_of(_shown(line[found.start : found.end])), 1)
+    else:
+        body = shown.partition(" #")[0].rstrip()
+        start = len(body) - len(body.lstrip(" -"))
+        marks = "^" * max(columns_of(body[start:]), 1)
     yield f"{number:>5} | {shown}"
     yield f"      | {' ' * start}{coloured(marks, RED, stream)}"
+
+
+def _shown(text: str) -> str:
+    return visible(text.replace("\t", "    "))
 
 
 def _diff(before: str, after: str, stream: TextIO) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import driver_bench, places, serve
 from dragoman.drivers.entry import MachineProfile, Site
-from dragoman.drivers.registry import DRIVERS, catalog_with
+from dragoman.drivers.registry import DEVICE_PLUGINS, DRIVERS, catalog_with
 from dragoman.errors import Invalid
 from dragoman.node.paths import CDI, KUBELET
 
@@ -75,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     places.check_root(args.root_dir, f"plugins_registry/{entry.name}-reg.sock")
     if not args.pod_uid:  # with one, two instances share the folder and have sockets of their own
         places.hold_root(args.root_dir, f"driver {entry.command}")
+    if any(plugin.instead_of == entry.name for plugin in DEVICE_PLUGINS):
+        places.hold_devices(args.root_dir, entry.name, f"driver {entry.command}", shared=True)
     return serve.serve(args, lambda shell: _serving(shell, entry, factory, args))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import connect, explain_watch, output, simulate, source
 from dragoman.errors import Invalid
@@ -32,12 +32,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     simulate.deciding(parser)
     explain_watch.arguments(parser)
+    parser.add_argument(
+        "--shadow",
+        metavar="URL|FILE",
+        help="report of `dragoman scheduler --shadow`: the URL that it says at its start, or its JSON in a file",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print why; 1 if the object waits or is stuck."""
     if args.watch:
         return explain_watch.run(args)
+    if args.shadow:
+        return _shadow(args)
     from dragoman.cli import diagnostic
     from dragoman.explain import about
 
@@ -59,6 +66,49 @@ def run(args: argparse.Namespace) -> int:
         diagnostic.show(world.diagnostics, sys.stdout)
         output.prose(found.lines)
     return 0 if found.well and not world.refused else 1
+
+
+def _shadow(args: argparse.Namespace) -> int:
+    """Print the comparison with another scheduler; 1 if decisions differ although scores do not tie."""
+    from dragoman.explain import comparison
+
+    if args.object or args.filename:
+        raise Invalid("--shadow", "shows the whole report: neither -f nor an object goes with it")
+    report = _report(args.shadow)
+    if args.output == "json":
+        output.write_json(report)
+    else:
+        output.prose(comparison.lines(report))
+    return 0 if report["agreeing"] == report["placements"] else 1
+
+
+def _report(place: str) -> dict[str, Any]:
+    import json
+    import urllib.error
+    import urllib.request
+    from pathlib import Path
+
+    from dragoman.errors import NotFound
+
+    try:
+        if place.startswith(("http://", "https://")):
+            url = place if place.endswith("/shadow") else f"{place.rstrip('/')}/shadow"
+            with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
+                text = answer.read().decode()
+        else:
+            text = Path(place).read_text(encoding="utf-8")
+    except (OSError, urllib.error.URLError) as error:
+        raise NotFound(
+            f"{place}: no report there ({getattr(error, 'reason', None) or error}): "
+            "is `dragoman scheduler --shadow` at work?"
+        ) from None
+    try:
+        report: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise Invalid(place, f"must be JSON: {error}") from None
+    if not isinstance(report, dict) or report.get("kind") not in ("ShadowReport", "Replay"):
+        raise Invalid(place, "is no report of `dragoman scheduler --shadow` or `simulate --replay -o json`")
+    return report
 
 
 def _scene(world: source.ToolInput, options: AllocatorOptions, preemption: PreemptionMode) -> ExplainInput:

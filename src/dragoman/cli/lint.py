@@ -190,6 +190,8 @@ def _diagnostics(
             ": ".join(filter(None, (finding.subject, finding.field))),
             finding.fix,
             after,
+            finding.start,
+            finding.end,
         )
 
 

@@ -13,6 +13,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from dragoman import __version__
 from dragoman.cli import output
@@ -33,8 +34,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "monitoring": ("monitoring", "print alert rules and dashboards for the metrics of the exporter"),
     "node-agent": ("node_agent", "run the agent of one simulated node as a daemon"),
     "driver": ("driver", "run a driver as a daemon, or test any driver with bench"),
+    "device-plugin": ("device_plugin", "run a device plugin as a daemon: GPUs as an extended resource"),
     "node": ("node", "add simulated nodes to a running embedded cluster, or remove them"),
     "fault": ("fault", "inject faults into simulated machines of an embedded cluster, and recover them"),
+    "drill": ("drill", "break a cluster of its own on purpose, see alerts and explanations, and mend it"),
     "clock": ("clock", "show, advance or speed up the time of an embedded cluster"),
     "profiles": ("profiles", "list the machines that can be simulated, with their GPUs and network adapters"),
     "explain": ("explain", "explain why a pod is pending or a claim, node or device is as it is, and what would help"),
@@ -46,7 +49,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class Usage(argparse.ArgumentParser):
-    """An argument parser whose errors are one line with the way to help."""
+    """An argument parser whose errors are one line with the way to help, and that takes flags whole: an abbreviation
+    that works today would mean another flag once one more begins like it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """Exit with 2 and one line on stderr."""
@@ -131,16 +138,21 @@ def guarded(argv: Sequence[str], prog: str = "dragoman") -> int:
 
 def _shown(error: DragomanError) -> bool:
     """A document that cannot be read, with its line of the file; False for other errors."""
+    from dragoman.api import remedies
     from dragoman.api.files import DocumentInvalid  # only on the way to an error
     from dragoman.api.yamltext import Broken
     from dragoman.cli.diagnostic import Diagnostic, show
 
     match error:
         case Broken():
-            found = Diagnostic("error", error.what, error.file, error.line, where=f"document {error.document}")
+            where, help_ = f"document {error.document}", remedies.of_syntax(error.what)
+            found = Diagnostic("error", error.what, error.file, error.line, where=where, help=help_)
         case DocumentInvalid():
             where = ": ".join(filter(None, (error.subject or f"document {error.document}", error.field)))
-            found = Diagnostic("error", error.message, error.file, error.line, where=where)
+            _, start, end = error.span
+            found = Diagnostic(
+                "error", error.message, error.file, error.line, "", where, error.help, start=start, end=end
+            )
         case _:
             return False
     show([found], sys.stderr)

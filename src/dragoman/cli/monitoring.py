@@ -17,12 +17,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What to print."""
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    sorts = parser.add_subparsers(dest="sort", required=True, metavar="WHAT", parser_class=type(parser))
+    forms = parser.add_subparsers(dest="form", required=True, metavar="WHAT", parser_class=type(parser))
     for name, summary in (
         ("rules", "print a rule file of Prometheus"),
         ("prometheusrule", "print a PrometheusRule of the Prometheus operator"),
     ):
-        one = sorts.add_parser(name, help=summary)
+        one = forms.add_parser(name, help=summary)
         one.add_argument(
             "--runbooks", default="docs/runbooks", metavar="URL", help="where runbooks are; default: docs/runbooks"
         )
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.cli import output
     from dragoman.ops import rules
 
-    if args.sort == "rules":
+    if args.form == "rules":
         if not 0.001 <= args.speed <= 10_000:
             raise Invalid("--speed", f"must be from 0.001 to 10000, got {args.speed:g}")
         body = rules.rule_file(runbooks=args.runbooks, speed=args.speed, interval=args.interval)

@@ -1,4 +1,4 @@
-"""Which nodes does `--node NAME=PROFILE[*N]` mean?"""
+"""Which nodes does `--node NAME=PROFILE[@PATH][*N]` mean?"""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ MOST_NODES = 20_000
 
 
 def node_argument(text: str) -> tuple[tuple[str, str], ...]:
-    """(name, profile) pairs of one flag: NAME=PROFILE is NAME, NAME=PROFILE*N is NAME-0 to NAME-(N-1)."""
+    """(name, profile) pairs of one flag: NAME=PROFILE is NAME, NAME=PROFILE*N is NAME-0 to NAME-(N-1).
+
+    The profile keeps its suffix `@dra` or `@device-plugin`, which may stand before or after the number.
+    """
     name, equals, rest = text.partition("=")
     profile, star, count = rest.partition("*")
+    count, at, path = count.partition("@")
+    profile += at + path
     if not (name and equals and profile):
         raise argparse.ArgumentTypeError(f"must be NAME=PROFILE or NAME=PROFILE*N, got {text!r}")
     if (wrong := dns_label(name)) is not None:

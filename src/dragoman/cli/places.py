@@ -34,6 +34,25 @@ def check_root(folder: Path, longest: str) -> None:
         raise Denied(f"--root-dir {folder}: not allowed to write there; name another folder")
 
 
+def hold_devices(folder: Path, driver: str, what: str, *, shared: bool = False) -> int:
+    """Keep whoever gives the driver's devices to containers in another way out, as `hold_root`; shared: with others of
+    the same way, as in a rolling update. Raises Denied."""
+    path = folder / f"{driver}.devices.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        other = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
+        os.close(descriptor)
+        raise Denied(
+            f"--root-dir {folder}: the devices of {driver} are given to containers by the {other} of this node: stop "
+            "it first; a device must never be given in two ways"
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, what.encode(), 0)
+    return descriptor
+
+
 def hold_root(folder: Path, what: str) -> int:
     """Keep others of that kind out until this process ends; the lock's descriptor. Raises Denied if one is there."""
     descriptor = os.open(folder / f"{what.replace(' ', '-')}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
 
 from dragoman.cli import connect, output, signals
 from dragoman.cluster.client import Client
@@ -27,6 +27,8 @@ class Shell:
         self.clock = clock
         self.entropy = entropy
         self.metrics = Metrics()
+        self.reports: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        """Paths beside those of metrics and health checks, each with what makes its JSON."""
         self.ready: Callable[[], bool] = lambda: True
         self.before: Callable[[], Awaitable[None]] | None = None
         """What must succeed before the daemon starts; its error ends the command."""
@@ -48,7 +50,7 @@ async def _serve(args: argparse.Namespace, work: Work, stop: asyncio.Event) -> N
         if shell.before is not None:
             await _once_reached(shell, shell.before)
         async with (
-            listening(args.listen, shell.metrics, lambda: shell.ready()) as url,
+            listening(args.listen, shell.metrics, lambda: shell.ready(), shell.reports) as url,
             Tasks("dragoman", shell.clock, shell.entropy) as tasks,
         ):
             output.say(f"metrics and health: {url}")

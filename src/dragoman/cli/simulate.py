@@ -27,6 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser, live=False)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     deciding(parser)
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="decide again what the scheduler of these files decided, one pod at a time in its order, and compare",
+    )
     _changes(parser)
 
 
@@ -86,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.filename:
         raise Invalid("-f", "name the files to simulate; - reads standard input")
+    if args.replay:
+        return _replay(args)
     context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args), preemption=args.preemption)
     world = _read(args, context)
     clock = Clock()
@@ -105,6 +112,34 @@ def run(args: argparse.Namespace) -> int:
         output.prose([line for block in blocked for line in quotas.block_lines(block)])
     placed = all(explanation.verdict.node for explanation in explanations)
     return 0 if placed and not changed.displaced and not world.refused and not blocked else 1
+
+
+def _replay(args: argparse.Namespace) -> int:
+    """Compare decision by decision; 1 if one differs although scores do not tie."""
+    from dragoman.explain import comparison
+    from dragoman.runtime.clock import Clock
+    from dragoman.runtime.entropy import Entropy
+    from dragoman.schedule.units import SchedulingContext
+    from dragoman.whatif.replay import bound_in_order, replay
+
+    if args.add_node or args.remove_node or args.taint or args.delete:
+        raise Invalid("--replay", "decides on the state as it was: no changes go with it")
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args))
+    world = source.from_files(args.filename, context.gates)
+    pods, skipped = bound_in_order(world.snapshot, world.events)
+    clock = Clock()
+    tally = comparison.AgreementCounts()
+    tally.skipped.update(skipped)
+    began = clock.monotonic()
+    for found in replay(world.snapshot, pods, context, clock.utc()):
+        tally.add(found, clock.monotonic() - began)
+        began = clock.monotonic()
+    report = comparison.as_json(tally)
+    if args.output == "json":
+        output.write_json(output.versioned("Replay", report))
+    else:
+        output.prose(comparison.lines(report))
+    return 0 if tally.agreeing == tally.total else 1
 
 
 def _read(args: argparse.Namespace, context: Any) -> source.ToolInput:

@@ -41,10 +41,11 @@ class RejectedDocument(NamedTuple):
         """The refusal for people, with its place."""
         from dragoman.cli.diagnostic import Diagnostic
 
-        line = self.document.line(self.rejection.field)
+        line, start, end = self.document.span(self.rejection.field)
         where = ": ".join(filter(None, (self.document.subject, self.rejection.field)))
         message = f"the API server would refuse this: {self.rejection.message}"
-        return Diagnostic("error", message, self.document.file, line, where=where)
+        help_ = self.rejection.help
+        return Diagnostic("error", message, self.document.file, line, "", where, help_, start=start, end=end)
 
     def as_json(self) -> dict[str, Any]:
         """The same as an entry of `errors`."""
@@ -65,8 +66,8 @@ class DocumentWarning(NamedTuple):
         from dragoman.cli.diagnostic import Diagnostic
 
         where = ": ".join(filter(None, (self.document.subject, self.field)))
-        line = self.document.line(self.field)
-        return Diagnostic("warning", self.message, self.document.file, line, where=where, help=self.help)
+        line, start, end = self.document.span(self.field, named=True)
+        return Diagnostic("warning", self.message, self.document.file, line, "", where, self.help, start=start, end=end)
 
     def as_json(self) -> dict[str, Any]:
         """The same as an entry of `warnings`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dragoman.cli import connect, named, output, simulate
 from dragoman.cli.nodes import node_argument
 from dragoman.cli.versions import minor_of
-from dragoman.drivers.registry import DRIVERS
+from dragoman.drivers.registry import DEVICE_PLUGINS, DRIVERS
 from dragoman.errors import Denied, Invalid
 
 if TYPE_CHECKING:
@@ -34,7 +34,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=node_argument,
         metavar="NAME=PROFILE[*N]",
-        help="add a node, or N of them named NAME-0 to NAME-(N-1); default: node-0=example",
+        help="add a node, or N of them named NAME-0 to NAME-(N-1); PROFILE@device-plugin or PROFILE@dra says how "
+        "containers get its GPUs; default: node-0=example",
+    )
+    parser.add_argument(
+        "--gpu-path",
+        choices=["dra", "device-plugin"],
+        default="dra",
+        help="how containers get GPUs on nodes whose --node does not say it: by DRA, or as an extended resource of a "
+        "device plugin; default: dra",
     )
     parser.add_argument(
         "--profile",
@@ -58,6 +66,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     for entry in DRIVERS:
         entry.up_flags(parser)
+    for plugin in DEVICE_PLUGINS:
+        plugin.up_flags(parser)
     parser.add_argument(
         "--without",
         default="",
@@ -126,28 +136,38 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without all these
-    from dragoman.api.gates import strict_gates
-    from dragoman.apiserver.served import parse_runtime_config
-    from dragoman.cli import signals
-    from dragoman.daemon.allinone import ClusterSettings
+    from dragoman.cli import signals  # --help is fast without these
     from dragoman.runtime import log
 
     record = _record(args)
     if args.detach:
         return _detached(record)
     log.setup(level="INFO" if args.verbose else "WARNING", format="human")
+    settings = settings_of(args, Path(record.kubeconfig))
+    if note := switched_off(settings.minor, settings.runtime_config):
+        output.say(f"note: {note}")
+    with named.registered(record):
+        return signals.run(lambda stop: _up(settings, record, stop))
+
+
+def settings_of(args: argparse.Namespace, kubeconfig: Path) -> ClusterSettings:
+    """What the flags say. Raises Invalid."""
+    from dragoman.allocate.allocator import AllocatorOptions
+    from dragoman.api.gates import strict_gates
+    from dragoman.apiserver.served import parse_runtime_config
+    from dragoman.daemon.allinone import ClusterSettings
+
     without = _parts(args.without)
     if args.node and "nodes" in without:
         raise Invalid("--node", "cannot be combined with --without nodes")
     groups = args.node or ([] if "nodes" in without else [(("node-0", "example"),)])
-    settings = ClusterSettings(
+    return ClusterSettings(
         images=_images(args),
         nodes=tuple(pair for group in groups for pair in group),
         port=args.port,
         data=args.data,
         repair_data=args.repair_data,
-        kubeconfig=_writable(Path(record.kubeconfig)),
+        kubeconfig=_writable(kubeconfig),
         minor=minor_of(args.kubernetes, OLDEST),
         runtime_config=parse_runtime_config(args.runtime_config),
         without=without,
@@ -157,12 +177,10 @@ def run(args: argparse.Namespace) -> int:
         options=AllocatorOptions(gates=strict_gates(args.feature_gates)),
         preemption=args.preemption,
         profiles=tuple(args.profile or ()),
-        drivers={entry.name: entry.up_settings(args) for entry in DRIVERS},
+        gpu_path=args.gpu_path,
+        drivers={entry.name: entry.up_settings(args) for entry in DRIVERS}
+        | {plugin.name: plugin.up_settings(args) for plugin in DEVICE_PLUGINS},
     )
-    if note := switched_off(settings.minor, settings.runtime_config):
-        output.say(f"note: {note}")
-    with named.registered(record):
-        return signals.run(lambda stop: _up(settings, record, stop))
 
 
 def _record(args: argparse.Namespace) -> named.ClusterRecord:

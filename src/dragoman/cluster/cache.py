@@ -60,10 +60,19 @@ class Assumption:
 
 
 class Cache:
-    """The current Snapshot. `listen` to be told each step; read `snapshot` whenever deciding."""
+    """The current Snapshot. `listen` to be told each step; read `snapshot` whenever deciding.
 
-    def __init__(self, informers: Informers, kinds: Iterable[str] = DECIDED_ON) -> None:
+    shows: whether a change of the watches enters it at all; asked by what does not change of an object.
+    """
+
+    def __init__(
+        self,
+        informers: Informers,
+        kinds: Iterable[str] = DECIDED_ON,
+        shows: Callable[[Change], bool] | None = None,
+    ) -> None:
         self.snapshot = Snapshot.empty()
+        self._shows = shows
         self._listeners: list[SnapshotListener] = []
         self._overlays: dict[ObjectAddress, list[_Overlay]] = {}
         self._informers: dict[str, Informer] = {}
@@ -117,6 +126,8 @@ class Cache:
     # ---- folding
 
     def _receive(self, changes: Sequence[Change]) -> None:
+        if self._shows is not None:
+            changes = [change for change in changes if self._shows(change)]
         if not self._overlays:
             self._step(changes)
             return

@@ -80,6 +80,8 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     name (`DriverEntry.up_settings`). authorization: by roles, or everything allowed to every user. images: whose
     containers run as processes of this machine.
 
+    gpu_path: how containers get GPUs on nodes whose profile does not say it, dra or device-plugin.
+
     users: (name, groups) that get a kubeconfig beside `kubeconfig`. repair_data: give up what stands behind damage in
     the log of `data`.
     """
@@ -99,6 +101,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     profiles: tuple[Path, ...] = ()
     drivers: dict[str, Any] = {}
     authorization: AuthorizationMode = "rbac"
+    gpu_path: str = "dra"
     images: ImageMap = ImageMap()
     users: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -108,7 +111,7 @@ class Cluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
-        self.machines = machines(settings.nodes, settings.profiles, settings.drivers)
+        self.machines = machines(settings.nodes, settings.profiles, settings.drivers, settings.gpu_path)
         self.clock = Clock(speed=settings.speed)
         self.entropy = Entropy()
         self.metrics = Metrics()
@@ -198,6 +201,7 @@ class Cluster:
             lambda machine: self._boot(machine, root, host, routes, tasks),
         )
         simulation = Simulation(simulating, self.clock, self.entropy, self.nodes, added, host.meter)
+        self.simulation = simulation
         tasks.supervise("simulation", simulation.run)
         if settings.kubeconfig is not None:
             self._write_kubeconfigs(settings.kubeconfig)
@@ -214,7 +218,8 @@ class Cluster:
 
     async def _machines_of(self, tasks: Tasks, name: str, profile: str) -> list[Machine]:
         """The machines of a node that is added while the cluster runs, with their classes made. Raises Invalid."""
-        found = machines(((name, profile),), self.settings.profiles, self.settings.drivers)
+        settings = self.settings
+        found = machines(((name, profile),), settings.profiles, settings.drivers, settings.gpu_path)
         _raise_open_files(len(self.nodes) + len(found))
         await self._install(found)
         if "controllers" not in self.settings.without:
@@ -233,10 +238,12 @@ class Cluster:
     async def _install(self, of: Sequence[Machine]) -> None:
         """What drivers must find in the cluster; what is there already, perhaps changed by its user, stays."""
         client = self._client(ADMIN)
-        for entry in _entries(of):
-            for body in entry.installed():
-                with suppress(Stale):
-                    await client.create(kind_of(body["kind"]), body, body["metadata"].get("namespace", ""))
+        plugins = {entry.name: entry for machine in of for entry in machine.plugin_entries}
+        wanted = [body for entry in _entries(of) for body in entry.installed()]
+        wanted += [body for plugin in plugins.values() for body in plugin.installed()]
+        for body in wanted:
+            with suppress(Stale):
+                await client.create(kind_of(body["kind"]), body, body["metadata"].get("namespace", ""))
         await self._create_classes(self._client(parts.driver("")), of)
 
     def _control(self, of: Sequence[Machine], tasks: Tasks) -> None:
@@ -263,7 +270,9 @@ class Cluster:
 
     async def _drivers_registered(self) -> None:
         """Wait for the drivers, but not for ever: one that cannot start must not keep the cluster from its user."""
-        waits = [asyncio.ensure_future(plugin.registered.wait()) for plugin in self._plugins()]
+        registered = [plugin.registered for plugin in self._plugins()]
+        registered += [one.registered for node in self.nodes.values() for one in node.device_plugins.values()]
+        waits = [asyncio.ensure_future(event.wait()) for event in registered]
         if not waits:
             return
         _, late = await asyncio.wait(waits, timeout=DRIVERS_S)

@@ -20,6 +20,7 @@ from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.tasks import Tasks
 from dragoman.schedule.fences import POLICY, Rival, fenced_drivers, is_held, rivals, written_lately
+from dragoman.schedule.scope import EVERYTHING, DeviceScope
 
 LEASES = "kube-system"
 MANAGER = "dragoman"
@@ -53,13 +54,14 @@ class Surroundings(msgspec.Struct, frozen=True):
         return text
 
 
-async def look(client: Client, clock: Clock, own_lease: str) -> Surroundings:
+async def look(client: Client, clock: Clock, own_lease: str, scope: DeviceScope = EVERYTHING) -> Surroundings:
     """What there is now. Raises Retry while the server does not answer, Denied without the scheduler's own rights."""
     claims = (await client.list(kind_of("ResourceClaim"))).items
     others = rivals(await _leases(client), claims, own_lease, (MANAGER,), clock.utc())
     if not others:
         return Surroundings()
     slices = (await client.list(kind_of("ResourceSlice"))).items
+    slices = [one for one in slices if scope.covers(one["spec"]["driver"], one["spec"]["pool"]["name"])]
     drivers = {one["spec"]["driver"] for one in slices}
     unread: list[str] = []
     nodes = (await client.list(kind_of("Node"))).items
@@ -104,9 +106,11 @@ async def _parameters(client: Client, bindings: Sequence[Object], unread: list[s
     return None
 
 
-async def check(client: Client, clock: Clock, own_lease: str, *, share: bool) -> Surroundings:
+async def check(
+    client: Client, clock: Clock, own_lease: str, *, share: bool, scope: DeviceScope = EVERYTHING
+) -> Surroundings:
     """`look`, and Invalid where the scheduler must not start. share: start anyway, checking each decision."""
-    found = await look(client, clock, own_lease)
+    found = await look(client, clock, own_lease, scope)
     if found.is_shared and not share:
         raise Invalid(
             "",

@@ -5,8 +5,9 @@ Answers what it is told; decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -15,8 +16,16 @@ from dragoman.runtime.metrics import Metrics
 
 
 @asynccontextmanager
-async def listening(address: str, metrics: Metrics, is_ready: Callable[[], bool]) -> AsyncIterator[str]:
-    """Serve at HOST:PORT (port 0: any free one) while the body runs; gives the URL. Raises Invalid, Denied."""
+async def listening(
+    address: str,
+    metrics: Metrics,
+    is_ready: Callable[[], bool],
+    reports: Mapping[str, Callable[[], Mapping[str, Any]]] | None = None,
+) -> AsyncIterator[str]:
+    """Serve at HOST:PORT (port 0: any free one) while the body runs; gives the URL. Raises Invalid, Denied.
+
+    reports: more paths, each with what makes its JSON.
+    """
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         raise Invalid("--listen", f"must be HOST:PORT, got {address!r}")
@@ -30,7 +39,11 @@ async def listening(address: str, metrics: Metrics, is_ready: Callable[[], bool]
     async def counted(request: web.Request) -> web.Response:
         return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
+    async def report(request: web.Request) -> web.Response:
+        return web.json_response((reports or {})[request.path]())
+
     app = web.Application()
+    app.add_routes([web.get(path, report) for path in reports or ()])
     app.add_routes([web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", counted)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from dragoman.api.shape import Object
-from dragoman.drivers.entry import DriverEntry, DriverFactory
+from dragoman.drivers.entry import DevicePluginEntry, DevicePluginFactory, DriverEntry, DriverFactory
 from dragoman.drivers.entry import MachineProfile as Hardware
-from dragoman.drivers.registry import DRIVERS, catalog_with
+from dragoman.drivers.registry import DEVICE_PLUGINS, DRIVERS, catalog_with
 from dragoman.errors import Invalid
 from dragoman.kubelet.node_object import CAPACITY, NodeProperties
 from dragoman.profiles import Catalog, Profile
@@ -24,19 +24,31 @@ from dragoman.profiles.machine import EXAMPLE
 
 class Machine(msgspec.Struct, frozen=True):
     """A node to come: name, facts, a factory for each of its drivers by name, the DeviceClasses these bring, and what
-    the registry has of them."""
+    the registry has of them. device_plugins: by the name of the driver that they stand in for."""
 
     name: str
     facts: NodeProperties
     drivers: Mapping[str, DriverFactory]
     classes: tuple[Object, ...] = ()
     entries: tuple[DriverEntry, ...] = ()
+    device_plugins: Mapping[str, DevicePluginFactory] = {}
+    plugin_entries: tuple[DevicePluginEntry, ...] = ()
+
+
+DRA, DEVICE_PLUGIN = "dra", "device-plugin"
+GPU_PATHS = (DRA, DEVICE_PLUGIN)
+"""How containers of a node get its GPUs."""
 
 
 def machines(
-    nodes: tuple[tuple[str, str], ...], files: tuple[Path, ...] = (), settings: Mapping[str, Any] | None = None
+    nodes: tuple[tuple[str, str], ...],
+    files: tuple[Path, ...] = (),
+    settings: Mapping[str, Any] | None = None,
+    gpu_path: str = DRA,
 ) -> list[Machine]:
     """The machines of (name, profile) pairs; files: profiles beside the packaged ones; settings: by driver's name.
+
+    A profile may be followed by `@dra` or `@device-plugin`, which counts before gpu_path.
 
     Raises Invalid for an unknown profile, a name given twice, a bad file.
     """
@@ -46,7 +58,14 @@ def machines(
     catalog = Catalog.example() if only_example else catalog_with(files)
     for name, wanted in nodes:
         if wanted not in kinds:
-            kinds[wanted] = _Kind(catalog, catalog.named(wanted, f"--node {name}={wanted}"), settings or {})
+            where = f"--node {name}={wanted}"
+            profile, at, path = wanted.partition("@")
+            if at and path not in GPU_PATHS:
+                raise Invalid(where, f"after @ there must be one of {', '.join(GPU_PATHS)}, got {path!r}")
+            found = catalog.named(profile, where)
+            kinds[wanted] = kind = _Kind(catalog, found, settings or {}, path or gpu_path)
+            if path == DEVICE_PLUGIN and not kind.device_plugins:
+                raise Invalid(where, f"machines of profile {profile} have no devices of a device plugin")
         for machine in kinds[wanted].machines(name):
             if machine.name in made:
                 raise Invalid(f"--node {name}={wanted}", f"node {machine.name} already exists")
@@ -63,11 +82,20 @@ def node_properties(wanted: str, files: tuple[Path, ...], where: str) -> NodePro
 class _Kind:
     """What all machines of one profile have in common."""
 
-    def __init__(self, catalog: Catalog, profile: Profile, settings: Mapping[str, Any]) -> None:
+    def __init__(self, catalog: Catalog, profile: Profile, settings: Mapping[str, Any], gpu_path: str = DRA) -> None:
         self.profile = profile
         hardware = Hardware(catalog, profile)
         found: list[tuple[DriverEntry, DriverFactory]] = []
+        plugins: list[tuple[DevicePluginEntry, DevicePluginFactory]] = []
+        for plugin in DEVICE_PLUGINS if gpu_path == DEVICE_PLUGIN else ():
+            made = plugin.on_machine(hardware, settings.get(plugin.name))
+            if made is not None:
+                plugins.append((plugin, made))
+        self.device_plugins = {plugin.instead_of: made for plugin, made in plugins}
+        self.plugin_entries = tuple(plugin for plugin, _ in plugins)
         for entry in DRIVERS:
+            if entry.name in self.device_plugins:
+                continue  # never both on the same devices
             factory = entry.on_machine(hardware, settings.get(entry.name))
             if factory is not None:
                 found.append((entry, factory))
@@ -77,17 +105,22 @@ class _Kind:
 
     def machines(self, name: str) -> Iterator[Machine]:
         if self.profile.rack is None:
-            yield Machine(name, self.properties(""), self.drivers, self.classes, self.entries)
+            yield self._machine(name, self.properties(""))
             return
         facts = self.properties(name)
         for tray in range(self.profile.rack.trays):
-            yield Machine(f"{name}-{tray}", facts, self.drivers, self.classes, self.entries)
+            yield self._machine(f"{name}-{tray}", facts)
+
+    def _machine(self, name: str, facts: NodeProperties) -> Machine:
+        return Machine(name, facts, self.drivers, self.classes, self.entries, self.device_plugins, self.plugin_entries)
 
     def properties(self, rack: str) -> NodeProperties:
         """Labels and capacity; rack: the group of nodes that shares a fabric."""
         labels = node_labels(self.profile)
         for factory in self.drivers.values():
             labels |= factory.labels(rack)
+        for plugin in self.device_plugins.values():
+            labels |= plugin.labels(rack)
         return NodeProperties(labels=labels, capacity=node_capacity(self.profile))
 
 

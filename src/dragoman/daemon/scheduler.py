@@ -46,6 +46,7 @@ from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
 from dragoman.schedule.queue import Queue, QueuedUnit, QueueLimits, Topic, UnitKey, UnitState
 from dragoman.schedule.revalidate import devices_are_free, still_holds
+from dragoman.schedule.scope import EVERYTHING, DeviceScope
 from dragoman.schedule.units import PreemptionMode
 from dragoman.schedule.wakeup import named, topics
 from dragoman.snapshot.change import Change, Gone, Snapshot, keys_of
@@ -87,7 +88,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     own_lease: the Lease of its replicas. settle_s: beside another scheduler, how long a claim that was allocated is
     watched before its pod is bound: what the other one had decided before it could see that is written by then.
     filter_timeout_s: how long the devices of one unit may be looked for; 0: as long as it takes. profiles: by name of
-    the scheduler, for those that differ from the settings beside it.
+    the scheduler, for those that differ from the settings beside it. scope: the devices that may be allocated.
     """
 
     names: tuple[str, ...] = ("default-scheduler",)
@@ -101,6 +102,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True):
     settle_s: float = 0.3
     filter_timeout_s: float = FILTER_TIMEOUT_S
     profiles: dict[str, ProfileSettings] = {}
+    scope: DeviceScope = EVERYTHING
 
     def profile(self, name: str) -> ProfileSettings:
         """What pods of that spec.schedulerName are scheduled with."""
@@ -170,10 +172,10 @@ class Scheduler:
             options=self.settings.options,
             in_flight=set(),
         )
-        self._contexts = {name: self._context_for(name) for name in self.settings.names}
         self._recent = TaskHistory()
         self._in_flight: set[NamespacedName] = set()
         self._context.in_flight = self._in_flight
+        self._contexts = {name: self._context_for(name) for name in self.settings.names}
         self._reported: dict[str, str] = {}
         self._long_searches = asyncio.Semaphore(THREADS)
         self._long_memories = [PlacementCache(self._context.memory.matcher.beside()) for _ in range(THREADS)]
@@ -181,7 +183,8 @@ class Scheduler:
         self._slots = asyncio.Semaphore(self.settings.commits)
         preempts = any(context.preemption != "off" for context in self._contexts.values())
         more = ("PodDisruptionBudget",) if preempts else ()
-        self.cache = Cache(self.informers, (*DECIDED_ON, *more))
+        shows = None if self.settings.scope == EVERYTHING else self.settings.scope.shows
+        self.cache = Cache(self.informers, (*DECIDED_ON, *more), shows)
         self._units = Units(self.queue, self.cache)
         self.cache.listen(self._changed)
 
@@ -233,7 +236,7 @@ class Scheduler:
     async def _look_around(self) -> None:
         """Know whether decisions need checking, for ever."""
         while True:
-            found = await look(self._client, self._clock, self.settings.own_lease)
+            found = await look(self._client, self._clock, self.settings.own_lease, self.settings.scope)
             if found.is_shared and self.shared is None:
                 self._log.error("devices are shared", why=str(found), hint=COEXISTENCE_PAGE)
             self.shared = found if found.is_shared else None
@@ -534,6 +537,8 @@ class Scheduler:
             self._reported.pop(placement.uid, None)
         if decision.placements:
             self.queue.assumed(key, now)
+        elif decision.lost:
+            self.queue.failed(key, now)  # as upstream: what did not become ready is not tried again at once
         else:
             self.queue.refused(key, decision.topics, now)
         self._in_flight |= set(decision.written)

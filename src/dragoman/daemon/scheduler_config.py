@@ -40,12 +40,12 @@ FIXED = ("SchedulingGates", "PrioritySort", "NodeName", "DefaultBinder", "Dynami
 """What this scheduler always does."""
 NOT_SCORED = {"PodTopologySpread": 2, "InterPodAffinity": 2, "ImageLocality": 1}
 """Score plugins of the default profile that change no decision here."""
-NOT_JUDGED = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "NodeDeclaredFeatures")
+NOT_DONE = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "NodeDeclaredFeatures")
 GROUPS = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 PREEMPTION = "DefaultPreemption"
-KNOWN = {*SCORED, *SWITCHED, *FIXED, *NOT_SCORED, *NOT_JUDGED, *GROUPS, PREEMPTION}
+KNOWN = {*SCORED, *SWITCHED, *FIXED, *NOT_SCORED, *NOT_DONE, *GROUPS, PREEMPTION}
 REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
-FILTERS = {*SWITCHED, "NodeName", "DynamicResources", *NOT_JUDGED}
+FILTERS = {*SWITCHED, "NodeName", "DynamicResources", *NOT_DONE}
 SCORES = {*SCORED, *NOT_SCORED, "VolumeBinding"}
 _REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
 CHANGED_POINTS = ("multiPoint", "filter", "score", "postFilter")
@@ -266,7 +266,7 @@ class _Reader:
 
     def _without_effect(self, config: _Config, connection: _Connection) -> None:
         if config.parallelism is not None:
-            self.notes.append("parallelism: changes nothing, nodes that are equal are judged once")
+            self.notes.append("parallelism: changes nothing, equal nodes are checked once")
         if connection.qps is not None or connection.burst is not None:
             self.notes.append(
                 "clientConnection.qps, burst: change nothing, the API server's priority and fairness limits"
@@ -313,7 +313,7 @@ class _Reader:
         if not 0 <= percent <= 100:
             self.errors.append(place.invalid(percent, "not in valid range [0-100]"))
         else:
-            self.notes.append(f"{place}: changes nothing, every node is judged: those that are equal once")
+            self.notes.append(f"{place}: changes nothing, every node is checked, equal ones once")
 
     # ---- profiles
 
@@ -342,8 +342,8 @@ class _Reader:
         scores = _effective(plugins, "score", SCORES)
         after = _effective(plugins, "post_filter", {PREEMPTION, "DynamicResources"})
         weights = {field: scores.get(name, 0) for name, (field, _) in SCORED.items()}
-        for name in sorted(set(_asked(plugins)) & {*NOT_SCORED, *NOT_JUDGED}):
-            what = "preferences are not scored" if name in NOT_SCORED else "not judged by Dragoman"
+        for name in sorted(set(_asked(plugins)) & {*NOT_SCORED, *NOT_DONE}):
+            what = "preferences are not scored" if name in NOT_SCORED else "not done by Dragoman"
             self.notes.append(f"{path / 'plugins'}: {name}: {what}, so its settings change nothing")
         for name in FIXED:
             if name in FILTERS and name not in filters:

@@ -14,10 +14,11 @@ import msgspec
 
 from dragoman.cluster.client import Client
 from dragoman.daemon.machines import Machine
-from dragoman.drivers.entry import Site
+from dragoman.drivers.entry import RunningDevicePlugin, Site
 from dragoman.errors import Invalid
 from dragoman.kubelet.agent import NodeAgent, NodeHost
 from dragoman.kubelet.containers import Tool
+from dragoman.kubelet.injection import Injector
 from dragoman.node.plugin import Places, Plugin, PluginOptions
 from dragoman.node.routes import Routes
 from dragoman.runtime.log import get
@@ -46,6 +47,10 @@ class SimulatedNode:
         self.agent: NodeAgent
         self.plugins: dict[str, Plugin] = {}
         """By driver; the last instance of each, running or not."""
+        self.device_plugins: dict[str, RunningDevicePlugin] = {}
+        """By the driver that they stand in for; the last instance of each, running or not."""
+        self._injectors: list[Injector] = []
+        """What is installed beside the node's container runtime."""
         self.delays: dict[str, float] = {}
         """Seconds that each prepare takes longer, by driver."""
         self._host = host
@@ -64,6 +69,8 @@ class SimulatedNode:
         self._start_agent()
         for driver in self.machine.drivers:
             self._start_plugin(driver)
+        for driver in self.machine.device_plugins:
+            self._start_device_plugin(driver)
 
     def is_running(self, driver: str) -> bool:
         """Whether that driver runs."""
@@ -71,12 +78,16 @@ class SimulatedNode:
 
     def drivers(self, wanted: str = "") -> list[str]:
         """Names of the node's drivers, or the one wanted. Raises Invalid."""
+        there = sorted([*self.machine.drivers, *self._device_plugin_names()])
         if not wanted:
-            return sorted(self.machine.drivers)
-        if wanted not in self.machine.drivers:
-            there = ", ".join(sorted(self.machine.drivers)) or "none"
-            raise Invalid(f"driver {wanted}", f"is not on node {self.name}, which has: {there}")
+            return there
+        if wanted not in there:
+            raise Invalid(f"driver {wanted}", f"is not on node {self.name}, which has: {', '.join(there) or 'none'}")
         return [wanted]
+
+    def _device_plugin_names(self) -> dict[str, str]:
+        """Device plugins by name: the driver that each stands in for."""
+        return {factory.name: driver for driver, factory in self.machine.device_plugins.items()}
 
     async def stop_driver(self, driver: str) -> None:
         """As its pod were deleted; nothing to do when it does not run."""
@@ -89,7 +100,7 @@ class SimulatedNode:
         """A new process of it; nothing to do when it runs."""
         async with self._turn:
             if driver not in self._running and AGENT in self._running:
-                self._start_plugin(driver)
+                self._start_any(driver)
 
     async def stop(self) -> None:
         """Agent and drivers end, as when the machine is taken away."""
@@ -107,9 +118,9 @@ class SimulatedNode:
             await self.site.clock.sleep(downtime_s)
             self._lose_memory()
             self._start_agent()
-            for driver in self.machine.drivers:
+            for driver in (*self.machine.drivers, *self._device_plugin_names()):
                 if not stay_stopped(driver):
-                    self._start_plugin(driver)
+                    self._start_any(driver)
 
     def _lose_memory(self) -> None:
         boot_id = self.site.entropy.uuid4()
@@ -136,6 +147,7 @@ class SimulatedNode:
             wipe_slices=False,
             durable=site.durable,
             tools=self._tools,
+            injectors=self._injectors,
         )
         self._start(AGENT, f"node {self.name}", self.agent.run)
 
@@ -163,6 +175,22 @@ class SimulatedNode:
         )
         self.plugins[name] = plugin
         self._start(name, f"driver {name} on {self.name}", self._attached(plugin) if factory.direct else plugin.run)
+
+    def _start_any(self, name: str) -> None:
+        plugins = self._device_plugin_names()
+        if name in plugins:
+            self._start_device_plugin(plugins[name])
+        else:
+            self._start_plugin(name)
+
+    def _start_device_plugin(self, driver: str) -> None:
+        factory = self.machine.device_plugins[driver]
+        site = msgspec.structs.replace(self.site, nodes=self._host.nodes)
+        plugin = factory.make(self.name, site, site.root / "cdi", adapted=False)
+        self.device_plugins[driver] = plugin
+        if factory.injector is not None:
+            self._injectors[:] = [factory.injector(plugin)]
+        self._start(factory.name, f"device plugin {factory.name} on {self.name}", plugin.run)
 
     def _attached(self, plugin: Plugin) -> Callable[[], Awaitable[None]]:
         agent = self.agent

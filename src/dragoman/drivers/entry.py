@@ -17,10 +17,14 @@ from dragoman.known_drivers import KnownDriver
 from dragoman.kubelet.faults import FaultKind
 
 if TYPE_CHECKING:
+    import asyncio
+
     from dragoman.api.shape import Object as Object
     from dragoman.cluster.client import Client
     from dragoman.kubelet.containers import Tool
+    from dragoman.kubelet.injection import Injector
     from dragoman.node.driver import Driver
+    from dragoman.node.routes import Routes
     from dragoman.profiles import Catalog, Profile
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy
@@ -28,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class Site(msgspec.Struct, frozen=True):
-    """Where a driver runs: the kubelet's folder, that of the simulated hardware, the boot, and what reaches the API."""
+    """Where a driver runs: the kubelet's folder, that of the simulated hardware, the boot, and what reaches the API.
+
+    nodes: a watch of nodes that is there already.
+    """
 
     root: Path
     boot_id: str
@@ -39,6 +46,7 @@ class Site(msgspec.Struct, frozen=True):
     durable: bool = False
     hardware_dir: Path | None = None
     accounts: Callable[[str, str], Client] | None = None
+    nodes: Routes | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -196,3 +204,55 @@ class DriverEntry(msgspec.Struct, frozen=True):
     installed: Callable[[], tuple[Object, ...]] = _nothing
     control: Callable[[ClusterSite, Any], Awaitable[None]] | None = None
     control_settings: Callable[[Namespace], Any] = _no_settings
+
+
+# ---- device plugins
+
+
+class RunningDevicePlugin(Protocol):
+    """The device plugin of one node. hardware: what it serves; registered: set while the kubelet knows it."""
+
+    registered: asyncio.Event
+    hardware: Any
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        ...
+
+    def restart(self) -> None:
+        """Begin again, as after SIGHUP."""
+        ...
+
+
+class MakePlugin(Protocol):
+    """How a device plugin is made."""
+
+    def __call__(self, node_name: str, site: Site, cdi_dir: Path, adapted: bool) -> RunningDevicePlugin:
+        """cdi_dir: of its specs; adapted: simulated hardware beside a real container runtime. Raises Invalid."""
+        ...
+
+
+class DevicePluginFactory(msgspec.Struct, frozen=True):
+    """How to make one device plugin on machines of a kind. name: of its process; injector(plugin): what is installed
+    beside the runtime of a simulated node; labels as of `DriverFactory`."""
+
+    name: str
+    make: MakePlugin
+    labels: Callable[[str], Mapping[str, str]] = _no_labels
+    injector: Callable[[Any], Injector] | None = None
+
+
+class DevicePluginEntry(msgspec.Struct, frozen=True):
+    """A device plugin. instead_of: the driver that gives the same devices to containers by DRA; on one node only one of
+    them does. longest_socket: the name of a socket file. flags, standalone: of `dragoman device-plugin`; the others as
+    of `DriverEntry`."""
+
+    name: str
+    instead_of: str
+    longest_socket: str
+    standalone: Callable[[Namespace, MachineProfile | None], DevicePluginFactory]
+    on_machine: Callable[[MachineProfile, Any], DevicePluginFactory | None]
+    flags: Callable[[ArgumentParser], None] = _no_flags
+    up_flags: Callable[[ArgumentParser], None] = _no_flags
+    up_settings: Callable[[Namespace], Any] = _no_settings
+    installed: Callable[[], tuple[Object, ...]] = _nothing

@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.drivers.entry import DriverEntry, DriverFault
+from dragoman.drivers.entry import DevicePluginEntry, DriverEntry, DriverFault
 from dragoman.drivers.example.entry import ENTRY as EXAMPLE
 from dragoman.drivers.nic.entry import ENTRY as NIC
 from dragoman.drivers.nvidia.compute_domain.entry import ENTRY as COMPUTE_DOMAIN
+from dragoman.drivers.nvidia.device_plugin.entry import ENTRY as NVIDIA_PLUGIN
 from dragoman.drivers.nvidia.entry import ENTRY as NVIDIA
 from dragoman.errors import Invalid
 from dragoman.known_drivers import KnownDrivers
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 DRIVERS: tuple[DriverEntry, ...] = (EXAMPLE, NVIDIA, COMPUTE_DOMAIN, NIC)
 """In the order of help texts, and in which they start on a node."""
+
+
+DEVICE_PLUGINS: tuple[DevicePluginEntry, ...] = (NVIDIA_PLUGIN,)
+"""Device plugins, for nodes whose devices are extended resources."""
 
 
 def entry_of(name: str) -> DriverEntry | None:

@@ -100,7 +100,8 @@ def _undecided(one: UndecidedPod) -> str:
 
 def _upstream(refused: Refused) -> str:
     total = f"0/{refused.total} nodes are available"
-    if refused.reasons:
+    in_a_group = bool(refused.nodes) and all(isinstance(reason, pod.PodGroupDoesNotFit) for reason in refused.reasons)
+    if refused.reasons and not in_a_group:
         first = refused.reasons[0]
         if isinstance(first, pod.SchedulingGated):
             return f"Scheduling is blocked due to non-empty scheduling gates: {', '.join(first.gates)}."
@@ -223,6 +224,8 @@ def fragment(reason: AnyReason) -> str:
             return f"node(s) didn't match pod topology spread constraints{missing}"
         case pod.ClaimNotAvailableOnNode() | pod.BindingFailed():
             return "resourceclaim not available on the node"
+        case pod.PodGroupDoesNotFit():
+            return f"pod group is unschedulable, minCount ({reason.min_count}) cannot be satisfied"
         case device.PoolInvalid() if not reason.claim:
             return INVALID_POOLS
         case _ if isinstance(reason, pod.ReasonBase) or device.is_pod_wide(reason):

@@ -28,7 +28,7 @@ from dragoman.values.names import split_qualified
 TERMS = ("class", "driver", "node", "pool", "namespace", "claim", "age", "type")
 NO_CLASS = "(no class)"
 NOWHERE = "(no single node)"
-NOBODY = "(nobody)"
+UNALLOCATED = "<none>"
 AGES = ((3600, "under 1 h"), (86_400, "under 1 day"), (604_800, "under 7 days"))
 OLDEST = "7 days and more"
 _EFFECTIVE = frozenset({"NoSchedule", "NoExecute"})
@@ -362,11 +362,11 @@ class _Count:
                 case "node":
                     options = (resource_slice.spec.node_name or part.node or NOWHERE,)
                 case "namespace":
-                    options = dict.fromkeys(holder.namespace for holder in holders) or (NOBODY,)
+                    options = dict.fromkeys(holder.namespace for holder in holders) or (UNALLOCATED,)
                 case "claim":
-                    options = dict.fromkeys(f"{h.namespace}/{h.claim}" for h in holders) or (NOBODY,)
+                    options = dict.fromkeys(f"{h.namespace}/{h.claim}" for h in holders) or (UNALLOCATED,)
                 case "age":
-                    options = dict.fromkeys(self._age(holder) for holder in holders) or (NOBODY,)
+                    options = dict.fromkeys(self._age(holder) for holder in holders) or (UNALLOCATED,)
                 case "type":
                     options = (part.kind,)
                 case _:

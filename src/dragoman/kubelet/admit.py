@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletPod
 from dragoman.snapshot.usage import pod_requests
 from dragoman.values.quantity import Quantity
@@ -26,8 +27,25 @@ class Rejected(msgspec.Struct, frozen=True):
     message: str
 
 
-def rejection(pod: KubeletPod, others: Iterable[KubeletPod], capacity: Mapping[str, str]) -> Rejected | None:
-    """None if the pod fits beside the others that the node has admitted."""
+def unexpected(error: Exception) -> Rejected:
+    """A pod whose devices cannot be allocated."""
+    text = f"Pod was rejected: Allocate failed due to {error}, which is unexpected"
+    return Rejected("UnexpectedAdmissionError", text)
+
+
+def rejection(
+    pod: KubeletPod,
+    others: Iterable[KubeletPod],
+    capacity: Mapping[str, str],
+    devices: PluginDevices | None = None,
+) -> Rejected | None:
+    """None if the pod fits beside the others that the node has admitted. devices: of device plugins, beside capacity;
+    those that pods of the node have count also when their plugin has gone."""
+    if devices is not None:
+        counts, used_devices = devices.allocatable(), devices.used()
+        plugged = {name: max(counts.get(name, 0), used_devices.get(name, 0)) for name in counts.keys() | used_devices}
+        # A resource that is gone is one that the node does not have: DRA may serve it.
+        capacity = {**capacity, **{name: str(count) for name, count in plugged.items() if devices.serves(name)}}
     wanted = pod_requests(cast(Any, pod))
     used: dict[str, int] = {}
     for other in others:

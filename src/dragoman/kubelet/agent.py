@@ -18,8 +18,8 @@ from dragoman.apiserver.logs import LogSource
 from dragoman.apiserver.sessions import PodSessions
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
-from dragoman.errors import DragomanError, NotFound
-from dragoman.kubelet.admit import Rejected, rejection
+from dragoman.errors import DragomanError, NotFound, Retry
+from dragoman.kubelet.admit import Rejected, rejection, unexpected
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
 from dragoman.kubelet.connections import DirectConnection
@@ -27,11 +27,13 @@ from dragoman.kubelet.containers import Starter, Tool
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import FILE as HEALTH_FILE
 from dragoman.kubelet.health import Health
+from dragoman.kubelet.injection import Injector
 from dragoman.kubelet.ips import IpPool
 from dragoman.kubelet.lifecycle import POD, NodeServices, PodWorker
 from dragoman.kubelet.load import SAMPLE_S, LoadMeter
 from dragoman.kubelet.logs import log_source
 from dragoman.kubelet.node_object import NODE, NodeObject, NodeProperties, checked_name
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.plugins import Plugins, RegisteredPlugin
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.podresources import SOCKET, PodResources
@@ -169,7 +171,8 @@ class NodeAgent:
     priority, `<root_dir>/cdi` by default. boot_id: of the simulated machine, else the kernel's. wipe_slices: delete
     the node's ResourceSlices at the start, as kubelets do. sockets False: drivers join by `attach` only, and there is
     no podresources service (virtual time). durable: whether files survive a power loss.
-    metrics: for a host of its own. tools: programs that drivers bring into containers, by name.
+    metrics: for a host of its own. tools: programs that drivers bring into containers, by name. injectors: what the
+    container runtime is configured to put into containers by their environment.
     """
 
     def __init__(
@@ -189,8 +192,10 @@ class NodeAgent:
         durable: bool = True,
         metrics: Metrics | None = None,
         tools: Mapping[str, Tool] | None = None,
+        injectors: list[Injector] | None = None,
     ) -> None:
         self.node_name = checked_name(node_name)
+        self.injectors: list[Injector] = [] if injectors is None else injectors
         self.tools: Mapping[str, Tool] = {} if tools is None else tools  # filled as drivers start
         self.client = client
         self.clock = clock
@@ -214,11 +219,22 @@ class NodeAgent:
             wipe=self._wipe,
             observe=self._observe_call,
         )
+        self.devices = PluginDevices(
+            root_dir,
+            clock,
+            node_name=node_name,
+            durable=durable,
+            changed=self._devices_changed,
+            unwell=self._wake_pods,
+            active=lambda: [uid for uid, worker in self._workers.items() if not worker.ended],
+        )
+        self._admitting = asyncio.Lock()
         self.claims = Claims(client, self.states, self.plugins.connection, self._count_claims)
         self.health = Health(root_dir / HEALTH_FILE, clock, self.claims, self._wake_pods, node_name=node_name)
         self.runtime = SimulatedRuntime(root_dir / "simulated", clock, boot_id=self.boot_id)
         self.folders = CdiFolders(*(cdi_dirs or (root_dir / "cdi",)))
         self.node_object = NodeObject(client, clock, self.entropy, node_name, self.facts)
+        self.node_object.devices = self.devices
         self.ips: IpPool | None = None
         self._workers: dict[str, PodWorker] = {}
         self._uids: dict[tuple[str, str], str] = {}
@@ -250,6 +266,7 @@ class NodeAgent:
         """Be the node until cancelled; containers run on. Raises Invalid for a checkpoint that cannot be trusted."""
         self.root_dir.mkdir(parents=True, exist_ok=True)
         self.states.load()
+        self.devices.load()
         self.runtime.load()
         self.health.load()
         server: aio.Server | None = None
@@ -268,7 +285,8 @@ class NodeAgent:
                 tasks.supervise("lease", self.node_object.keep_lease)
                 tasks.supervise("node status", self.node_object.keep_reporting)
                 if self._sockets:
-                    service = PodResources(self.claims, self.clock, self.active_pods)
+                    service = PodResources(self.claims, self.devices, self.clock, self.active_pods)
+                    self.devices.start(tasks)
                     server = await service.serve(self.root_dir)
                     self.plugins.start(tasks)
                     stop_beat = self.host.every_beat(self.plugins.poll)
@@ -292,9 +310,11 @@ class NodeAgent:
                 worker.stop()
             self.runtime.close()
             await self.plugins.stop()
+            await self.devices.stop()
             if server:
                 await server.stop(0)
                 (self.root_dir / SOCKET).unlink(missing_ok=True)
+                self.devices.socket.unlink(missing_ok=True)
             self._tasks = None
 
     def _shared(self, tasks: Tasks) -> NodeServices:
@@ -309,6 +329,8 @@ class NodeAgent:
             images=self.host.images,
             api_port=self.host.api_port,
             allocatable=self.facts.capacity,
+            plugin_devices=self.devices,
+            injectors=self.injectors,
         )
         self.runtime.wake = lambda uid: self._wake_pods({uid})
         return NodeServices(
@@ -321,6 +343,7 @@ class NodeAgent:
             runtime=self.runtime,
             starter=starter,
             health=self.health,
+            devices=self.devices,
             events=self.host.events,
             ips=self.ips,
             forget=self._forget,
@@ -379,9 +402,19 @@ class NodeAgent:
             if self._uids.get(key) == uid:
                 del self._uids[key]
 
-    def _admit(self, pod: KubeletPod) -> Rejected | None:
-        others = (worker.pod for worker in self._workers.values() if worker.admitted and not worker.ended)
-        return rejection(pod, others, self.facts.capacity)
+    async def _admit(self, pod: KubeletPod) -> Rejected | None:
+        """One pod at a time, so that two never count on the same room or device."""
+        async with self._admitting:
+            if self.devices.needs(pod):
+                try:
+                    await self.devices.allocate(pod)
+                except Retry as error:
+                    return unexpected(error)
+            others = (worker.pod for worker in self._workers.values() if worker.admitted and not worker.ended)
+            return rejection(pod, others, self.facts.capacity, self.devices)
+
+    def _devices_changed(self) -> None:
+        self.node_object.changed()
 
     def _wake_pods(self, uids: set[str]) -> None:
         for uid in sorted(uids & self._workers.keys()):

@@ -19,18 +19,22 @@ import msgspec
 from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Client
-from dragoman.errors import DragomanError, Invalid, NotFound
+from dragoman.errors import DragomanError, Invalid, NotFound, Retry
 from dragoman.kubelet.cdi import CdiFolders
 from dragoman.kubelet.claims import Claims
+from dragoman.kubelet.injection import ContainerRequest, Injector
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.kubelet.podnetwork import address_of
 from dragoman.kubelet.processes import ADDRESS, ImageMap
 from dragoman.kubelet.programs import Place, found, knows
 from dragoman.kubelet.runtime import ContainerRun, Start
 from dragoman.kubelet.shell.commands import seconds_of
+from dragoman.kubelet.shell.files import Entry, FileMount, Folder
 from dragoman.kubelet.shell.language import ShellProgram
 from dragoman.kubelet.volumes import CannotMount, Volumes
-from dragoman.node.cdi import NO_EDITS, Edits
+from dragoman.node.cdi import NO_EDITS, DeviceNode, Edits, Mount, merged
+from dragoman.node.device_plugin import ContainerDevices
 from dragoman.node.driver import PreparedDevice
 from dragoman.values.quantity import Quantity
 
@@ -44,6 +48,10 @@ JOB_RUN_S = 1.0
 _ONLY_SLEEP = re.compile(r"(?:\S*sh -c )?(?:exec )?(?:\S*/)?sleep (infinity|inf|\d+(?:\.\d+)?[smhd]?)\s*;?")
 _PAUSE = re.compile(r"(?:^|/)pause(?:[:@-]|$)")
 """Images whose program does nothing but wait."""
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d+)?/)?[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+    r"(?::[\w][\w.-]{0,127})?(?:@[A-Za-z][\w+.-]*:[0-9a-fA-F]{32,})?"
+)
 _VARIABLE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
@@ -56,8 +64,25 @@ class CannotStart(Exception):
         self.message = message
 
 
+def check_image(pod: KubeletPod, container: KubeletContainer) -> None:
+    """Raise CannotStart for an image that has no valid name, or whose pull an annotation lets fail."""
+    image = container.image
+    if not _IMAGE.fullmatch(image):
+        raise CannotStart(
+            "InvalidImageName",
+            f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": '
+            "invalid reference format",
+        )
+    key, text = pod.annotation("image-pull", container.name)
+    if key and container.image_pull_policy == "Never":
+        raise CannotStart("ErrImageNeverPull", f'Container image "{image}" is not present with pull policy of Never')
+    if key:
+        raise CannotStart("ErrImagePull", f'failed to pull and unpack image "{image}": {text or "not found"}')
+
+
 class ContainerView(msgspec.Struct, frozen=True):
-    """What the container sees. shown: the environment without secrets, for logs; words: the command with it."""
+    """What the container sees. shown: the environment without secrets, for logs; words: the command with it.
+    tools: programs that the node's runtime brings."""
 
     env: dict[str, str]
     command: tuple[str, ...]
@@ -65,6 +90,7 @@ class ContainerView(msgspec.Struct, frozen=True):
     cdi_ids: tuple[str, ...]
     shown: dict[str, str]
     words: tuple[str, ...]
+    tools: Mapping[str, ShellProgram] = {}
 
 
 class Starter:
@@ -83,7 +109,11 @@ class Starter:
         images: ImageMap = ImageMap(),  # noqa: B008 - a value
         api_port: int = 0,
         allocatable: Mapping[str, str] | None = None,
+        plugin_devices: PluginDevices | None = None,
+        injectors: Sequence[Injector] = (),
     ) -> None:
+        self.plugin_devices = plugin_devices
+        self.injectors = injectors
         self.allocatable = allocatable or {}
         self.images = images
         self.api_port = api_port
@@ -103,6 +133,12 @@ class Starter:
         self, pod: KubeletPod, container: KubeletContainer, attempt: int, streak: int, ip: str, now: float
     ) -> Start:
         """The run to start. Raises CannotStart."""
+        check_image(pod, container)
+        if self.plugin_devices is not None:
+            try:
+                await self.plugin_devices.before_start(pod, container)
+            except Retry as error:
+                raise CannotStart("CreateContainerConfigError", str(error)) from None
         seen = await self._seen(pod, container, ip)
         local = self._local(container, seen)
         fixed = None if local else fate(pod, container, seen.command)
@@ -194,10 +230,16 @@ class Starter:
             mounts = self.volumes.mounts(pod, container, lambda text: expand(text, seen.env))
         except CannotMount as error:
             raise CannotStart("CreateContainerConfigError", str(error)) from None
+        local = self.images.command(container.image, ("x",), ()) is not None
+        own = any(mount.path == "/etc/hosts" for mount in mounts)
+        # A process goes by the names of its machine, unless the pod names others.
+        if not pod.spec.host_network and not own and (pod.spec.host_aliases or not local):
+            mounts = (*mounts, self._hosts(pod, ip, now))
         contexts = (container.security_context or {}, pod.spec.security_context or {})
         user = next((context["runAsUser"] for context in contexts if context.get("runAsUser")), 0)
         devices = self._devices(pod, container)
         here = {name: made for name, tool in self.tools.items() if (made := tool(devices)) is not None}
+        here |= seen.tools
         return Place(
             env=seen.env,
             hostname=seen.env["HOSTNAME"],
@@ -212,6 +254,28 @@ class Starter:
             read_only=bool((container.security_context or {}).get("readOnlyRootFilesystem")),
         )
 
+    def _hosts(self, pod: KubeletPod, ip: str, now: float) -> FileMount:
+        """/etc/hosts as kubelets write it."""
+        name = pod.spec.hostname or pod.metadata.name
+        if pod.spec.subdomain:
+            name = f"{name}.{pod.spec.subdomain}.{pod.metadata.namespace}.svc.cluster.local\t{name}"
+        lines = [
+            "# Kubernetes-managed hosts file.",
+            "127.0.0.1\tlocalhost",
+            "::1\tlocalhost ip6-localhost ip6-loopback",
+            "fe00::0\tip6-localnet",
+            "fe00::0\tip6-mcastprefix",
+            "fe00::1\tip6-allnodes",
+            "fe00::2\tip6-allrouters",
+            f"{ip}\t{name}",
+        ]
+        if pod.spec.host_aliases:
+            lines += ["", "# Entries added by HostAliases."]
+            lines += ["\t".join((alias.get("ip", ""), *alias.get("hostnames", ()))) for alias in pod.spec.host_aliases]
+        folder = Folder(now=now)
+        folder.put("hosts", Entry("file", ("\n".join(lines) + "\n").encode(), 0o644, now))
+        return FileMount("/etc/hosts", folder, "hosts")
+
     def _devices(self, pod: KubeletPod, container: KubeletContainer) -> tuple[tuple[str, PreparedDevice], ...]:
         found: dict[tuple[str, str, str], tuple[str, PreparedDevice]] = {}
         with suppress(NotResolved, NotFound):
@@ -221,18 +285,34 @@ class Starter:
         return tuple(found.values())
 
     async def _seen(self, pod: KubeletPod, container: KubeletContainer, ip: str) -> ContainerView:
-        ids = self._cdi_ids(pod, container)
+        plugged = self.plugin_devices.given(pod.uid, container.name) if self.plugin_devices else ContainerDevices()
+        ids = tuple(dict.fromkeys((*self._cdi_ids(pod, container), *_cdi_names(plugged))))
         try:
             edits = self.folders.edits(ids) if ids else NO_EDITS
         except Invalid as error:
             raise CannotStart("CreateContainerError", f"CDI device injection failed: {error.what}") from None
         env, shown = await self._environment(pod, container, ip)
+        for key, value in plugged.envs.items():
+            env[key] = shown[key] = value
+        if plugged.mounts or plugged.devices:
+            edits = merged((_host_edits(plugged), edits))
+        tools: dict[str, ShellProgram] = {}
+        for injector in self.injectors:
+            env = {**injector.image_env(container.image), **_image_env(pod, container), **env}
+            shown = {**injector.image_env(container.image), **_image_env(pod, container), **shown}
+            seen = dict(env) | dict(pair.partition("=")[::2] for pair in edits.env)
+            try:
+                injection = injector.inject(_runtime_view(pod, container, seen, edits, plugged))
+            except Invalid as error:
+                raise CannotStart("RunContainerError", str(error)) from None
+            edits = merged((edits, injection.edits))
+            tools |= injection.tools
         for pair in edits.env:
             key, _, value = pair.partition("=")
             env[key] = shown[key] = value
         given = (*container.command, *container.args)
         words = tuple(expand(word, env) for word in given)
-        return ContainerView(env, words, edits, ids, shown, tuple(expand(word, shown) for word in given))
+        return ContainerView(env, words, edits, ids, shown, tuple(expand(word, shown) for word in given), tools)
 
     def _cdi_ids(self, pod: KubeletPod, container: KubeletContainer) -> tuple[str, ...]:
         ids: dict[str, None] = {}
@@ -341,6 +421,54 @@ class Starter:
             if match := re.fullmatch(rf"metadata\.{name}\['([^']+)'\]", path):
                 return values.get(match[1], "")
         raise CannotStart("CreateContainerConfigError", f"unsupported fieldPath: {path}")
+
+
+# ---- device plugins and the node's runtime
+
+CDI_ANNOTATION = "cdi.k8s.io/"
+
+
+def _cdi_names(plugged: ContainerDevices) -> tuple[str, ...]:
+    """CDI names that device plugins gave, by field or by annotation."""
+    by_annotation = [
+        name.strip()
+        for key, text in plugged.annotations.items()
+        if key.startswith(CDI_ANNOTATION)
+        for name in text.split(",")
+    ]
+    return (*plugged.cdi_devices, *by_annotation)
+
+
+def _host_edits(plugged: ContainerDevices) -> Edits:
+    nodes = [
+        DeviceNode(one.container_path, host_path=one.host_path, permissions=one.permissions) for one in plugged.devices
+    ]
+    mounts = [
+        Mount(one.host_path, one.container_path, options=("ro" if one.read_only else "rw", "bind"))
+        for one in plugged.mounts
+    ]
+    return Edits(device_nodes=tuple(nodes), mounts=tuple(mounts))
+
+
+def _image_env(pod: KubeletPod, container: KubeletContainer) -> dict[str, str]:
+    """What the image sets, by the annotation `dragoman.dev/image-env`: `NAME=value` with spaces between them."""
+    key, text = pod.annotation("image-env", container.name)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise CannotStart("CreateContainerConfigError", f"annotation {key}: {error}") from None
+    if wrong := next((word for word in words if "=" not in word), ""):
+        raise CannotStart("CreateContainerConfigError", f"annotation {key}: must be NAME=value ..., got {wrong!r}")
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def _runtime_view(
+    pod: KubeletPod, container: KubeletContainer, env: dict[str, str], edits: Edits, plugged: ContainerDevices
+) -> ContainerRequest:
+    context = container.security_context or {}
+    added = (context.get("capabilities") or {}).get("add") or ()
+    privileged = bool(context.get("privileged")) or bool({"SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"} & set(added))
+    return ContainerRequest(container.image, env, edits, plugged.mounts, privileged, pod.spec.runtime_class_name or "")
 
 
 def resource_text(pod: KubeletPod, container: KubeletContainer, reference: Any, allocatable: Mapping[str, str]) -> str:

@@ -21,9 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from dragoman.kubelet.programs import Place
-from dragoman.kubelet.shell.files import FileMount
 
 NOBODY = 65534
+DATA_MIN_BYTES = 256 * 2**20
+"""The limit counts what a process may address, of which the runtimes of languages take much more than they use."""
 TRIAL_S = 10.0
 _TOOLS = ("unshare", "nsenter", "setpriv", "chroot", "mount", "hostname")
 _BEGIN = """set -e
@@ -90,13 +91,15 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_volumes(mounts: tuple[FileMount, ...], folder: Path) -> dict[str, Path]:
+def write_volumes(place: Place, folder: Path) -> dict[str, Path]:
     """The volumes of a container as files below the folder of the pod's volumes: where each mount path lies.
 
     What comes from the API is brought up to date, file by file; what containers wrote stays.
     """
     found: dict[str, Path] = {}
-    for mount in sorted(mounts, key=lambda m: m.path):
+    # A file of the user who reads it has the mode that was asked for; without root, everybody may read it.
+    owner = (place.user or NOBODY) if os.geteuid() == 0 else None
+    for mount in sorted(place.mounts, key=lambda m: m.path):
         root = folder / mount.name
         if not root.exists():
             root.mkdir(parents=True)
@@ -107,7 +110,7 @@ def write_volumes(mounts: tuple[FileMount, ...], folder: Path) -> dict[str, Path
             if entry.kind == "folder":
                 path.mkdir(parents=True, exist_ok=True)
             elif entry.kind == "file" and (mount.folder.from_api or not path.exists()):
-                _write(path, entry.data, entry.mode | 0o444)
+                _write(path, entry.data, entry.mode, owner)
         if mount.folder.from_api:
             for path in root.rglob("*"):
                 if path.is_file() and str(path.relative_to(root)) not in mount.folder.entries:
@@ -116,13 +119,15 @@ def write_volumes(mounts: tuple[FileMount, ...], folder: Path) -> dict[str, Path
     return found
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
+def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
     if path.is_dir() or (path.is_file() and path.read_bytes() == data):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_bytes(data)
-    fresh.chmod(mode)
+    if owner is not None:
+        os.chown(fresh, owner, owner)
+    fresh.chmod(mode if owner is not None else mode | 0o444)
     fresh.replace(path)
 
 
@@ -134,8 +139,8 @@ def prepared(
     folder: the container's own; volumes: that of its pod's volumes.
     """
     env = {**place.env, "PATH": os.environ.get("PATH", place.env["PATH"]), "TMPDIR": "/tmp"}  # noqa: S108 - its own
-    limit = f"ulimit -d {memory_bytes // 1024}; " if memory_bytes else ""
-    where = write_volumes(place.mounts, volumes)
+    limit = f"ulimit -d {max(memory_bytes, DATA_MIN_BYTES) // 1024}; " if memory_bytes else ""
+    where = write_volumes(place, volumes)
     folder.mkdir(parents=True, exist_ok=True)
     volumes.mkdir(parents=True, exist_ok=True)
     way = isolation()

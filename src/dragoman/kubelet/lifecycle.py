@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +26,8 @@ from dragoman.kubelet.containers import CannotStart, Starter, stop_seconds
 from dragoman.kubelet.events import Events
 from dragoman.kubelet.health import Health
 from dragoman.kubelet.ips import IpPool
+from dragoman.kubelet.networkprobes import NetworkProbe
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
 from dragoman.kubelet.probes import Probes
 from dragoman.kubelet.processes import ports_in_use
@@ -45,6 +48,9 @@ PREPARE_BACKOFF = Backoff(initial_s=1.0, max_s=10.0, jitter=0.1)
 WRITE_BACKOFF = Backoff(initial_s=0.2, max_s=10.0, jitter=0.1)
 CORRECT_S = 1.0
 """How long what others wrote into the status of a pod stands."""
+PULL_BACKOFF = Backoff(initial_s=10.0, max_s=300.0, jitter=0.0)
+PULL_FAILED, PULL_SHOWN_S = "ErrImagePull", 2.0
+"""A failed pull is shown so long; from then on it is waited for."""
 CONTAINER_BACKOFF = Backoff(initial_s=2.0, max_s=300.0, jitter=0.0)
 
 
@@ -68,10 +74,11 @@ class NodeServices(msgspec.Struct, frozen=True):
     runtime: SimulatedRuntime
     starter: Starter
     health: Health
+    devices: PluginDevices
     events: Events
     ips: IpPool
     forget: Callable[[str], None]
-    admit: Callable[[KubeletPod], Rejected | None]
+    admit: Callable[[KubeletPod], Awaitable[Rejected | None]]
     observe: ObserveOperation
 
 
@@ -83,7 +90,9 @@ class PodWorker:
         self.pod = pod
         self.gone = False
         self.ended = False
-        self.admitted = node.runtime.sandbox(pod.uid) is not None
+        box = node.runtime.sandbox(pod.uid)
+        # After a reboot devices of plugins are allocated anew, as everything else of a pod is.
+        self.admitted = box is not None and (box.alive or not node.devices.entries(pod.uid))
         self._ending: Ending | None = None
         self._waiting: dict[str, status.Waiting] = {}
         self._retry_at: dict[str, float] = {}
@@ -191,7 +200,7 @@ class PodWorker:
             return await self._end()
         now = self.node.clock.now()
         box = runtime.sandbox(pod.uid)
-        if not self.admitted and (rejected := self.node.admit(pod)) is not None:
+        if not self.admitted and (rejected := await self.node.admit(pod)) is not None:
             self._ending = Ending("Failed", rejected.reason, rejected.message)
             self._event("Warning", rejected.reason, rejected.message)
             return await self._end()
@@ -280,9 +289,21 @@ class PodWorker:
                 delays.append(left)
                 return run
         if (left := self._retry_at.get(container.name, 0.0) - now) > 0:
+            self._pull_back_off(container, now)
             delays.append(left)
             return None
         return await self._start(container, box, delays)
+
+    def _pull_back_off(self, container: KubeletContainer, now: float) -> None:
+        """A pull that failed is said to be waited for, soon after it failed."""
+        reason, message = self._waiting.get(container.name, ("", ""))
+        wait_s = PULL_BACKOFF.wait_s(self._faults.get(container.name, 1))
+        if reason != PULL_FAILED or now < self._retry_at[container.name] - wait_s + PULL_SHOWN_S / 2:
+            return
+        text = f'Back-off pulling image "{container.image}"'
+        self._waiting[container.name] = ("ImagePullBackOff", f"{text}: {PULL_FAILED}: {message}")
+        self._event("Normal", "BackOff", text, container.name)
+        self._event("Warning", "Failed", "Error: ImagePullBackOff", container.name)
 
     async def _resume(self, container: KubeletContainer, box: Sandbox, run: ContainerRun, delays: list[float]) -> None:
         """Run the command of a container on that was started before this process."""
@@ -310,7 +331,19 @@ class PodWorker:
             wait_s = CONTAINER_BACKOFF.wait_s(self._faults[name])
             self._retry_at[name] = node.clock.now() + wait_s
             self._waiting[name] = (error.reason, error.message)
-            self._event("Warning", "Failed", f"Error: {error.message}", name)
+            if error.reason == PULL_FAILED:
+                wait_s = PULL_BACKOFF.wait_s(self._faults[name])
+                self._retry_at[name] = node.clock.now() + wait_s
+                self._event("Normal", "Pulling", f'Pulling image "{container.image}"', name)
+                what = f'Failed to pull image "{container.image}": {error.message}'
+                self._event("Warning", "Failed", what, name)
+                self._event("Warning", "Failed", f"Error: {PULL_FAILED}", name)
+                delays.append(PULL_SHOWN_S)
+            elif error.reason == "InvalidImageName":
+                self._event("Warning", "InspectFailed", error.message, name)
+                self._event("Warning", "Failed", "Error: InvalidImageName", name)
+            else:
+                self._event("Warning", "Failed", f"Error: {error.message}", name)
             delays.append(wait_s)
             return None
         for known in (self._faults, self._retry_at, self._waiting):
@@ -343,20 +376,40 @@ class PodWorker:
         self._event("Warning", "PortInUse", f"{taken}: programs outside the cluster reach that one, not the pod")
 
     def _post_start(self, container: KubeletContainer) -> None:
-        """Run the container's postStart command; it goes when that fails."""
-        command = ((container.lifecycle or {}).get("postStart") or {}).get("exec")
-        if not command:
+        """Run the container's postStart hook; it goes when that fails."""
+        hook = (container.lifecycle or {}).get("postStart") or {}
+        if not hook:
             return
 
         def ended(code: int) -> None:
             if code:
-                message = f"PostStartHook failed: command exited with {code}"
+                how = f"command exited with {code}" if "exec" in hook else "no good answer"
+                message = f"PostStartHook failed: {how}"
                 self._event("Warning", "FailedPostStartHook", message, container.name)
                 self.node.runtime.stop(self.pod.uid, container.name, after_s=0.0, exit_code=EXIT_KILLED)
                 self.wake()
 
         with contextlib.suppress(NotFound):
-            self.node.runtime.execute(self.pod.uid, container.name, tuple(command["command"]), _unheard, ended)
+            self._hook(container, hook, ended)
+
+    def _hook(self, container: KubeletContainer, hook: Any, ended: Callable[[int], None]) -> Running | None:
+        """Begin a hook; None for one that has nothing to do here. Raises NotFound.
+
+        http and tcp hooks ask processes of this machine only: nothing listens in a simulated container, and nobody
+        outside is to hear of one.
+        """
+        runtime, uid = self.node.runtime, self.pod.uid
+        if command := (hook.get("exec") or {}).get("command"):
+            return runtime.execute(uid, container.name, tuple(command), _unheard, ended)
+        asked = hook.get("httpGet") or hook.get("tcpSocket")
+        box = runtime.sandbox(uid)
+        run = box.current.get(container.name) if box else None
+        if asked is None or box is None or run is None:
+            return None
+        host = asked.get("host") or (box.ip if run.local else "")
+        if not host.startswith("127."):
+            return None
+        return NetworkProbe(container, hook, host, _unheard, ended, partial(runtime.is_unreachable, uid))
 
     def _probe(self, box: Sandbox) -> float | None:
         """Ask the probes that are due, and let containers go that are not alive; seconds until the next question."""
@@ -429,6 +482,7 @@ class PodWorker:
             self._event("Warning", "FailedUnprepareDynamicResources", f"unprepare dynamic resources: {error}")
             return PREPARE_BACKOFF.wait_s(self._failures)
         node.runtime.end(pod.uid)
+        node.devices.release(pod.uid)
         node.ips.release(pod.uid)
         if not self.gone:
             await self._report()
@@ -474,7 +528,7 @@ class PodWorker:
         self._hooks[name] = now
         if sleeps := hook.get("sleep"):
             self._hooks[name] = now + sleeps.get("seconds", 0)
-        elif command := (hook.get("exec") or {}).get("command"):
+        elif container is not None and hook:
 
             def ended(code: int) -> None:
                 self._hooks[name] = now
@@ -484,8 +538,11 @@ class PodWorker:
 
             self._hooks[name] = float("inf")
             try:
-                running = self.node.runtime.execute(self.pod.uid, name, tuple(command), _unheard, ended)
-                self._running_hooks[name] = running
+                running = self._hook(container, hook, ended)
+                if running is None:
+                    self._hooks[name] = now
+                else:
+                    self._running_hooks[name] = running
             except NotFound:
                 self._hooks[name] = now
         return now < self._hooks[name]
@@ -556,7 +613,7 @@ class PodWorker:
                 started_at=self._started_at,
                 ending=None if running else self._ending,
                 conditions=self._conditions,
-                health=node.health.statuses(pod) if pod.spec.resource_claims else None,
+                health=self._device_health(),
                 probed=self._probes.state,
             )
             if made == self._written:
@@ -580,6 +637,13 @@ class PodWorker:
             self._conditions = _merged(
                 tuple(codec.decode(Condition, condition) for condition in made["conditions"]), self._conditions
             )
+
+    def _device_health(self) -> dict[str, list[dict[str, Any]]]:
+        """allocatedResourcesStatus by container, of claims and of device plugins."""
+        found = self.node.health.statuses(self.pod) if self.pod.spec.resource_claims else {}
+        for container, lists in self.node.devices.health(self.pod).items():
+            found[container] = [*found.get(container, ()), *lists]
+        return found
 
     def _event(self, type_: str, reason: str, message: str, container: str = "") -> None:
         self.node.events.emit(self.pod.ref, type_, reason, message, host=self.node.name, container=container)

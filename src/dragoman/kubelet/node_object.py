@@ -18,8 +18,10 @@ from dragoman.api.core import Node
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import format_micro_time, format_time
 from dragoman.api.shape import Object
+from dragoman.api.validate.others import is_extended_resource
 from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, Invalid, NotFound, Stale
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
@@ -67,9 +69,14 @@ class NodeObject:
         self.node_name = node_name
         self.facts = facts
         self.uid = ""
+        self.devices: PluginDevices | None = None
+        """Whose devices are part of the capacity."""
         self._ready_since = ""
         self._lease: Object | None = None
         self._overwritten = asyncio.Event()
+        self._news = asyncio.Event()
+        self._reported: list[dict[str, str]] = []
+        """The last two allocatables that were written: the watch may still show the older one."""
         self._log = get("kubelet", node=node_name)
 
     async def register(self) -> None:
@@ -87,15 +94,32 @@ class NodeObject:
         if missing:
             await self.client.patch(NODE, self.node_name, {"metadata": {"labels": missing}})
         known = {c["type"]: c for c in (node.get("status") or {}).get("conditions") or []}
+        if self.devices is not None and self.devices.is_new:
+            # Devices of an earlier life of the machine are not there until a plugin registers.
+            had = (node.get("status") or {}).get("capacity") or {}
+            self.devices.reset(name for name in had if is_extended_resource(name) and name not in self.facts.capacity)
         ready = known.get("Ready", {})
         self._ready_since = ready.get("lastTransitionTime", "") if ready.get("status") == "True" else ""
         await self.report()
 
     async def report(self) -> None:
         """Write the status. Raises as Client does."""
-        await self.client.patch(
-            NODE, self.node_name, {"status": self._status()}, type="strategic", subresource="status"
-        )
+        status = self._status()
+        self._reported = [*self._reported[-1:], status["allocatable"]]
+        await self.client.patch(NODE, self.node_name, {"status": status}, type="strategic", subresource="status")
+
+    def changed(self) -> None:
+        """Devices came, went or fell ill: report soon."""
+        self._news.set()
+        self._overwritten.set()
+
+    def _amounts(self) -> tuple[dict[str, str], dict[str, str]]:
+        """(capacity, allocatable), with the devices of device plugins."""
+        if self.devices is None:
+            return dict(self.facts.capacity), dict(self.facts.capacity)
+        capacity = {name: str(count) for name, count in self.devices.capacity().items()}
+        allocatable = {name: str(count) for name, count in self.devices.allocatable().items()}
+        return {**self.facts.capacity, **capacity}, {**self.facts.capacity, **allocatable}
 
     def seen(self, what: str, node: Node) -> None:
         """The Node is now like this: what others wrote into our part of its status is put right soon."""
@@ -110,9 +134,11 @@ class NodeObject:
         known = {condition.type: condition.status for condition in node.status.conditions}
         if any(known.get(condition["type"]) != condition["status"] for condition in self._conditions("")):
             return False
-        capacity = {name: Quantity.parse(amount) for name, amount in self.facts.capacity.items()}
         allocatable = node.status.allocatable or {}
-        return all(allocatable.get(name) == amount for name, amount in capacity.items())
+        return any(
+            all(allocatable.get(name) == Quantity.parse(amount) for name, amount in mine.items())
+            for mine in self._reported or [self._amounts()[1]]
+        )
 
     async def keep_reporting(self) -> None:
         """Report the status now and then, for ever, and soon after others wrote it; a Node that was deleted is
@@ -120,10 +146,12 @@ class NodeObject:
         while True:
             try:
                 await self.clock.within(self.entropy.jitter(STATUS_S, 0.04), self._overwritten.wait())
-                await self.clock.sleep(self.entropy.jitter(CORRECT_S / 2, 0.5))
+                if not self._news.is_set():
+                    await self.clock.sleep(self.entropy.jitter(CORRECT_S / 2, 0.5))
             except TimeoutError:
                 pass
             self._overwritten.clear()
+            self._news.clear()
             try:
                 await self.report()
             except NotFound:
@@ -214,9 +242,10 @@ class NodeObject:
         self._ready_since = self._ready_since or now
         conditions = self._conditions(now)
         arch = self._labels()["kubernetes.io/arch"]
+        capacity, allocatable = self._amounts()
         status: dict[str, Any] = {
-            "capacity": dict(self.facts.capacity),
-            "allocatable": dict(self.facts.capacity),
+            "capacity": capacity,
+            "allocatable": allocatable,
             "conditions": conditions,
             "addresses": [
                 {"type": "InternalIP", "address": self.facts.host_ip},

@@ -37,6 +37,7 @@ class KubeletContainer(Value, frozen=True):
 
     name: str = ""
     image: str = ""
+    image_pull_policy: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     env: tuple[EnvVar, ...] = ()
@@ -83,8 +84,10 @@ class KubeletPodSpec(Value, frozen=True):
     overhead: dict[str, Quantity] = {}
     hostname: str = ""
     subdomain: str = ""
+    host_aliases: tuple[Any, ...] = ()
     security_context: Any = None
     enable_service_links: bool = True
+    runtime_class_name: str | None = None
 
 
 class KubeletPod(Value, frozen=True):

@@ -14,6 +14,7 @@ from grpc import aio
 
 from dragoman.errors import NotFound
 from dragoman.kubelet.claims import Claims
+from dragoman.kubelet.plugin_devices import PluginDevices
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod, NotResolved, requests_of
 from dragoman.node import rpc
 from dragoman.runtime.clock import Clock
@@ -26,8 +27,11 @@ BURST = 10.0
 class PodResources:
     """The service of one node; `pods()` are the pods that have not finished."""
 
-    def __init__(self, claims: Claims, clock: Clock, pods: Callable[[], Iterable[KubeletPod]]) -> None:
+    def __init__(
+        self, claims: Claims, devices: PluginDevices, clock: Clock, pods: Callable[[], Iterable[KubeletPod]]
+    ) -> None:
         self.claims = claims
+        self.devices = devices
         self.clock = clock
         self.pods = pods
         self._tokens = BURST
@@ -36,7 +40,9 @@ class PodResources:
     async def serve(self, root_dir: Path) -> aio.Server:
         """Serve below the kubelet's folder. Raises Invalid, Retry."""
         served = {"List": self._list, "GetAllocatableResources": self._allocatable, "Get": self._get}
-        return await rpc.serve(root_dir / SOCKET, [rpc.handlers(rpc.POD_RESOURCES, served)])
+        # One server with two sockets: a thousand nodes fit in a process.
+        handlers = [rpc.handlers(rpc.POD_RESOURCES, served), self.devices.handlers()]
+        return await rpc.serve(root_dir / SOCKET, handlers, self.devices.socket)
 
     async def _list(self, request: Any, context: Any) -> Any:
         await self._limit(context)
@@ -59,7 +65,10 @@ class PodResources:
     async def _allocatable(self, request: Any, context: Any) -> Any:
         await self._limit(context)
         # DRA devices are published in ResourceSlices, not here.
-        return rpc.POD_RESOURCES.messages.AllocatableResourcesResponse()
+        answer = rpc.POD_RESOURCES.messages.AllocatableResourcesResponse()
+        for resource, device in self.devices.listed():
+            _add_device(answer.devices.add(), resource, device.id, device.numa)
+        return answer
 
     async def _limit(self, context: Any) -> None:
         now = self.clock.monotonic()
@@ -80,6 +89,9 @@ class PodResources:
 
     def _fill_container(self, entry: Any, pod: KubeletPod, container: KubeletContainer) -> None:
         entry.name = container.name
+        for held in self.devices.entries(pod.uid, container.name):
+            for id_ in sorted(held.devices):
+                _add_device(entry.devices.add(), held.resource_name, id_, held.numa_of(id_))
         try:
             claims = dict.fromkeys(claim for claim, _ in requests_of(pod, container))
         except NotResolved:
@@ -101,3 +113,10 @@ class PodResources:
                     resource.share_id = device.share_id
                 for name in device.cdi_ids:
                     resource.cdi_devices.add().name = name
+
+
+def _add_device(entry: Any, resource: str, device: str, numa: Iterable[int]) -> None:
+    entry.resource_name = resource
+    entry.device_ids.append(device)
+    for number in numa:
+        entry.topology.nodes.add(ID=number)

@@ -276,7 +276,7 @@ class SimulatedRuntime:
         """Bring what running processes of a pod see of the API's objects up to date."""
         for (pod, name), command in self._commands.items():
             if pod == uid and isinstance(command, LocalCommand):
-                write_volumes(self.places[pod, name].mounts, self.volumes_folder(uid))
+                write_volumes(self.places[pod, name], self.volumes_folder(uid))
 
     def is_lost(self, uid: str, run: ContainerRun) -> bool:
         """Whether it runs, and this process does not know yet what it sees, being new."""

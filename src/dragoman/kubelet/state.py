@@ -82,6 +82,17 @@ class _File(msgspec.Struct):
     checksum: int = msgspec.field(name="Checksum")
 
 
+def devices_of(path: Path, driver: str) -> frozenset[str] | None:
+    """Names of the devices that a driver has prepared on the node, by the file; None: some are being prepared, and
+    it does not know which. Raises Invalid as `ClaimStates.load`."""
+    states = ClaimStates(path)
+    states.load()
+    parts = [claim.driver_state[driver] for claim in states.claims.values() if driver in claim.driver_state]
+    if any(part.devices is None and part.skip is msgspec.UNSET for part in parts):
+        return None
+    return frozenset(device.device_name for part in parts for device in part.devices or ())
+
+
 class ClaimStates:
     """The claims by (namespace, name), and their file. Change the values, then `save`."""
 

@@ -117,15 +117,28 @@ def made(
     initialized = is_initialized(pod, box, now)
     default = "PodInitializing" if pod.spec.init_containers else "ContainerCreating"
     regular = [
-        _container(pod, c, box, now, waiting, default, probed, final=final, health=(health or {}).get(c.name))
+        _container(
+            pod,
+            c,
+            box,
+            now,
+            waiting,
+            default,
+            probed,
+            final=final,
+            # Where init containers failed, the others are never looked for: they go on waiting.
+            absent=final and (initialized or not pod.spec.init_containers),
+            health=(health or {}).get(c.name),
+        )
         for c in pod.spec.containers
     ]
     # Init containers wait for each other under the same reason.
     init = [
-        _container(pod, c, box, now, waiting, "PodInitializing", probed, final=final) for c in pod.spec.init_containers
+        _container(pod, c, box, now, waiting, "PodInitializing", probed, final=final, absent=final and initialized)
+        for c in pod.spec.init_containers
     ]
     ephemeral = [
-        _container(pod, c, box, now, waiting, "ContainerCreating", probed, final=final)
+        _container(pod, c, box, now, waiting, "ContainerCreating", probed, final=final, absent=final)
         for c in pod.spec.ephemeral_containers
     ]
     made_conditions = _conditions(pod, box, now, phase, initialized, regular)
@@ -166,8 +179,10 @@ def _container(
     probed: Probed,
     *,
     final: bool,
+    absent: bool,
     health: list[Json] | None = None,
 ) -> Json:
+    """absent: the pod is over, so that a container that never ran is said to be unknown."""
     run = box.current.get(container.name) if box else None
     previous = box.previous.get(container.name) if box else None
     init = any(c.name == container.name for c in pod.spec.init_containers)
@@ -183,7 +198,7 @@ def _container(
         "lastState": {},
     }
     if run is None:
-        status["state"] = _never_ran(reason or default, message) if not final else _never_started()
+        status["state"] = _never_started() if absent else _never_ran(reason or default, message)
     elif run.is_running(now):
         status["state"] = {"running": {"startedAt": _time(run.started_at)}}
         status["started"], ready = probed(container, run)

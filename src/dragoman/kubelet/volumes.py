@@ -9,11 +9,13 @@ asks for.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
+from dragoman.apiserver.selectors import accepts, of_object
 from dragoman.cluster.client import Client
 from dragoman.errors import DragomanError, NotFound
 from dragoman.kubelet.pod import KubeletContainer, KubeletPod
@@ -22,6 +24,7 @@ from dragoman.kubelet.shell.files import Entry, FileMount, Folder
 FieldText = Callable[[KubeletPod, KubeletContainer | None, Any], str]
 """The text of a fieldRef or resourceFieldRef entry."""
 MODE = 0o644
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 TOKEN_S = 3607
 
 
@@ -120,8 +123,33 @@ class Volumes:
             for kind, add in self._sources().items():
                 if (part := source.get(kind)) is not None and kind != "projected":
                     await add(folder, pod, {"defaultMode": mode, **part}, now)
+            if (bundle := source.get("clusterTrustBundle")) is not None:
+                folder.put(bundle["path"], Entry("file", await self._trust(bundle), mode, now))
             if (token := source.get("serviceAccountToken")) is not None:
                 folder.put(token["path"], Entry("file", (await self._token(pod, token, now)).encode(), mode, now))
+
+    async def _trust(self, asked: Any) -> bytes:
+        """The certificates of ClusterTrustBundles, each once. Raises NotFound."""
+        kind = kind_of("ClusterTrustBundle")
+        if name := asked.get("name"):
+            try:
+                found = [await self.client.get(kind, name)]
+            except NotFound:
+                if asked.get("optional"):
+                    return b""
+                raise
+        else:
+            # No selector matches nothing, an empty one everything of the signer.
+            selector = of_object(asked.get("labelSelector"))
+            field = f"spec.signerName={asked.get('signerName', '')}"
+            listed = (await self.client.list(kind, field_selector=field)).items if selector is not None else []
+            found = [b for b in listed if accepts(selector or (), b["metadata"].get("labels") or {})]
+            if not found and not asked.get("optional"):
+                raise NotFound("combination of signerName and labelSelector matched zero ClusterTrustBundles")
+        blocks: dict[str, None] = {}
+        for bundle in found:
+            blocks.update(dict.fromkeys(_CERTIFICATE.findall(bundle["spec"].get("trustBundle", ""))))
+        return "".join(f"{block}\n" for block in blocks).encode()
 
     async def _token(self, pod: KubeletPod, asked: Any, now: float) -> str:
         """A token, the same until four fifths of its life are over."""

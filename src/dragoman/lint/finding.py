@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.api.files import Document
+from dragoman.api.yamltext import TextSpan
 
 ERROR = "error"
 WARNING = "warning"
@@ -68,6 +69,7 @@ class Finding(msgspec.Struct, frozen=True):
     """One fault. `document` is None where the text could not be read; file, number and line say the place then.
 
     field is the path as written. message says what is wrong and why it matters, fix what to do about it; edits do it.
+    start, end: what of the line, 0, 0 for all of it.
     """
 
     code: str
@@ -82,6 +84,8 @@ class Finding(msgspec.Struct, frozen=True):
     item: int | None = None
     edits: tuple[Edit, ...] = ()
     document: Document | None = None
+    start: int = 0
+    end: int = 0
 
 
 class FindingCode(msgspec.Struct, frozen=True):
@@ -154,6 +158,11 @@ CODES: dict[str, FindingCode] = {
 """Every code there is."""
 
 
+_ABOUT_NAMES = frozenset(
+    {"UnknownField", "FlatRequest", "NestedRequest", "WrappedDevice", "BareDevice", "InlineClaim", "GatedField"}
+)
+"""Codes that are about a field's name, whatever its value is."""
+
 LINES_MAX = 256 * 1024
 """Characters of a document in which the line of a field is looked for; in larger ones the document's own is told."""
 
@@ -162,13 +171,20 @@ def found(
     document: Document, code: str, field: str, message: str, fix: str = "", *edits: Edit, line: int = 0
 ) -> Finding:
     """A finding at a field (as written) of a document; the line is looked up unless given."""
+    span = (
+        document.span(field, named=code in _ABOUT_NAMES)
+        if not line and len(document.chunk.text) <= LINES_MAX
+        else TextSpan(0)
+    )
     return Finding(
         code=code,
         severity=CODES[code].severity,
         file=document.file,
         number=document.number,
         item=document.item,
-        line=line or (document.line(field) if len(document.chunk.text) <= LINES_MAX else document.chunk.line),
+        line=line or span.line or document.chunk.line,
+        start=span.start,
+        end=span.end,
         subject=document.subject,
         field=field,
         message=message,

@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.api.files import Document, DocumentInvalid, Scan
 from dragoman.api.gates import DEFAULTS, Gates
+from dragoman.api.remedies import literal, of_syntax
 from dragoman.api.validate.field import split_path
 from dragoman.api.yamltext import Broken, scalar_text
 from dragoman.known_drivers import NONE_KNOWN, KnownDrivers
@@ -83,33 +84,42 @@ def lint(
 
 def _of_broken(error: Broken) -> Finding:
     what = error.what.removeprefix("broken YAML: ").removeprefix("broken JSON: ")
-    return _unread("BrokenSyntax", error.file, error.document, error.line, "", "", what)
+    line, code = error.line, "BrokenSyntax"
+    return Finding(code, CODES[code].severity, error.file, error.document, line, "", what, of_syntax(error.what))
 
 
 def _of_invalid(error: DocumentInvalid, documents: list[Document]) -> Finding:
     code = "WrongType"
     if error.field == "metadata.name" and error.message.startswith("is already defined"):
         code = "DuplicateObject"
-    elif error.message.startswith("must be a string, got true or false"):
-        near = (d for d in documents if (d.file, d.number, d.subject) == (error.file, error.document, error.subject))
-        return _yaml_boolean(error, next(near, None))
-    return _unread(code, error.file, error.document, error.line, error.subject, error.field, error.message)
+    near = (d for d in documents if (d.file, d.number, d.subject) == (error.file, error.document, error.subject))
+    document = next(near, None) if code == "WrongType" else None
+    written = scalar_text(document.chunk, split_path(error.field)) if document is not None else None
+    if document is None or written is None:
+        return _unread(code, error)
+    meant = literal(error.message.partition(" (")[0], written)
+    edits = (SetValue(split_path(error.field), meant),) if meant is not None else ()
+    if error.message.startswith("must be a string, got true or false") and written.lower() not in ("true", "false"):
+        message = f"YAML takes {written} for true or false"
+        return found(document, "YamlBoolean", error.field, message, f'write "{written}"', *edits)
+    return found(document, code, error.field, error.message, error.help, *edits)
 
 
-def _yaml_boolean(error: DocumentInvalid, document: Document | None) -> Finding:
-    """A word that was not meant as true or false; what was written is known where the text is YAML."""
-    path = split_path(error.field)
-    written = None if document is None else scalar_text(document.chunk, path)
-    if document is None or written is None or written.lower() in ("true", "false"):
-        return _unread("WrongType", error.file, error.document, error.line, error.subject, error.field, error.message)
-    edit = SetValue(path, written)
-    fix = f'write "{written}"'
-    return found(document, "YamlBoolean", error.field, f"YAML takes {written} for true or false", fix, edit)
-
-
-def _unread(code: str, file: str, number: int, line: int, subject: str, field: str, message: str) -> Finding:
-    severity = CODES[code].severity
-    return Finding(code, severity, file, number, line, field, message, _FIXES.get(code, ""), subject)
+def _unread(code: str, error: DocumentInvalid) -> Finding:
+    line, start, end = error.span
+    return Finding(
+        code=code,
+        severity=CODES[code].severity,
+        file=error.file,
+        number=error.document,
+        line=line,
+        field=error.field,
+        message=error.message,
+        fix=_FIXES.get(code, error.help),
+        subject=error.subject,
+        start=start,
+        end=end,
+    )
 
 
 _FIXES = {

@@ -12,6 +12,7 @@ from dragoman.api.admission import admin_access_refused
 from dragoman.api.codec import TYPES
 from dragoman.api.files import DEFAULT_NAMESPACE, Document
 from dragoman.api.gated import place_of, unused_fields
+from dragoman.api.remedies import of_field
 from dragoman.api.shape import dig, items, sub
 from dragoman.api.validate.field import FieldError, path_text
 from dragoman.lint.finding import Edit, Finding, ItemPath, Lift, Nest, Rename, SetValue, found
@@ -193,6 +194,8 @@ def _as_stored(document: Document) -> dict[str, Any]:
     version = _version(document)
     stored = convert.to_stored(kind.kind, version, defaults.apply(kind.kind, version, document.raw, _SOME_TIME))
     metadata = stored.get("metadata")
+    if metadata is None:
+        metadata = stored["metadata"] = {}
     if kind.namespaced and isinstance(metadata, dict) and not metadata.get("namespace"):
         metadata["namespace"] = DEFAULT_NAMESPACE
     spec = sub(stored, "spec")
@@ -219,7 +222,7 @@ def _explained(document: Document, error: FieldError) -> Finding:
         return found(
             document, "RequestsWithoutLimits", field, message, "put it into limits; requests follow by themselves"
         )
-    return found(document, "InvalidField", field, error.body)
+    return found(document, "InvalidField", field, error.body, of_field(error))
 
 
 _REQUEST = re.compile(r"(devices\.requests\[\d+\])\.exactly\b")

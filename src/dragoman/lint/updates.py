@@ -13,16 +13,15 @@ from typing import Any
 
 from dragoman.api import validate
 from dragoman.api.files import Document
+from dragoman.api.remedies import KEEP
 from dragoman.api.validate.field import IMMUTABLE, FieldError, path_text, split_path
 from dragoman.lint.finding import Finding, ItemPath, found
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.shape import path_as_written
-from dragoman.whatif.updates import ObjectUpdate, defaulted, last_applied, updated
+from dragoman.whatif.updates import READ_AGAIN, ObjectUpdate, defaulted, last_applied, updated
 
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 """What stamps a time needs one; it is never shown."""
-_KEEP = "keep the field as it is, or delete the object and create it again"
-_READ_AGAIN = "leave out uid and resourceVersion, or read the object again"
 
 
 def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
@@ -37,7 +36,7 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     if step is None or step.rejection is None:
         return
     if not step.errors:
-        yield found(document, "UpdateRefused", step.rejection.field, step.rejection.message, _READ_AGAIN)
+        yield found(document, "UpdateRefused", step.rejection.field, step.rejection.message, READ_AGAIN)
         return
     own = {(e.path, e.body) for e in validate.create(document.kind_name, step.object, gates=world.gates)}
     for error in step.errors:
@@ -45,7 +44,7 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
             assert document.kind is not None
             old = defaulted(document.kind, _live(before, world)[0], _SOME_TIME)
             path, message = _explained(error, old)
-            yield found(document, "UpdateRefused", path_as_written(document, path), message, _KEEP)
+            yield found(document, "UpdateRefused", path_as_written(document, path), message, KEEP)
 
 
 def _explained(error: FieldError, old: dict[str, Any]) -> tuple[str, str]:

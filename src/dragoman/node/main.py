@@ -53,7 +53,9 @@ def main(
 
 def _parser() -> argparse.ArgumentParser:
     given = os.environ
-    parser = argparse.ArgumentParser(description="A DRA driver, beside a kubelet or a `dragoman node-agent`.")
+    parser = argparse.ArgumentParser(
+        description="A DRA driver, beside a kubelet or a `dragoman node-agent`.", allow_abbrev=False
+    )
     node = given.get("NODE_NAME", "")
     parser.add_argument(
         "--node-name", default=node, required=not node, metavar="NAME", help="name of the node; default: $NODE_NAME"

@@ -17,6 +17,7 @@ from grpc import aio
 
 from dragoman.errors import Invalid, Retry
 from dragoman.node.proto import (
+    deviceplugin_pb2,
     dra_v1_pb2,
     dra_v1beta1_pb2,
     health_v1_pb2,
@@ -104,6 +105,28 @@ POD_RESOURCES = Service(
     },
     podresources_pb2,
 )
+DEVICE_REGISTRATION = Service(
+    "v1beta1.Registration",
+    "v1beta1",
+    {"Register": Method(deviceplugin_pb2.RegisterRequest, deviceplugin_pb2.Empty)},
+    deviceplugin_pb2,
+)
+DEVICE_PLUGIN = Service(
+    "v1beta1.DevicePlugin",
+    "v1beta1",
+    {
+        "GetDevicePluginOptions": Method(deviceplugin_pb2.Empty, deviceplugin_pb2.DevicePluginOptions),
+        "ListAndWatch": Method(deviceplugin_pb2.Empty, deviceplugin_pb2.ListAndWatchResponse, streams=True),
+        "GetPreferredAllocation": Method(
+            deviceplugin_pb2.PreferredAllocationRequest, deviceplugin_pb2.PreferredAllocationResponse
+        ),
+        "Allocate": Method(deviceplugin_pb2.AllocateRequest, deviceplugin_pb2.AllocateResponse),
+        "PreStartContainer": Method(
+            deviceplugin_pb2.PreStartContainerRequest, deviceplugin_pb2.PreStartContainerResponse
+        ),
+    },
+    deviceplugin_pb2,
+)
 DRA_BY_LABEL = {service.label: service for service in (DRA_V1, DRA_V1BETA1)}
 HEALTH_BY_LABEL = {service.label: service for service in (HEALTH_V1, HEALTH_V1ALPHA1)}
 
@@ -132,14 +155,21 @@ def checked_socket(path: Path) -> Path:
     return path
 
 
-async def serve(path: Path, served: list[grpc.GenericRpcHandler]) -> aio.Server:
-    """A started server on that Unix socket; a stale socket file is removed first. Raises Invalid, Retry."""
-    remove_socket(checked_socket(path))
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+async def serve(path: Path, served: list[grpc.GenericRpcHandler], *more: Path) -> aio.Server:
+    """A started server on that Unix socket, and on more of them; stale socket files are removed first.
+
+    Raises Invalid, Retry.
+    """
     server = aio.server()
     server.add_generic_rpc_handlers(tuple(served))
+    for one in (path, *more):
+        remove_socket(checked_socket(one))
+        one.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        try:
+            server.add_insecure_port(f"unix:{one}")
+        except RuntimeError as error:
+            raise Retry(f"{one}: cannot listen: {error}") from error
     try:
-        server.add_insecure_port(f"unix:{path}")
         await server.start()
     except RuntimeError as error:
         raise Retry(f"{path}: cannot listen: {error}") from error

@@ -345,13 +345,13 @@ class ClusterTally:
         return found
 
     def _is_full(self, name: str) -> bool:
-        """Whether the smallest pod that counts (what kube-scheduler assumes of one without requests) has no room."""
+        """Whether the smallest pod that counts (what kube-scheduler assumes of one without requests) has no limits."""
         node, used = self._snapshot.nodes.get(name), self._snapshot.requested.get(name)
         if node is None or used is None or node.status.allocatable is None:
             return False
-        room = node.status.allocatable
+        limits = node.status.allocatable
         needs = {**ASSUMED, "pods": 1_000_000_000}
-        return any(room[what].nanos - used.get(what, 0) < least for what, least in needs.items() if what in room)
+        return any(limits[what].nanos - used.get(what, 0) < least for what, least in needs.items() if what in limits)
 
 
 def seconds_of(text: str | None) -> float:

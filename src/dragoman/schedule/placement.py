@@ -178,6 +178,35 @@ def all_refusals(
     return () if isinstance(seen, NoFit) else tuple(seen.refused)
 
 
+def node_scores(
+    snapshot: Snapshot,
+    pod_info: PodInfo,
+    options: AllocatorOptions,
+    by_resource: dict[str, str],
+    memory: PlacementCache,
+) -> dict[str, int]:
+    """The weighted total of every node that can take the pod, node by node. For questions about single decisions."""
+    search = _Search(snapshot, pod_info, options, by_resource)
+    named: dict[str, Raw] = {}
+    fitting = [(group, verdict) for group, verdict in _checked(search, memory) if not verdict.reasons]
+    for served in dict.fromkeys(verdict.served for _, verdict in fitting):
+        some = [(group, verdict) for group, verdict in fitting if verdict.served == served]
+        special = special_requests(pod_info.pod.spec, served, by_resource) if served else None
+        own = (special_claim(pod_info.pod, special.requests),) if special is not None else ()
+        of = {name: verdict.raw for group, verdict in some for name in group.members}
+        if not (*pod_info.to_allocate, *own):
+            named |= of
+            continue
+        seen = survey(snapshot, (*pod_info.to_allocate, *own), options, nodes=sorted(of), memory=memory.devices)
+        if isinstance(seen, Refusals):
+            return {}
+        for devices in seen.classes:
+            if devices.fits:
+                liked = alternative_score([chosen.index for chosen in devices.chosen])
+                named |= {name: of[name]._replace(devices=liked) for name in devices.nodes if name in of}
+    return dict(zip(named, totals(list(named.values()), pod_info.profile.weights), strict=True))
+
+
 def feasible_nodes(
     snapshot: Snapshot, pod_info: PodInfo, memory: PlacementCache, first: Sequence[str], limit: int
 ) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which of the nodes that fit is best? Upstream's default scores with their weights, in exact integers.
+"""Which of the nodes that fit is best? Upstream's default scores with their weights (1.37).
 
 NodeResourcesFit (least allocated), NodeResourcesBalancedAllocation, TaintToleration, NodeAffinity and
 DynamicResources (alternatives of prioritized lists). Ties go to the smaller node name. Never looks at devices.
@@ -73,7 +73,7 @@ def resource_score(
     if allocatable is None:
         return 0
     least = 0
-    shares: list[tuple[int, int]] = []
+    shares: list[tuple[float, float]] = []
     states_any = any(name in asked for name in SCORED)
     counted = 0
     for name in SCORED:
@@ -85,18 +85,21 @@ def resource_score(
         full = wanted + extra.get(name, 0) + used_extra.get(name, 0)
         if full <= total.nanos:
             least += (total.nanos - full) * TOP // total.nanos
-        shares.append((min(wanted, total.nanos), total.nanos))
+        shares.append((min(wanted / total.nanos, 1.0), min(used.get(name, 0) / total.nanos, 1.0)))
     if not counted:
         return 0
     return weights.least * (least // counted) + (weights.balanced * _balance(shares) if states_any else 0)
 
 
-def _balance(shares: list[tuple[int, int]]) -> int:
-    if len(shares) < 2:
-        return TOP
-    (one, one_total), (two, two_total) = shares
-    whole = 2 * one_total * two_total
-    return TOP * (whole - abs(one * two_total - two * one_total)) // whole
+def _balance(shares: list[tuple[float, float]]) -> int:
+    """From 50, where the pod makes the node's use less even, over 75 to 100. shares: used with the pod, and without."""
+    with_pod, without = (_evenness([share[index] for share in shares]) for index in (0, 1))
+    return TOP // 2 + (TOP // 2 + with_pod - without) // 2
+
+
+def _evenness(used: Sequence[float]) -> int:
+    """100 less the standard deviation in percent, in upstream's floating point, so that equal nodes stay equal."""
+    return int((1 - abs((used[0] - used[1]) / 2)) * TOP) if len(used) == 2 else TOP
 
 
 def alternative_score(indexes: Sequence[int]) -> int:

@@ -39,10 +39,11 @@ from dragoman.schedule.placement import (
     UndecidedFit,
     all_refusals,
     find_node,
+    node_scores,
 )
 from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.queue import Topic
-from dragoman.schedule.refusal import BindingFailed, ClaimNotAvailableOnNode, SchedulingGated
+from dragoman.schedule.refusal import BindingFailed, ClaimNotAvailableOnNode, PodReason, SchedulingGated
 from dragoman.schedule.units import SchedulingContext, gated
 from dragoman.schedule.wakeup import named, topics_of
 from dragoman.snapshot.change import Change, Put, Snapshot, keys_of
@@ -220,6 +221,32 @@ def _left_over_special(snapshot: Snapshot, pod: Pod) -> ResourceClaim | None:
         if is_special(claim, pod) and claim.metadata.deletion_timestamp is None:
             return claim
     return None
+
+
+def place_on(
+    snapshot: Snapshot, pod: Pod, node: str, context: SchedulingContext
+) -> ScheduleResult | NoFit | UndecidedFit | PodReason:
+    """What the pod would get on that very node, or why nothing; nothing is written."""
+    claims = claims_of(snapshot, pod, context.in_flight)
+    if not isinstance(claims, tuple):
+        return claims
+    by_resource = by_resource_of(snapshot, context)
+    inter_pod = inter_pod_state_of(snapshot, pod, context.profile.off)
+    info = pod_info_of(pod, claims, by_resource, inter_pod, context.profile)
+    pinned = (node,) if info.pinned is None or node in info.pinned else ()
+    info = msgspec.structs.replace(info, pinned=pinned)
+    return find_node(snapshot, info, context.options, by_resource, context.memory, context.new_id)
+
+
+def scores_of(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> dict[str, int]:
+    """The score of every node that can take the pod."""
+    claims = claims_of(snapshot, pod, context.in_flight)
+    if not isinstance(claims, tuple):
+        return {}
+    by_resource = by_resource_of(snapshot, context)
+    inter_pod = inter_pod_state_of(snapshot, pod, context.profile.off)
+    info = pod_info_of(pod, claims, by_resource, inter_pod, context.profile)
+    return node_scores(snapshot, info, context.options, by_resource, context.memory)
 
 
 def refusing_nodes(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[NodesRefused, ...]:

@@ -30,6 +30,7 @@ from dragoman.api.files import Document, ObjectId
 from dragoman.api.gated import gates_drop
 from dragoman.api.gates import DEFAULTS, Gates
 from dragoman.api.kinds import Kind
+from dragoman.api.remedies import of_field
 from dragoman.api.shape import dig
 from dragoman.api.validate.field import REQUIRED, FieldError
 from dragoman.quota.limits import fill
@@ -178,7 +179,9 @@ def rejection_of(
     meta = made.setdefault("metadata", {})
     name, namespace = str(meta.get("name") or meta.get("generateName") or ""), str(meta.get("namespace") or "")
     if kind.gate and not gates.on(kind.gate):
-        return Rejection(kind.kind, namespace, name, "kind", not_served_text(kind))
+        return Rejection(
+            kind.kind, namespace, name, "kind", not_served_text(kind), help=f"--feature-gates {kind.gate}=true"
+        )
     if kind.kind == "Job" and isinstance(made.get("spec"), dict):
         named = meta.get("name") or f"{name}00000"  # as long as the name that the server would make
         select_own_pods({**made, "metadata": {**meta, "name": named, "uid": uid_for("Job", namespace, name)}})
@@ -188,12 +191,13 @@ def rejection_of(
         path, why = admin_access_refused(kind.kind, made, inside.metadata.labels)
         if path:
             text = forbidden_text(kind, name, f"{path}: Forbidden: {why}")
-            return Rejection(kind.kind, namespace, name, path, text)
+            help_ = f"label namespace {namespace}, or ask without adminAccess"
+            return Rejection(kind.kind, namespace, name, path, text, help=help_)
     errors = [e for e in validate.create(kind.kind, made, gates=gates) if not _left_out(kind.kind, e)]
     if not errors:
         return None
     text = invalid_text(kind, name, [(error.reason, error.body, error.path) for error in errors])
-    return Rejection(kind.kind, namespace, name, errors[0].path, text)
+    return Rejection(kind.kind, namespace, name, errors[0].path, text, help=of_field(errors[0]))
 
 
 def _left_out(kind: str, error: FieldError) -> bool:

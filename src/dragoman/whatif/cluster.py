@@ -49,6 +49,7 @@ class Rejection(msgspec.Struct, frozen=True):
 
     owner: for whom a controller wanted to create the object; None for an object of the user's. quota: what was short,
     if a quota refused it. fits_without: alternatives, as request/subrequest, without which all quotas admit the claim.
+    help: what to do about it, "" where the message says it.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Rejection(msgspec.Struct, frozen=True):
     owner: Ref | None = None
     quota: QuotaRefusal | None = None
     fits_without: tuple[str, ...] = ()
+    help: str = ""
 
 
 class ClusterState(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from dragoman.api.files import Document
 from dragoman.api.gated import gates_drop
 from dragoman.api.gates import Gates
 from dragoman.api.kinds import Kind
+from dragoman.api.remedies import of_field
 from dragoman.api.validate.field import FieldError
 from dragoman.errors import Invalid
 from dragoman.whatif.cluster import Rejection
@@ -26,6 +27,9 @@ Applied: TypeAlias = Callable[[dict[str, Any], dict[str, Any], dict[str, Any], t
 """(live object, manifest applied last, manifest, (group, version, kind)) -> the object then."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+READ_AGAIN = "leave out uid and resourceVersion, or read the object again"
 
 
 class ObjectUpdate(msgspec.Struct, frozen=True):
@@ -59,7 +63,9 @@ def updated(
     for field in ("uid", "resourceVersion"):
         if sent.get(field) and meta.get(field) and sent[field] != meta[field]:
             text = conflict_text(kind, name)
-            return ObjectUpdate(old, (), Rejection(kind.kind, namespace, name, f"metadata.{field}", text))
+            return ObjectUpdate(
+                old, (), Rejection(kind.kind, namespace, name, f"metadata.{field}", text, help=READ_AGAIN)
+            )
     try:
         made = applied(old, before, manifest, (kind.group, kind.versions[0], kind.kind))
     except Invalid as error:
@@ -68,7 +74,9 @@ def updated(
     errors = tuple(e for e in validate.update(kind.kind, made, old, gates=gates) if not left_out(e))
     if errors:
         text = invalid_text(kind, name, [(error.reason, error.body, error.path) for error in errors])
-        return ObjectUpdate(made, errors, Rejection(kind.kind, namespace, name, errors[0].path, text))
+        return ObjectUpdate(
+            made, errors, Rejection(kind.kind, namespace, name, errors[0].path, text, help=of_field(errors[0]))
+        )
     if made.get("spec") != old.get("spec") and meta.get("generation"):
         made["metadata"]["generation"] = meta["generation"] + 1
     return ObjectUpdate(made)

@@ -1,7 +1,7 @@
-"""What stands at a JSONPath of a custom resource? The subset that columns, scale and selectable fields use.
+r"""What stands at a JSONPath of a custom resource? The subset that columns, scale and selectable fields use.
 
-`.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `['a.b']`, `[0]`, `[*]`. Never raises for a path that
-leads nowhere.
+`.spec.replicas`, `.metadata.labels.a\.b`, `.status.conditions[?(@.type=="Ready")].status`, `['a.b']`, `[0]`, `[*]`.
+Never raises for a path that leads nowhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 _STEP = re.compile(
     r"""\.?(?:
-        (?P<name>[A-Za-z_0-9$@][\w$\-/]*)
+        (?P<name>[A-Za-z_0-9$@](?:[\w$\-/]|\\.)*)
       | \[\s*(?P<quote>['"])(?P<key>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\s*\]
       | \[\s*(?P<index>-?\d+)\s*\]
       | (?P<every>\[\s*\*\s*\]|\*)
@@ -71,7 +71,7 @@ def _literal(text: str) -> Any:
 def values(obj: Any, path: str) -> list[Any]:
     """Everything that a path leads to; none for a path that cannot be read."""
     try:
-        steps = parse(path.replace("\\.", "\\."))
+        steps = parse(path)
     except ValueError:
         return []
     return list(_walk(obj, steps))

@@ -24,6 +24,7 @@ from dragoman.apiserver.strategies.core import (
     PodTemplateStrategy,
     SecretStrategy,
     ServiceStrategy,
+    VolumeStrategy,
 )
 from dragoman.apiserver.strategies.custom import CustomStrategy, DefinitionStrategy
 from dragoman.apiserver.strategies.jobs import DeploymentStrategy, JobStrategy
@@ -71,8 +72,8 @@ _TABLE: dict[str, Strategy] = {
     "FlowSchema": StatusAloneGenerational(),
     "PriorityLevelConfiguration": StatusAloneGenerational(),
     "CertificateSigningRequest": SigningRequestStrategy(),
-    "PersistentVolume": Returned(),
-    "PersistentVolumeClaim": Returned(),
+    "PersistentVolume": VolumeStrategy(),
+    "PersistentVolumeClaim": VolumeStrategy(),
     "ResourceQuota": Returned(),
     "ServiceAccount": Returned(),
     "CSIDriver": Returned(),

@@ -83,6 +83,17 @@ class ApiServiceStrategy(Strategy):
         return []
 
 
+class VolumeStrategy(Strategy):
+    """Volumes and claims for them begin Pending, and answer a deletion with the object."""
+
+    returns_deleted = True
+
+    def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:
+        """Nothing is bound yet."""
+        obj["status"] = {"phase": "Pending"}
+        return []
+
+
 class EventStrategy(Strategy):
     """Events may be created by PUT."""
 

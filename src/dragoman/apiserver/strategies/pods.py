@@ -15,6 +15,12 @@ class PodStrategy(Strategy):
     """Pods."""
 
     keeps_generation = True
+
+    def counts(self, new: Object, old: Object) -> bool:
+        """A binding is not a change of what is desired."""
+        first, second = new.get("spec") or {}, old.get("spec") or {}
+        return {**first, "nodeName": ""} != {**second, "nodeName": ""}
+
     returns_deleted = True
 
     def prepare_create(self, lookup: Lookup, obj: Object, write: Write) -> list[str]:

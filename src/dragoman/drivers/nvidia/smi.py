@@ -60,13 +60,18 @@ def tools(driver: NvidiaDriver) -> dict[str, Tool]:
 
     def smi(devices: Sequence[tuple[str, PreparedDevice]]) -> ShellProgram | None:
         own = [device for name, device in devices if name == DRIVER]
-        return (lambda call: _smi(call, hardware, own)) if own else None
+        return program(hardware, lambda: visible(hardware, own)) if own else None
 
     def ctk(devices: Sequence[tuple[str, PreparedDevice]]) -> ShellProgram | None:
         own = [device for name, device in devices if name == DRIVER]
         return (lambda call: _ctk(call, own)) if own else None
 
     return {"nvidia-smi": smi, "nvidia-ctk": ctk}
+
+
+def program(hardware: SimulatedHardware, shown: Callable[[], list[Shown]]) -> ShellProgram:
+    """nvidia-smi for a container that sees these GPUs."""
+    return lambda call: _smi(call, hardware, shown())
 
 
 def visible(hardware: SimulatedHardware, devices: Sequence[PreparedDevice]) -> list[Shown]:
@@ -95,9 +100,8 @@ def _ctk(call: ProgramCall, devices: Sequence[PreparedDevice]) -> int:
     return 0
 
 
-def _smi(call: ProgramCall, hardware: SimulatedHardware, devices: Sequence[PreparedDevice]) -> int:
+def _smi(call: ProgramCall, hardware: SimulatedHardware, gpus: list[Shown]) -> int:
     words = list(call.args[1:])
-    gpus = visible(hardware, devices)
     for flag in ("-i", "--id"):
         if flag in words:
             at = words.index(flag)
@@ -107,6 +111,9 @@ def _smi(call: ProgramCall, hardware: SimulatedHardware, devices: Sequence[Prepa
             if not gpus:
                 call.say("No devices were found\n")
                 return 6
+    if not gpus and words[:1] not in (["-L"], ["--list-gpus"], ["--version"], ["-h"], ["--help"]):
+        call.say("No devices were found\n")
+        return 6
     lost = [g for g in gpus if g.lost]
     if lost and words[:1] not in (["topo"],):
         bus = lost[0].gpu.pci_bus_id.upper()
@@ -156,7 +163,7 @@ def _cuda(hardware: SimulatedHardware) -> str:
 
 
 def _list(gpus: Sequence[Shown]) -> str:
-    lines: list[str] = []
+    lines: list[str] = [] if gpus else ["No devices found.\n"]
     for shown in gpus:
         lines.append(f"GPU {shown.index}: {shown.gpu.name} (UUID: {shown.gpu.uuid})\n")
         for number, instance in enumerate(shown.instances):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -409,7 +408,7 @@ class PodWorker:
         host = asked.get("host") or (box.ip if run.local else "")
         if not host.startswith("127."):
             return None
-        return NetworkProbe(container, hook, host, _unheard, ended, partial(runtime.is_unreachable, uid))
+        return NetworkProbe(container, hook, host, _unheard, ended)
 
     def _probe(self, box: Sandbox) -> float | None:
         """Ask the probes that are due, and let containers go that are not alive; seconds until the next question."""

@@ -31,7 +31,7 @@ from dragoman.drivers.nvidia.devices import GpuInventory, Known, Shares
 from dragoman.drivers.nvidia.gates import DEFAULTS, DriverGates
 from dragoman.drivers.nvidia.hardware import Gpu, GpuInstance, GpuUnreachable, Hardware, HardwareEvent
 from dragoman.drivers.nvidia.health import HealthOptions, HealthRecord
-from dragoman.drivers.nvidia.images import MPS_IMAGE
+from dragoman.drivers.nvidia.images import MPS_IMAGE, MPS_NAMESPACE
 from dragoman.drivers.nvidia.metrics import Measures
 from dragoman.drivers.nvidia.mps import Daemons, daemon_for
 from dragoman.drivers.nvidia.state import Done, MigPartition, UsedDevice, decoded
@@ -57,6 +57,7 @@ class DriverOptions(msgspec.Struct, frozen=True):
     health: HealthOptions = HealthOptions()
     driver_root: str = "/"
     mps_image: str = MPS_IMAGE
+    mps_namespace: str = MPS_NAMESPACE
 
 
 OPTIONS = DriverOptions()

@@ -10,7 +10,7 @@ from dragoman.drivers.entry import DriverEntry, DriverFactory, GateCatalogue, Ma
 from dragoman.drivers.nvidia.classes import DEVICE_CLASSES, GPU
 from dragoman.drivers.nvidia.faults import FAULTS
 from dragoman.drivers.nvidia.gates import GATES, gates_with
-from dragoman.drivers.nvidia.images import MPS_IMAGE
+from dragoman.drivers.nvidia.images import MPS_IMAGE, MPS_NAMESPACE
 
 if TYPE_CHECKING:
     from dragoman.known_drivers import KnownDriver
@@ -44,6 +44,9 @@ def _flags(parser: ArgumentParser) -> None:
         default=MPS_IMAGE,
         metavar="IMAGE",
         help="of MPS control daemons; needs sh, chroot and cat; default: %(default)s",
+    )
+    parser.add_argument(
+        "--mps-namespace", default=MPS_NAMESPACE, metavar="NS", help="of MPS control daemons; default: %(default)s"
     )
     parser.add_argument(
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"

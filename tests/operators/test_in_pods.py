@@ -95,7 +95,7 @@ def test_an_operator_in_a_pod_with_webhooks(start_up: StartUp) -> None:
     cluster.apply(
         OBJECTS.replace("CRT", encoded(pem)).replace("KEY", encoded(private)).replace("OPERATOR", str(OPERATOR))
     )
-    cluster.kubectl("rollout", "status", "-n", "trains", "deployment/operator", "--timeout=90s")
+    cluster.kubectl("rollout", "status", "-n", "trains", "deployment/operator", "--timeout=110s")
     cluster.until(
         lambda: cluster.get("mutatingwebhookconfigurations")["items"], "the operator to register its webhooks"
     )

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim peers vectors real operators real-versions image manifests upstream bench docs proto format clean
+.PHONY: help setup demo test check sim peers vectors real operators real-versions upstream swap random-cases image manifests bench docs proto format clean
 
 help: ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -72,6 +72,12 @@ manifests: $(VENV)/.run ## make deploy/*.yaml and the table of rights again (aft
 
 upstream: $(VENV)/.dev ## run Kubernetes' own DRA suite with our scheduler (after make real)
 	@$(BIN)/python -m tests.real.upstream.suite
+
+swap: $(VENV)/.dev ## run the same scenarios with each part once ours and once Kubernetes' own; writes docs/reference/swap.md
+	@$(BIN)/python -m tests.real.swap --write
+
+random-cases: peers ## ask Kubernetes' own allocator about 100,000 random cases; goes on where it ended
+	@PYTHONPATH=bench $(BIN)/python -m tests.vectors.random_cases --seconds 3600
 
 bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON lines
 	@$(BIN)/python bench/allocate.py

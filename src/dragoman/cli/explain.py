@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shadow",
         metavar="URL|FILE",
-        help="report of `dragoman scheduler --shadow`: the URL that it says at its start, or its JSON in a file",
+        help="report of `dragoman scheduler --shadow`: the URL that it prints when it starts, or a file with its JSON",
     )
 
 
@@ -81,7 +81,7 @@ def _shadow(args: argparse.Namespace) -> int:
     from dragoman.explain import comparison
 
     if args.object or args.filename:
-        raise Invalid("--shadow", "shows the whole report: neither -f nor an object goes with it")
+        raise Invalid("--shadow", "shows the whole report: it cannot be combined with -f or an object")
     report = _report(args.shadow)
     if args.output == "json":
         output.write_json(report)
@@ -107,8 +107,8 @@ def _report(place: str) -> dict[str, Any]:
             text = Path(place).read_text(encoding="utf-8")
     except (OSError, urllib.error.URLError) as error:
         raise NotFound(
-            f"{place}: no report there ({getattr(error, 'reason', None) or error}): "
-            "is `dragoman scheduler --shadow` at work?"
+            f"{place}: no report found ({getattr(error, 'reason', None) or error}): "
+            "is `dragoman scheduler --shadow` running?"
         ) from None
     try:
         report: dict[str, Any] = json.loads(text)

@@ -163,7 +163,7 @@ class LedClient:
     def _guarded(self, call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def guarded(*args: Any, **more: Any) -> Any:
             if not self._elector.may_write:
-                raise Retry(f"not written: the lease {self._lease} is not ours any more")
+                raise Retry(f"not written: the lease {self._lease} is no longer held")
             return await call(*args, **more)
 
         return guarded

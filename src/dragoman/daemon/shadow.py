@@ -165,7 +165,7 @@ class Shadow:
                 self._place(key, before_it, new)
 
     def _claim(self, claim: ResourceClaim, old: Snapshot) -> None:
-        """The first sight of an allocation: what was there before is what was decided on."""
+        """The first time an allocation is seen: what was there before is what was decided on."""
         key = (claim.metadata.namespace, claim.metadata.name)
         if claim.status.allocation is None:
             self._first.pop(key, None)

@@ -90,7 +90,7 @@ class PodWorker:
         self.gone = False
         self.ended = False
         box = node.runtime.sandbox(pod.uid)
-        # After a reboot devices of plugins are allocated anew, as everything else of a pod is.
+        # After a reboot devices of plugins are allocated again, as everything else of a pod is.
         self.admitted = box is not None and (box.alive or not node.devices.entries(pod.uid))
         self._ending: Ending | None = None
         self._waiting: dict[str, status.Waiting] = {}
@@ -115,7 +115,7 @@ class PodWorker:
         box = self.node.runtime.sandbox(pod.uid)
         return box.created_at if box else self.node.clock.now()
 
-    # ---- being told
+    # ---- notifications
 
     def update(self, pod: KubeletPod) -> None:
         """The pod is now like this."""

@@ -4,9 +4,9 @@
     found = compare(snapshot, seen, later=(), earlier=(), context=context, now=now)
 
 A placement is undone in the snapshot (the pod without its node, the claims that it allocated without devices) and
-decided anew; the other's choice stays in all that follows, so one difference makes no others. Where two schedulers
+decided again; the other's choice stays in all that follows, so one difference makes no others. Where two schedulers
 decide side by side, or one writes while it decides on, nobody knows the order for certain: a difference that another
-order of neighbouring placements explains is told as that. Never writes.
+order of placements close in time explains is reported as that. Never writes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ORDERS = 6
 
 Outcome: TypeAlias = Literal["same", "tie", "order", "score", "devices", "refused"]
 """same: node and devices. tie: same devices on its node, whose score equals that of ours. order: as same or tie, had
-the neighbours been decided in another order. score: same devices on its node, ours scores higher here. devices: others
-on the same node. refused: its node, or every node, is refused here."""
+placements close in time been decided in another order. score: same devices on its node, ours scores higher here.
+devices: others on the same node. refused: its node, or every node, is refused here."""
 AGREES: tuple[Outcome, ...] = ("same", "tie", "order")
 DeviceName: TypeAlias = tuple[str, str, str, str, str]
 """(request, driver, pool, device, consumed capacity)."""
@@ -67,8 +67,8 @@ class ClaimComparison(msgspec.Struct, frozen=True):
 class DecisionComparison(msgspec.Struct, frozen=True):
     """One placement against ours. scores: of its node and of ours, where they differ; 0: not scored.
 
-    moved: the neighbours that must be decided before or after it for equal decisions. refused: why nowhere, or why not
-    on its node (no_fit).
+    moved: the placements close in time that must be decided before or after it for equal decisions. refused: why
+    nowhere, or why not on its node (no_fit).
     """
 
     pod: NamespacedName
@@ -183,7 +183,7 @@ def _orders(
     rest: Sequence[ObservedPlacement],
     earlier: Sequence[ObservedPlacement],
 ) -> Iterator[tuple[Sequence[ObservedPlacement], Snapshot]]:
-    """Other orders: some neighbours before it that were taken for later ones, or the other way."""
+    """Other orders: some placements before it that were taken for later ones, or the other way."""
     for count in range(1, max(len(later), len(earlier)) + 1):
         if count <= len(later):
             yield later[:count], before(snapshot, [seen, *later[count:], *rest])

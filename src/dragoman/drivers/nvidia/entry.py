@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def _flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="of the driver, as upstream's")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates of the driver, with upstream's names",
+    )
     parser.add_argument(
         "--consumable-shares",
         default="",
@@ -28,13 +33,24 @@ def _flags(parser: ArgumentParser) -> None:
         "--xid-effect",
         choices=["NoSchedule", "NoExecute", "None"],
         default="NoSchedule",
-        help="of the taint after an XID that counts, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
+        help="effect of the taint after an XID that counts, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
     )
     parser.add_argument(
-        "--additional-xids-to-ignore", default="", metavar="N,...", help="beside 13, 31, 43, 45, 68 and 109"
+        "--additional-xids-to-ignore",
+        default="",
+        metavar="N,...",
+        help="XIDs to ignore in addition to 13, 31, 43, 45, 68 and 109",
     )
     parser.add_argument(
-        "--clear-taints-on-recovery", action="store_true", help="default: taints stay until the driver starts again"
+        "--clear-taints-on-recovery",
+        action="store_true",
+        help="remove taints when the GPU recovers; default: they stay until the driver restarts",
+    )
+    parser.add_argument(
+        "--allow-device-plugin",
+        action="store_true",
+        help="start though a device plugin offers GPUs of this node (upstream's gpuResourcesEnabledOverride); those "
+        "GPUs are tainted",
     )
     parser.add_argument(
         "--nvidia-driver-root", default="/", metavar="DIR", help="where the kernel driver's files are on the host"
@@ -43,14 +59,24 @@ def _flags(parser: ArgumentParser) -> None:
         "--mps-image",
         default=MPS_IMAGE,
         metavar="IMAGE",
-        help="of MPS control daemons; needs sh, chroot and cat; default: %(default)s",
+        help="image of MPS control daemons; it needs sh, chroot and cat; default: %(default)s",
     )
     parser.add_argument(
-        "--mps-namespace", default=MPS_NAMESPACE, metavar="NS", help="of MPS control daemons; default: %(default)s"
+        "--mps-namespace",
+        default=MPS_NAMESPACE,
+        metavar="NS",
+        help="namespace of MPS control daemons; default: %(default)s",
     )
     parser.add_argument(
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
     )
+
+
+async def _before(args: Namespace) -> None:
+    from dragoman.drivers.nvidia.device_plugin import other_path
+
+    if not args.allow_device_plugin:
+        await other_path.refuse_plugin(args.root_dir)
 
 
 def _standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory:
@@ -64,13 +90,13 @@ def _up_flags(parser: ArgumentParser) -> None:
         "--gpu-feature-gates",
         default="",
         metavar="NAME=true,...",
-        help="of the NVIDIA driver on simulated machines, over the profile's",
+        help="feature gates of the NVIDIA driver on simulated machines; they override the profile's",
     )
     parser.add_argument(
         "--xid-effect",
         choices=["NoSchedule", "NoExecute", "None"],
         default="NoSchedule",
-        help="of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
+        help="effect of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
     )
 
 
@@ -112,4 +138,5 @@ ENTRY = DriverEntry(
     gates=GateCatalogue(GATES, _check_gates),
     faults=FAULTS,
     known=_known,
+    before=_before,
 )

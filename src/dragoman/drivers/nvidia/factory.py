@@ -47,7 +47,7 @@ def driver(node_name: str, site: Site, hardware: Hardware, options: DriverOption
             namespace=options.mps_namespace,
             simulated=isinstance(hardware, SimulatedHardware),
         )
-    return made(node_name, hardware, site.clock, options, daemons=daemons, metrics=site.metrics)
+    return made(node_name, hardware, site.clock, options, daemons=daemons, metrics=site.metrics, kubelet_dir=site.root)
 
 
 # ---- the command `dragoman driver nvidia`

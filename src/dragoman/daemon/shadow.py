@@ -35,7 +35,7 @@ from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all
 from dragoman.whatif.compare import (
-    ORDERS,
+    WINDOW,
     DecisionComparison,
     ObservedPlacement,
     compare,
@@ -226,7 +226,7 @@ class Shadow:
             shown,
             evidence.seen,
             [other.seen for other in later],
-            [other.seen for other in earlier[:ORDERS]],
+            [other.seen for other in earlier[:WINDOW]],
             self._context(shown.pods[evidence.seen.pod]),
             now,
         )

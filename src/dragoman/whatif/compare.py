@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain, combinations
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -30,6 +31,9 @@ from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all, key
 
 ORDERS = 6
 """Neighbouring placements on each side that are tried in another order."""
+WINDOW = 24
+"""How far away neighbours on the same node may be, and how many of them are tried in any order."""
+SAME_NODE = 4
 
 Outcome: TypeAlias = Literal["same", "tie", "order", "score", "devices", "refused"]
 """same: node and devices. tie: same devices on its node, whose score equals that of ours. order: as same or tie, had
@@ -110,6 +114,8 @@ def placement_seen(snapshot: Snapshot, pod: Pod) -> ObservedPlacement | None:
         ),
         None,
     )
+    if pod.status.extended_resource_claim_status is not None and (special is None or special.status.allocation is None):
+        return None
     if special is not None and special.status.allocation is not None:
         found.append(((special.metadata.namespace, special.metadata.name), special.status.allocation))
     meta = pod.metadata
@@ -167,7 +173,10 @@ def compare(
     found = _compare(before(snapshot, [seen, *later]), seen, context, now)
     if found.agrees:
         return found
-    for moved, base in _orders(snapshot, seen, later[:ORDERS], later[ORDERS:], earlier[:ORDERS]):
+    for moved, base in chain(
+        _orders(snapshot, seen, later[:ORDERS], later[ORDERS:], earlier[:ORDERS]),
+        _orders_on_node(snapshot, seen, later, earlier),
+    ):
         other = _compare(base, seen, context, now)
         if other.agrees:
             return msgspec.structs.replace(
@@ -194,6 +203,22 @@ def _orders(
             yield earlier[:count], before(snapshot, [seen, *later, *rest, *earlier[:count]])
             if count > 1:
                 yield [earlier[count - 1]], before(snapshot, [seen, *later, *rest, earlier[count - 1]])
+
+
+def _orders_on_node(
+    snapshot: Snapshot,
+    seen: ObservedPlacement,
+    later: Sequence[ObservedPlacement],
+    earlier: Sequence[ObservedPlacement],
+) -> Iterator[tuple[Sequence[ObservedPlacement], Snapshot]]:
+    """Any of the neighbours on the same node, whose devices alone matter there."""
+    after = [one for one in later[:WINDOW] if one.node == seen.node][:SAME_NODE]
+    there = [one for one in earlier[:WINDOW] if one.node == seen.node][:SAME_NODE]
+    for count in range(1, SAME_NODE + 1):
+        for moved in combinations(after, count):
+            yield moved, before(snapshot, [seen, *(one for one in later if one not in moved)])
+        for moved in combinations(there, count):
+            yield moved, before(snapshot, [seen, *later, *moved])
 
 
 def _compare(base: Snapshot, seen: ObservedPlacement, context: SchedulingContext, now: datetime) -> DecisionComparison:

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim peers vectors real real-versions upstream bench docs proto format clean
+.PHONY: help setup demo test check sim peers vectors real real-versions upstream swap random-cases image manifests bench docs proto format clean
 
 help: ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -59,8 +59,20 @@ real: $(VENV)/.dev ## build real Kubernetes into a cache folder (needs Go), then
 real-versions: $(VENV)/.dev ## build Kubernetes 1.36, 1.35 and 1.34 too
 	@$(BIN)/python -m tests.real.build --older
 
+image: $(VENV)/.run ## build the container image, its SBOM and our wheel into dist/, without Docker
+	@$(BIN)/python tools/make_image.py
+
+manifests: $(VENV)/.run ## make deploy/*.yaml and the table of rights again (after make real)
+	@$(BIN)/python tools/make_manifests.py
+
 upstream: $(VENV)/.dev ## run Kubernetes' own DRA suite with our scheduler (after make real)
 	@$(BIN)/python -m tests.real.upstream.suite
+
+swap: $(VENV)/.dev ## run the same scenarios with each part once ours and once Kubernetes' own; writes docs/reference/swap.md
+	@$(BIN)/python -m tests.real.swap --write
+
+random-cases: peers ## ask Kubernetes' own allocator about 100,000 random cases; goes on where it ended
+	@$(BIN)/python -m tests.vectors.random_cases --seconds 3600
 
 bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON lines
 	@$(BIN)/python bench/allocate.py

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.allocate.allocator import AllocatorOptions, SearchLimits
-from dragoman.api.gates import lenient_gates
+from dragoman.api.gates import DEFAULTS, Gates, lenient_gates
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import Ref
 from dragoman.api.selectors import DeviceView, Selector
@@ -40,10 +40,10 @@ POD, CLAIM, EVENT = kind_of("Pod"), kind_of("ResourceClaim"), kind_of("Event")
 class Stage:
     """A cluster's API, a scheduler on it, and time."""
 
-    def __init__(self, clock: Clock, seed: int = 1) -> None:
+    def __init__(self, clock: Clock, seed: int = 1, gates: Gates = DEFAULTS) -> None:
         self.clock = clock
         self.entropy = Entropy(seed)
-        registry = Registry(Store(fields_of), clock, self.entropy)
+        registry = Registry(Store(fields_of), clock, self.entropy, gates)
         bootstrap(registry)
         self.api = InProcessClient(registry)
         self.client: Client = self.api
@@ -196,6 +196,39 @@ def test_the_more_important_pod_gets_the_last_device() -> None:
         assert "nodeName" not in (await stage.pod("low"))["spec"]
 
     staged(scenario)
+
+
+class LateGroups:
+    """A client that lists PodGroups late, as a server may."""
+
+    def __init__(self, inner: Client) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def list(self, kind: Any, namespace: str = "", **rest: Any) -> Any:
+        if kind.kind == "PodGroup":
+            await asyncio.sleep(1)
+        return await self._inner.list(kind, namespace, **rest)
+
+
+def test_pods_that_are_seen_before_their_basic_group_are_all_placed() -> None:
+    async def main(clock: Clock) -> None:
+        gates = lenient_gates("GenericWorkload=true")[0]
+        stage = Stage(clock, gates=gates)
+        members = [pod(f"p{n}", "shared", schedulingGroup={"podGroupName": "team"}) for n in range(3)]
+        group = manifest("PodGroup", "team", spec={"schedulingPolicy": {"basic": {}}})
+        await stage.apply(device_class(), node("a"), gpus("a", 1), claim("shared"), group, *members)
+        settings = SchedulerSettings(options=AllocatorOptions(gates=gates))
+        async with Tasks("test", clock, stage.entropy) as tasks:
+            client: Any = LateGroups(stage.client)
+            tasks.supervise("scheduler", Scheduler(client, clock, stage.entropy, settings).run)
+            for number in range(3):
+                await stage.bound(f"p{number}")
+            tasks.stop()
+
+    run(main)
 
 
 def test_gated_pods_wait_for_their_gates() -> None:

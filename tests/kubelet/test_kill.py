@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -25,14 +25,16 @@ PODS = 8
 
 
 class Processes:
-    """The two daemons of one node; killed and started again at will."""
+    """The daemons of one node; killed and started again at will."""
+
+    COMMANDS: ClassVar[dict[str, list[str]]] = {"agent": ["node-agent"], "driver": ["driver", "example"]}
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.running: dict[str, asyncio.subprocess.Process] = {}
 
     async def start(self, name: str) -> None:
-        command = ["node-agent"] if name == "agent" else ["driver", "example"]
+        command = self.COMMANDS[name]
         flags = ["--node-name", "n1", "--root-dir", str(self.folder / "n1"), "--boot-id", "boot-1"]
         flags += ["--kubeconfig", str(self.folder / "kubeconfig"), "--log-level", "error"]
         with (self.folder / f"{name}.log").open("ab") as log:

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 ADDRESS = "10.99.0.1"
+SERVICE = "10.0.0.1"
+"""Of the Service `kubernetes`, which pods reach the API by; there is no kube-proxy."""
 BRIDGE = "cni0"
 SYSCTLS = (
     *("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"),
@@ -33,6 +35,7 @@ def set_up(folder: Path) -> None:
     _do("ip", "link", "set", "lo", "up")
     _do("ip", "link", "add", BRIDGE, "type", "bridge")
     _do("ip", "address", "add", f"{ADDRESS}/24", "dev", BRIDGE)
+    _do("ip", "address", "add", f"{SERVICE}/32", "dev", BRIDGE)
     _do("ip", "link", "set", BRIDGE, "up")
     upper, work = folder / "varlib", folder / "varlib-work"
     for one in (upper, work, folder / "kubelet", folder / "varlog", folder / "cdi", folder / "sysctl"):
@@ -69,8 +72,9 @@ async def serve(listening: socket.socket, port: int) -> None:
             return
         await asyncio.gather(_pipe(reader, back), _pipe(there, writer))
 
-    server = await asyncio.start_server(lead, sock=listening)
-    await server.serve_forever()
+    inner = await asyncio.start_server(lead, SERVICE, 443)
+    outer = await asyncio.start_server(lead, sock=listening)
+    await asyncio.gather(inner.serve_forever(), outer.serve_forever())
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

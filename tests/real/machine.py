@@ -147,7 +147,11 @@ class Machine(Cluster):
         image.write(self.folder / "pause.tar", PAUSE, busybox, ["/bin/busybox", "tail", "-f", "/dev/null"])
         image.write(self.folder / "busybox.tar", BUSYBOX, busybox, ["/bin/sh"], links=links)
         for name in ("pause", "busybox"):
-            assert self._ctr("image", "import", f"{self.folder}/{name}.tar") == 0, f"no image {name}"
+            self.import_image(self.folder / f"{name}.tar")
+
+    def import_image(self, archive: Path) -> None:
+        """Let containerd have an image."""
+        assert self._ctr("image", "import", str(archive)) == 0, f"no image {archive.name}"
 
     def _kubelet_command(self) -> list[str]:
         return [
@@ -179,7 +183,8 @@ class Machine(Cluster):
                     "ipam": {
                         "type": "host-local",
                         "dataDir": f"{self.folder}/ipam",
-                        "ranges": [[{"subnet": "10.99.0.0/24", "rangeStart": "10.99.0.10"}]],
+                        "ranges": [[{"subnet": "10.99.0.0/24", "rangeStart": "10.99.0.10", "gateway": ADDRESS}]],
+                        "routes": [{"dst": "10.0.0.0/24"}],
                     },
                 }
             ],

@@ -104,3 +104,41 @@ def test_devices_that_are_shared_go_to_one_claim_and_no_pod_is_lost(beside: Clus
         assert {one["metadata"]["name"] for one in beside.all("Pod")} == set(names)
         beside.kubectl("delete", "pod", "--all", "--force", "--grace-period=0")  # no kubelet ends them
         beside.until(lambda: not beside.held(), "the devices to be free")
+
+
+def test_fenced_rounds_give_no_device_twice_and_lose_no_pod(start: StartCluster) -> None:
+    """20 pods a round: ours on fenced devices, kube-scheduler's on others, five of them aimed at the fenced ones."""
+    without = "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"
+    cluster = start(scheduler="kube", controllers="kube", flags={"controllers": (without,)})
+    cluster.node("fenced", taints=[{"key": "dragoman.dev/fence", "effect": "NoSchedule"}])
+    cluster.node("free")
+    other = "other.example.com"
+    cluster.apply(device_class(), slice_of("fenced", devices=10), template("gpu"))
+    cluster.apply(
+        device_class(other, other), slice_of("free", devices=10, driver=other), template("other", class_name=other)
+    )
+    cluster.until(lambda: cluster.find("Lease", "kube-scheduler", "kube-system"), "kube-scheduler to lead")
+    ours = cluster.dragoman("scheduler", "--devices", DRIVER).start()
+    gpu, others = ({"gpu": {"resourceClaimTemplateName": name}} for name in ("gpu", "other"))
+    tolerated = [{"key": "dragoman.dev/fence", "operator": "Exists"}]
+    for number in range(ROUNDS):
+        bound = [pod(f"{number}-ours-{n}", claims=gpu, scheduler="dragoman", tolerations=tolerated) for n in range(10)]
+        bound += [pod(f"{number}-kube-{n}", claims=others) for n in range(5)]
+        aimed = [pod(f"{number}-aimed-{n}", claims=gpu) for n in range(5)]
+        mixed = [one for pair in zip(bound, [*aimed, *([None] * 10)], strict=True) for one in pair if one is not None]
+        cluster.apply(*mixed)
+        names = {one["metadata"]["name"] for one in bound}
+
+        def placed(names: set[str] = names) -> bool:
+            found = cluster.all("Pod", "default")
+            return names <= {one["metadata"]["name"] for one in found if one["spec"].get("nodeName")}
+
+        cluster.until(placed, "the pods of the round to be bound", 120)
+        found = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in cluster.all("Pod", "default")}
+        assert set(found) == {one["metadata"]["name"] for one in mixed}, "a pod is lost"
+        assert not [name for name, node in found.items() if "aimed" in name and node], "a fence was passed"
+        assert not twice(cluster)
+        cluster.kubectl("delete", "pod", "--all", "--force", "--grace-period=0", "--wait=false")
+        cluster.until(lambda: not cluster.held() and not cluster.all("Pod", "default"), "the devices to be free", 60)
+        print(f"round {number + 1} of {ROUNDS}", flush=True)
+    assert "two holders" not in ours.log()

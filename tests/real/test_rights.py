@@ -1,4 +1,4 @@
-"""Rights on a real API server: what is missing is said, and what could not be reported is reported later."""
+"""Rights on a real API server: the chart's suffice and each is used; what is missing is said, and reported later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import make_manifests
 import pytest
+import yaml
 
 from tests.real.cluster import Cluster
 from tests.real.conftest import StartCluster
@@ -17,26 +19,18 @@ from tests.real.process import free_ports
 
 pytestmark = pytest.mark.slow
 
-LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "create", "update"]}
-
 
 def rule(group: str, resources: str, verbs: str) -> dict[str, Any]:
     return {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
 
 
+LISTED: list[dict[str, Any]] = yaml.safe_load(make_manifests.RIGHTS.read_text())["scheduler"]
+LEASES = rule("coordination.k8s.io", "leases", "get list create update")
+"""Without the chart, which makes the Lease, the scheduler does."""
 SCHEDULER = [
-    rule("", "nodes namespaces pods", "get list watch"),
-    rule("", "pods/binding", "create"),
-    rule("", "pods/status", "patch"),
-    rule("", "events", "create patch"),
-    rule("scheduling.k8s.io", "priorityclasses podgroups workloads", "list watch"),
-    rule("scheduling.k8s.io", "podgroups/status", "patch"),
-    rule("resource.k8s.io", "deviceclasses devicetaintrules resourceslices resourceclaimtemplates", "list watch"),
-    rule("resource.k8s.io", "resourceclaims", "get list watch patch create delete"),
-    rule("resource.k8s.io", "resourceclaims/status resourceclaims/binding", "patch"),
+    *({key: one[key] for key in ("apiGroups", "resources", "verbs")} for one in LISTED if not one.get("if")),
     LEASES,
 ]
-"""docs/guides/rights.md."""
 
 
 def grant(cluster: Cluster, rules: list[dict[str, Any]]) -> None:

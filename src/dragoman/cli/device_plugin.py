@@ -79,6 +79,8 @@ def _serving(shell: Shell, factory: DevicePluginFactory, args: argparse.Namespac
     cdi_dir = args.cdi_dir or (CDI if args.root_dir == KUBELET else args.root_dir / "cdi")
     plugin = factory.make(args.node_name, site, cdi_dir, adapted=bool(args.simulate))
     shell.ready = plugin.registered.is_set
+    if (before := ENTRY.before) is not None:
+        shell.before = lambda: before(args)
 
     async def work() -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, plugin.restart)

@@ -75,7 +75,9 @@ def run(args: argparse.Namespace) -> int:
     places.check_root(args.root_dir, f"plugins_registry/{entry.name}-reg.sock")
     if not args.pod_uid:  # with one, two instances share the folder and have sockets of their own
         places.hold_root(args.root_dir, f"driver {entry.command}")
-    if any(plugin.instead_of == entry.name for plugin in DEVICE_PLUGINS):
+    # With a plugin that is allowed beside it, the kubelet says which devices are whose.
+    allowed = getattr(args, "allow_device_plugin", False)
+    if not allowed and any(plugin.instead_of == entry.name for plugin in DEVICE_PLUGINS):
         places.hold_devices(args.root_dir, entry.name, f"driver {entry.command}", shared=True)
     return serve.serve(args, lambda shell: _serving(shell, entry, factory, args))
 
@@ -144,6 +146,8 @@ def _serving(
         metrics=shell.metrics,
     )
     shell.ready = lambda: plugin.is_ready
+    if (before := entry.before) is not None:
+        shell.before = lambda: before(args)
 
     async def run() -> None:
         if not args.no_device_classes:

@@ -10,6 +10,7 @@ EXAMPLES = """\
 examples:
   dragoman monitoring rules > dragoman.rules.yaml          for rule_files: of prometheus.yml
   dragoman monitoring prometheusrule | kubectl apply -f -  for the Prometheus operator
+  dragoman monitoring dashboard fleet > fleet.json         for Grafana
 """
 
 
@@ -37,6 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             one.add_argument("--interval", default="", metavar="TIME", help="evaluation interval of all groups")
         else:
             one.add_argument("-n", "--namespace", default="monitoring", metavar="NS")
+    board = forms.add_parser("dashboard", help="print a Grafana dashboard as JSON")
+    board.add_argument("name", nargs="?", metavar="NAME", help="which one; default: list them")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.cli import output
     from dragoman.ops import rules
 
+    if args.form == "dashboard":
+        return _dashboard(args.name)
     if args.form == "rules":
         if not 0.001 <= args.speed <= 10_000:
             raise Invalid("--speed", f"must be from 0.001 to 10000, got {args.speed:g}")
@@ -51,6 +56,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         body = rules.prometheus_rule(runbooks=args.runbooks, namespace=args.namespace)
     output.write(yaml_text(body).rstrip())
+    return 0
+
+
+def _dashboard(name: str | None) -> int:
+    from dragoman.cli import output
+    from dragoman.ops.dashboards import DASHBOARDS, NAMES, dashboard
+
+    if name is None:
+        output.write(output.rows(["NAME", "TITLE"], [[board.name, board.title] for board in DASHBOARDS]))
+        return 0
+    if name not in NAMES:
+        raise Invalid("monitoring dashboard", f"there is no {name!r}, only {', '.join(NAMES)}")
+    output.write_json(dashboard(name))
     return 0
 
 

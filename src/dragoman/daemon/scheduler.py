@@ -26,6 +26,7 @@ from dragoman.cluster.client import Client
 from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
 from dragoman.daemon.coexistence import COEXISTENCE_PAGE, LOOK_AROUND_S, MANAGER, FreshClaims, Surroundings, look
+from dragoman.daemon.scheduler_metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from dragoman.daemon.units import Units
 from dragoman.effects import Bind, Effect, Patch
 from dragoman.errors import Denied, DragomanError, NotFound, Retry, Stale
@@ -152,6 +153,7 @@ class Scheduler:
         self._unfenced = self._metrics.gauge(
             "dragoman_scheduler_unfenced_drivers", "Drivers whose devices another scheduler may allocate, too."
         )
+        self._measured = SchedulerMetrics(self._metrics, lambda: self.queue.entries(), self._pods_of)
         units = self._metrics.gauge("dragoman_scheduler_units", "Units (pods or gangs) by state.", ["state"])
         for state in UnitState:
             units.labels(state.value).set_function(partial(self._count_units, state))
@@ -391,7 +393,9 @@ class Scheduler:
         if unit is None:
             self._units.forget(entry.key)
             return None
-        steps = self._units.of(entry.key).steps
+        progress = self._units.of(entry.key)
+        progress.attempts, progress.attempt_at = progress.attempts + 1, self._clock.monotonic()
+        steps = progress.steps
         if not steps:
             self._context.memory.matcher.check = self._within(LOOP_S, LOOP_COST)
             try:
@@ -458,6 +462,7 @@ class Scheduler:
     def _timed_out(self, unit: SchedulingUnit, error: OutOfTime) -> None:
         """As upstream: an error, not a no, so the unit is tried again after a back-off whatever happens."""
         self._decisions.labels("timed_out").inc()
+        self._attempt_ended(unit.key, ERROR, unit.pods)
         self.queue.failed(unit.key, self._clock.monotonic())
         timeout_s = self.settings.profile(self._name_of(unit.pods)).filter_timeout_s
         text = f"node {error.node}: timed out trying to allocate devices"
@@ -509,12 +514,42 @@ class Scheduler:
             return SchedulingUnit(key, ((namespace, name),)) if pod is not None and is_waiting(pod) else None
         for member in keys_of(self.snapshot.pods_by_group, (namespace, name)):
             unit = unit_of(self.snapshot, self.snapshot.pods[member], self.settings.options.gates)
+            if unit.key != key:
+                self._add_singly(key)
+                return None
             return unit if unit.pods else None
         return None
+
+    def _add_singly(self, group: UnitKey) -> None:
+        """The pods came before their PodGroup, which now says that they are placed one by one."""
+        now = self._clock.monotonic()
+        for member in keys_of(self.snapshot.pods_by_group, group[1:]):
+            pod = self.snapshot.pods[member]
+            key = ("Pod", *member)
+            if is_waiting(pod) and pod.spec.scheduler_name in self.settings.names and key not in self.queue:
+                self._units.arrive(key, now)
+                self.queue.add(key, priority_of(self.snapshot, pod), now, gated=gated(pod))
 
     def _count(self, decision: Decision) -> None:
         outcome = "placed" if decision.placements else "undecided" if decision.undecided else "refused"
         self._decisions.labels(outcome).inc()
+        now = self._clock.monotonic()
+        self._measured.decided(now - (self._units.of(decision.unit).attempt_at or now))
+        if decision.preemption is not None:
+            self._measured.preempted(len(decision.preemption.victims))
+        if outcome == "refused" and decision.refused:
+            self._attempt_ended(decision.unit, UNSCHEDULABLE, [refused.pod for refused in decision.refused])
+
+    def _attempt_ended(self, key: UnitKey, result: str, pods: Sequence[NamespacedName]) -> None:
+        now = self._clock.monotonic()
+        seconds = now - (self._units.of(key).attempt_at or now)
+        self._measured.ended(result, self._name_of(pods), seconds, len(pods))
+
+    def _pods_of(self, key: UnitKey) -> int:
+        """How many pods of a unit wait."""
+        if key[0] == "Pod":
+            return 1
+        return sum(is_waiting(self.snapshot.pods[pod]) for pod in self.snapshot.pods_by_group.get(key[1:], ()))
 
     def _park(self, decision: Decision) -> None:
         """The unit has its place, keeps room there, and waits for conditions."""
@@ -586,9 +621,12 @@ class Scheduler:
         for placement in decision.placements:
             self.committer.recorder.emit(events.placed_effect(placement, self._component))
         key = decision.unit
-        arrived = self._units.of(key).arrived
-        if arrived is not None:
-            self._seconds.observe(self._clock.monotonic() - arrived)
+        progress = self._units.of(key)
+        if progress.arrived is not None:
+            waited_s = self._clock.monotonic() - progress.arrived
+            self._seconds.observe(waited_s)
+            self._measured.bound(waited_s, max(1, progress.attempts), len(decision.placements))
+        self._attempt_ended(key, SCHEDULED, [placement.pod for placement in decision.placements])
         self._units.forget(key)
         self._report_group(key, "Scheduled", "")
         # Members of a gang that came meanwhile, or beyond its minimum found no place.
@@ -604,6 +642,8 @@ class Scheduler:
         error = outcome.error
         entry = self.queue.get(key)
         self._log.info("write failed", unit="/".join(key), error=str(error))
+        if decision.placements:
+            self._attempt_ended(key, ERROR, [placement.pod for placement in decision.placements])
         if entry is not None and decision.preemption is not None and entry.state is UnitState.UNSCHEDULABLE:
             self.queue.failed(key, now, after_s=error.after_s if isinstance(error, Retry) else None)
         if entry is None or entry.state is not UnitState.ASSUMED:

@@ -16,13 +16,16 @@ from dragoman.schedule.queue import Queue, UnitKey
 
 @dataclass(slots=True)
 class Progress:
-    """One unit. arrived: clock of the queue; steps: of its next search, 0 for the usual number.
+    """One unit. arrived: clock of the queue; steps: of its next search, 0 for the usual number. attempt_at: when the
+    newest of its attempts began.
 
     placed: its pods and their nodes while it waits for conditions there; room: what keeps them counted.
     """
 
     arrived: float | None = None
     steps: int = 0
+    attempts: int = 0
+    attempt_at: float = 0.0
     placed: tuple[tuple[NamespacedName, str], ...] = ()
     assumed: Assumption | None = None
 

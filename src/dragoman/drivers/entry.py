@@ -185,6 +185,7 @@ class DriverEntry(msgspec.Struct, frozen=True):
     gates, faults: its own. known: facts for manifests, without slices at hand. installed: objects that a cluster must
     have before it works, such as kinds of its own and rights. control(site, up_settings): what it runs once for a
     cluster, until cancelled. control_settings(args): of its own command, from the flags of the driver's.
+    before(args): what must hold on the node before the driver starts; raises Denied.
     """
 
     command: str
@@ -204,6 +205,7 @@ class DriverEntry(msgspec.Struct, frozen=True):
     installed: Callable[[], tuple[Object, ...]] = _nothing
     control: Callable[[ClusterSite, Any], Awaitable[None]] | None = None
     control_settings: Callable[[Namespace], Any] = _no_settings
+    before: Callable[[Namespace], Awaitable[None]] | None = None
 
 
 # ---- device plugins
@@ -256,3 +258,4 @@ class DevicePluginEntry(msgspec.Struct, frozen=True):
     up_flags: Callable[[ArgumentParser], None] = _no_flags
     up_settings: Callable[[Namespace], Any] = _no_settings
     installed: Callable[[], tuple[Object, ...]] = _nothing
+    before: Callable[[Namespace], Awaitable[None]] | None = None

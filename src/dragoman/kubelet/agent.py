@@ -433,6 +433,8 @@ class NodeAgent:
                 if self.ips:
                     self.ips.release(box.uid)
                 self.runtime.remove(box.uid)
+        # After their containers: what they had of device plugins is free.
+        self.devices.tidy(set())
 
     async def _keep_house(self) -> None:
         while True:

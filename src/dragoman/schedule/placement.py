@@ -322,8 +322,13 @@ def _refused_by_checks(search: _Search, checked: list[tuple[NodeGroup, _Verdict]
     pinned = search.pod_info.pinned
     if pinned is not None:
         others = [name for name in search.snapshot.nodes if name not in pinned]
-        if others:
+        if others and not search.pod_info.selectors:
             names.setdefault((_why_pinned(search, others[0]),), []).extend(others)
+        elif others:  # by its claims: what is wrong with the node itself comes first, as upstream's filters stand
+            for name in others:
+                node, info = search.snapshot.nodes[name], search.pod_info
+                reason = static_reason(info.pod.spec, node, info.profile) or _why_pinned(search, name)
+                names.setdefault((reason,), []).append(name)
     for reasons, members in names.items():
         yield NodesRefused(tuple(sorted(members)), reasons)
 

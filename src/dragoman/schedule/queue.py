@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -121,6 +121,10 @@ class Queue:
     def get(self, key: UnitKey) -> QueuedUnit | None:
         """The unit's entry; read only."""
         return self._entries.get(key)
+
+    def entries(self) -> Iterator[QueuedUnit]:
+        """All units; read only."""
+        return iter(self._entries.values())
 
     def counts(self) -> dict[UnitState, int]:
         """How many units stand in each state."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -21,11 +20,11 @@ from dragoman.cluster.http import HttpClient
 from dragoman.cluster.kubeconfig import Access
 from dragoman.daemon.controllers import Controllers, ControllerSettings
 from dragoman.daemon.scheduler import Scheduler, SchedulerSettings
+from dragoman.daemon.scheduler_config import API_VERSION, KIND, read_config
 from dragoman.runtime import log
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.tasks import Tasks
-from dragoman.schedule.conditions import TIMEOUT_S
 
 
 def gates_of(order: dict[str, Any]) -> Gates:
@@ -33,25 +32,21 @@ def gates_of(order: dict[str, Any]) -> Gates:
     return gates_with({name: order["gates"].get(name, False) for name in GATES})[0]
 
 
-def binding_timeout_s(settings: str) -> float:
-    """DynamicResourcesArgs.bindingTimeout of a KubeSchedulerConfiguration."""
-    found = yaml.safe_load(settings) or {}
-    for profile in found.get("profiles", ()):
-        for plugin in profile.get("pluginConfig", ()):
-            text = plugin.get("args", {}).get("bindingTimeout", "")
-            match = re.fullmatch(r"([\d.]+)(ms|s|m)", text)
-            if match:
-                return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[match[2]]
-    return TIMEOUT_S
+def settings_of(order: dict[str, Any]) -> SchedulerSettings:
+    """What the test's KubeSchedulerConfiguration says, read as `dragoman scheduler --config` does."""
+    options = AllocatorOptions(gates=gates_of(order))
+    value = yaml.safe_load(order["settings"])
+    if not value:
+        return SchedulerSettings(options=options)
+    value = {"apiVersion": API_VERSION, "kind": KIND, **value}
+    found = read_config(value, "configuration", options.gates, "off")
+    return SchedulerSettings(tuple(found.profiles), options, found.limits, profiles=found.profiles)
 
 
 def made(order: dict[str, Any], client: HttpClient, clock: Clock, entropy: Entropy) -> Callable[[], Awaitable[None]]:
     """What runs the part."""
     if order["part"] == "scheduler":
-        settings = SchedulerSettings(
-            options=AllocatorOptions(gates=gates_of(order)), binding_timeout_s=binding_timeout_s(order["settings"])
-        )
-        return Scheduler(client, clock, entropy, settings).run
+        return Scheduler(client, clock, entropy, settings_of(order)).run
     return Controllers(client, clock, entropy, ControllerSettings(controllers=("claims",))).run
 
 

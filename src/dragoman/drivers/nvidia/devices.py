@@ -7,7 +7,7 @@ Parts that equal each other are one object, since thousands of simulated GPUs sh
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -92,10 +92,11 @@ def take(
     shares: Shares = NO_SHARES,
     *,
     hidden: Collection[str] = (),
-    taints: Mapping[str, Sequence[DeviceTaint]] | None = None,
+    taints: Callable[[Collection[Known]], Mapping[str, Sequence[DeviceTaint]]] | None = None,
     before: GpuInventory | None = None,
 ) -> GpuInventory:
-    """The inventory now. hidden: names not to be published, but known; taints by name; before: for lost GPUs."""
+    """The inventory now. hidden: names not to be published, but known; taints(devices): by name; before: for lost
+    GPUs."""
     versions = hardware.versions()
     partitions = hardware.partitions() if gates.on("FabricManagerPartitioning") else ()
     taker = _Taker(hardware, gates, shares, versions, partitions, before)
@@ -104,7 +105,8 @@ def take(
     if gates.on("PassthroughSupport"):
         for function in hardware.functions():
             taker.take_function(function)
-    devices = [_tainted(device, taints) for device in taker.devices if device.name not in hidden]
+    found = taints(taker.known.values()) if taints is not None else {}
+    devices = [_tainted(device, found) for device in taker.devices if device.name not in hidden]
     pool = Pool(tuple(devices), tuple(taker.counters), slice_starts=tuple(taker.starts) if taker.counters else ())
     return GpuInventory(taker.known, pool, tuple(taker.empty))
 

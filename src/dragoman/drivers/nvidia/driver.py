@@ -7,11 +7,15 @@ Sockets, checkpoints, CDI files and slices are the SDK's. Preparing is written d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from dragoman.api.meta import format_time
+from dragoman.api.resource import DeviceTaint
 from dragoman.drivers.nvidia import devices, edits
 from dragoman.drivers.nvidia.classes import GPU
 from dragoman.drivers.nvidia.config import (
@@ -27,11 +31,12 @@ from dragoman.drivers.nvidia.config import (
     VfioDeviceConfig,
     resolved,
 )
+from dragoman.drivers.nvidia.device_plugin.other_path import PluginHolds, served_by_plugin
 from dragoman.drivers.nvidia.devices import GpuInventory, Known, Shares
 from dragoman.drivers.nvidia.gates import DEFAULTS, DriverGates
 from dragoman.drivers.nvidia.hardware import Gpu, GpuInstance, GpuUnreachable, Hardware, HardwareEvent
 from dragoman.drivers.nvidia.health import HealthOptions, HealthRecord
-from dragoman.drivers.nvidia.images import MPS_IMAGE
+from dragoman.drivers.nvidia.images import MPS_IMAGE, MPS_NAMESPACE
 from dragoman.drivers.nvidia.metrics import Measures
 from dragoman.drivers.nvidia.mps import Daemons, daemon_for
 from dragoman.drivers.nvidia.state import Done, MigPartition, UsedDevice, decoded
@@ -39,11 +44,16 @@ from dragoman.errors import Invalid, Retry
 from dragoman.node.cdi import NO_EDITS, Edits, merged
 from dragoman.node.driver import ClaimToPrepare, DeviceHealth, DeviceSetup, Pool, PreparedClaim, Setup
 from dragoman.profiles.mig import PlacedInstance, best_order
-from dragoman.runtime.clock import Clock
+from dragoman.runtime.clock import Clock, Timer
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
 
 T = TypeVar("T")
+
+PLUGIN_LOOK_S = 10.0
+"""How often it is looked whether a device plugin gives GPUs of this node to containers."""
+PLUGIN_TAINT = f"{GPU}/device-plugin"
+"""On devices that a container has from a device plugin, or that one offers: nobody gets them by a claim."""
 
 BEAT_S = 10.0
 """Health is repeated so often, well within its timeout."""
@@ -57,6 +67,7 @@ class DriverOptions(msgspec.Struct, frozen=True):
     health: HealthOptions = HealthOptions()
     driver_root: str = "/"
     mps_image: str = MPS_IMAGE
+    mps_namespace: str = MPS_NAMESPACE
 
 
 OPTIONS = DriverOptions()
@@ -66,7 +77,8 @@ OPTIONS = DriverOptions()
 class NvidiaDriver:
     """The GPUs of one node, in a pool named like the node.
 
-    daemons: how MPS control daemons are run; None refuses MPS. Use `made`, which adds health when its gate is on.
+    daemons: how MPS control daemons are run; None refuses MPS. kubelet_dir: of the kubelet that knows what a device
+    plugin has given away. Use `made`, which adds health when its gate is on.
     """
 
     name = GPU
@@ -80,6 +92,7 @@ class NvidiaDriver:
         *,
         daemons: Daemons | None = None,
         metrics: Metrics | None = None,
+        kubelet_dir: Path | None = None,
     ) -> None:
         if options.gates.on("PassthroughSupport") and not hardware.has_iommu():
             raise Invalid("PassthroughSupport", f"needs an IOMMU, and {node_name} has none switched on")
@@ -93,6 +106,10 @@ class NvidiaDriver:
         self.claims: dict[str, Done] = {}
         """What is prepared, by claim uid."""
         self._inventory: GpuInventory | None = None
+        self._plugin_holds = PluginHolds(kubelet_dir, clock) if kubelet_dir is not None else None
+        self._with_plugin: frozenset[str] = frozenset()
+        self._since: dict[str, str] = {}
+        self._plugin_look: Timer | None = None
         self._republish: Callable[[], None] = lambda: None
         self._measures = Measures(metrics or Metrics(), clock, GPU, node_name)
         self._log = get("nvidia", node=node_name)
@@ -110,6 +127,7 @@ class NvidiaDriver:
 
     async def pools(self) -> Mapping[str, Pool]:
         """One pool, of what the hardware has now."""
+        await self._look_for_plugin()
         inventory = await self._take()
         if inventory.empty_mig != self._reported_empty:
             self._reported_empty = inventory.empty_mig
@@ -118,17 +136,97 @@ class NvidiaDriver:
         return {self.node_name: inventory.pool}
 
     async def _take(self) -> GpuInventory:
-        taints = self.record.taints(self._inventory.devices.values()) if self._inventory else {}
-
         def take() -> GpuInventory:
             self.hardware.open()
             hidden = self._siblings()
             return devices.take(
-                self.hardware, self.gates, self.options.shares, hidden=hidden, taints=taints, before=self._inventory
+                self.hardware,
+                self.gates,
+                self.options.shares,
+                hidden=hidden,
+                before=self._inventory,
+                taints=self._taints,
             )
 
         self._inventory = await self._do(take)
         return self._inventory
+
+    def _taints(self, known: Iterable[Known]) -> Mapping[str, Sequence[DeviceTaint]]:
+        found = self.record.taints(known)
+        for device in known:
+            if uuid := self.plugin_has(device):
+                taint = DeviceTaint(PLUGIN_TAINT, "", "NoSchedule", self._held_since(uuid))
+                found[device.name] = (*found.get(device.name, ()), taint)
+        return found
+
+    # ---- beside a device plugin
+
+    async def _look_for_plugin(self) -> None:
+        """Learn what a device plugin has given away or offers, now and again after a while."""
+        if self._plugin_holds is None:
+            return
+        held = await self._held_by_plugin()
+        if held != self._with_plugin:
+            names = ", ".join(sorted(held)) or "none"
+            self._log.warning("GPUs that a device plugin offers or has given to containers", gpus=names)
+        self._with_plugin = held
+        if self._plugin_look is not None:
+            self._plugin_look.cancel()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        again = weakref.WeakMethod(self._look_again)  # a driver that was stopped looks no more
+
+        def look() -> None:
+            if (method := again()) is not None:
+                method()
+
+        self._plugin_look = self.clock.call_later(PLUGIN_LOOK_S, look)
+
+    def _look_again(self) -> None:
+        assert self._plugin_holds is not None
+        if self._with_plugin or self._plugin_holds.may_hold:
+            self._republish()
+        else:
+            self._look_later()
+
+    async def _held_by_plugin(self) -> frozenset[str]:
+        if self._plugin_holds is None:
+            return frozenset()
+        return await self._plugin_holds.held() | await served_by_plugin(self._plugin_holds.root)
+
+    def plugin_has(self, device: Known) -> str:
+        """The UUID by which a device plugin offers a device, or has given it or a part of it away; "" if none does."""
+        if not self._with_plugin:
+            return ""
+        gpu = device.gpu or next((g for g in self.hardware.gpus() if g.pci_bus_id == _bus_id(device)), None)
+        if gpu is None:
+            return ""
+        if gpu.uuid in self._with_plugin:
+            return gpu.uuid
+        if device.instance is not None:
+            return device.instance.uuid if device.instance.uuid in self._with_plugin else ""
+        # The whole GPU, or an instance yet to be made: none while a part of the GPU is in use.
+        try:
+            parts = self.hardware.instances(gpu.uuid) if gpu.mig_enabled else ()
+        except Retry:
+            return ""  # it is lost, and tainted for that
+        return next((part.uuid for part in parts if part.uuid in self._with_plugin), "")
+
+    def _held_since(self, uuid: str) -> str:
+        if uuid not in self._since:
+            self._since[uuid] = format_time(self.clock.utc())
+        return self._since[uuid]
+
+    async def refuse_with_plugin(self, names: Iterable[str]) -> None:
+        """Raises Retry for devices that a container has from a device plugin."""
+        if self._plugin_holds is None:
+            return
+        self._with_plugin |= await self._held_by_plugin()
+        known = await self._known()
+        for name in names:
+            if name in known and (uuid := self.plugin_has(known[name])):
+                raise Retry(f"device {name}: {uuid} is in use by a container that has it from a device plugin")
 
     def _siblings(self) -> frozenset[str]:
         """With passthrough every GPU appears twice; who prepares one form takes the other away."""
@@ -276,10 +374,11 @@ def made(
     *,
     daemons: Daemons | None = None,
     metrics: Metrics | None = None,
+    kubelet_dir: Path | None = None,
 ) -> NvidiaDriver:
     """The driver for those gates. Raises Invalid when the machine cannot do what a gate wants."""
     kind = HealthReportingDriver if options.gates.on("NVMLDeviceHealthCheck") else NvidiaDriver
-    return kind(node_name, hardware, clock, options, daemons=daemons, metrics=metrics)
+    return kind(node_name, hardware, clock, options, daemons=daemons, metrics=metrics, kubelet_dir=kubelet_dir)
 
 
 def _bus_id(known: Known) -> str:
@@ -310,6 +409,7 @@ class _Preparation:
         for result in claim.results:
             if result.device not in self.known:
                 raise Retry(f"device {result.pool}/{result.device} is not on node {driver.node_name} any more")
+        await driver.refuse_with_plugin(result.device for result in claim.results if not result.admin_access)
         types = {result.device: self.known[result.device].kind for result in claim.results}
         groups = resolved(claim, types, driver.gates)
         configs = {r.device: _plain(group.config) for group in groups for r in group.results}

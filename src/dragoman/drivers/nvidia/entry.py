@@ -10,7 +10,7 @@ from dragoman.drivers.entry import DriverEntry, DriverFactory, GateCatalogue, Ma
 from dragoman.drivers.nvidia.classes import DEVICE_CLASSES, GPU
 from dragoman.drivers.nvidia.faults import FAULTS
 from dragoman.drivers.nvidia.gates import GATES, gates_with
-from dragoman.drivers.nvidia.images import MPS_IMAGE
+from dragoman.drivers.nvidia.images import MPS_IMAGE, MPS_NAMESPACE
 
 if TYPE_CHECKING:
     from dragoman.known_drivers import KnownDriver
@@ -37,6 +37,12 @@ def _flags(parser: ArgumentParser) -> None:
         "--clear-taints-on-recovery", action="store_true", help="default: taints stay until the driver starts again"
     )
     parser.add_argument(
+        "--allow-device-plugin",
+        action="store_true",
+        help="start though a device plugin offers GPUs of this node (upstream's gpuResourcesEnabledOverride); those "
+        "GPUs are tainted",
+    )
+    parser.add_argument(
         "--nvidia-driver-root", default="/", metavar="DIR", help="where the kernel driver's files are on the host"
     )
     parser.add_argument(
@@ -46,8 +52,18 @@ def _flags(parser: ArgumentParser) -> None:
         help="of MPS control daemons; needs sh, chroot and cat; default: %(default)s",
     )
     parser.add_argument(
+        "--mps-namespace", default=MPS_NAMESPACE, metavar="NS", help="of MPS control daemons; default: %(default)s"
+    )
+    parser.add_argument(
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
     )
+
+
+async def _before(args: Namespace) -> None:
+    from dragoman.drivers.nvidia.device_plugin import other_path
+
+    if not args.allow_device_plugin:
+        await other_path.refuse_plugin(args.root_dir)
 
 
 def _standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory:
@@ -109,4 +125,5 @@ ENTRY = DriverEntry(
     gates=GateCatalogue(GATES, _check_gates),
     faults=FAULTS,
     known=_known,
+    before=_before,
 )

@@ -20,7 +20,7 @@ from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
 from dragoman.drivers.nvidia.gates import gates_with, parse_gates
 from dragoman.drivers.nvidia.hardware import Hardware
 from dragoman.drivers.nvidia.health import IGNORED, HealthOptions, parse_xids
-from dragoman.drivers.nvidia.images import MPS_IMAGE
+from dragoman.drivers.nvidia.images import MPS_IMAGE, MPS_NAMESPACE
 from dragoman.drivers.nvidia.mps import Daemons
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.node.driver import Driver
@@ -44,9 +44,10 @@ def driver(node_name: str, site: Site, hardware: Hardware, options: DriverOption
             root=Places.under(site.root, GPU).data_dir / MPS_FOLDER,
             driver_root=options.driver_root,
             image=options.mps_image,
+            namespace=options.mps_namespace,
             simulated=isinstance(hardware, SimulatedHardware),
         )
-    return made(node_name, hardware, site.clock, options, daemons=daemons, metrics=site.metrics)
+    return made(node_name, hardware, site.clock, options, daemons=daemons, metrics=site.metrics, kubelet_dir=site.root)
 
 
 # ---- the command `dragoman driver nvidia`
@@ -62,10 +63,15 @@ def standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactory
     )
     shares = Shares.parse(args.consumable_shares)
     if machine is not None:
-        settings = MachineSettings(gates, health, shares, args.nvidia_driver_root, args.mps_image)
+        settings = MachineSettings(gates, health, shares, args.nvidia_driver_root, args.mps_image, args.mps_namespace)
         return on_machine(machine, settings, "--feature-gates")
     options = DriverOptions(
-        gates_with(gates, "--feature-gates"), shares, health, args.nvidia_driver_root, args.mps_image
+        gates_with(gates, "--feature-gates"),
+        shares,
+        health,
+        args.nvidia_driver_root,
+        args.mps_image,
+        args.mps_namespace,
     )
     from dragoman.drivers.nvidia.nvml import NvmlHardware  # not for simulated GPUs
 
@@ -90,6 +96,7 @@ class MachineSettings(msgspec.Struct, frozen=True):
     shares: Shares = NO_SHARES
     driver_root: str = "/"
     mps_image: str = MPS_IMAGE
+    mps_namespace: str = MPS_NAMESPACE
 
 
 MACHINE_SETTINGS = MachineSettings()
@@ -131,7 +138,9 @@ def machine_options(machine: MachineProfile, settings: MachineSettings, where: s
     gates = gates_with({**profile.feature_gates, **settings.gates}, where)
     if profile.consumable_shares and shares == NO_SHARES:
         shares = Shares.parse(profile.consumable_shares, f"profile {profile.name}: consumableShares")
-    return DriverOptions(gates, shares, settings.health, settings.driver_root, settings.mps_image)
+    return DriverOptions(
+        gates, shares, settings.health, settings.driver_root, settings.mps_image, settings.mps_namespace
+    )
 
 
 def cluster_uuid(rack: str) -> str:

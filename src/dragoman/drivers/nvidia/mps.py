@@ -24,13 +24,13 @@ from dragoman.cluster.client import Client
 from dragoman.drivers.nvidia.config import MpsConfig, memory_limits
 from dragoman.drivers.nvidia.hardware import Hardware
 from dragoman.drivers.nvidia.images import MPS_IMAGE as IMAGE
+from dragoman.drivers.nvidia.images import MPS_NAMESPACE as NAMESPACE
 from dragoman.errors import NotFound, Retry, Stale
 from dragoman.node.driver import NotYet
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 
 DEPLOYMENT = kind_of("Deployment")
-NAMESPACE = "dra-driver-nvidia-gpu"
 FIRST_LOOK_S = 0.2
 """A daemon of a simulated node is there at once; a real one takes seconds, or minutes while its image is pulled."""
 LOOK_AGAIN_S = 2.0

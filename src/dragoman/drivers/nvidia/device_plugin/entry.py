@@ -82,6 +82,12 @@ def _standalone(args: Namespace, machine: MachineProfile | None) -> DevicePlugin
     return factory.standalone(args, machine)
 
 
+async def _before(args: Namespace) -> None:
+    from dragoman.drivers.nvidia.device_plugin import other_path
+
+    await other_path.refuse_driver(args.root_dir)
+
+
 def _installed() -> tuple[Object, ...]:
     from dragoman.drivers.nvidia.device_plugin import factory
 
@@ -98,4 +104,5 @@ ENTRY = DevicePluginEntry(
     up_flags=_up_flags,
     up_settings=_up_settings,
     installed=_installed,
+    before=_before,
 )

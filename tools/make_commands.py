@@ -13,10 +13,10 @@ TARGET = Path(__file__).resolve().parents[1] / "docs" / "reference" / "commands.
 HEAD = """\
 # Commands
 
-Made from the commands' own parsers by `make docs`. `kubectl dra COMMAND` is the same as `dragoman COMMAND`, wherever
-`kubectl-dra` is on the PATH. Exit status: 0 yes or done, 1 the answer is no, 2 bad usage or unreadable input. Data goes
-to stdout, talk to stderr. The daemons (scheduler, controllers, node-agent, driver) also take every flag from the
-environment, as `DRAGOMAN_FLAG` with underscores for dashes; the flag wins.
+Made from the commands' parsers by `make docs`. `kubectl dra COMMAND` is the same as `dragoman COMMAND` if `kubectl-dra`
+is on the PATH. Exit status: 0 success, 1 the result is negative, 2 usage error or unreadable input. Results go to
+stdout, messages to stderr. The daemons (scheduler, controllers, node-agent, driver) also read every flag from the
+environment, as `DRAGOMAN_FLAG` with underscores for dashes; the flag takes precedence.
 """
 
 
@@ -58,7 +58,7 @@ def _row(action: argparse.Action) -> str:
     else:
         flag = f"`{shown or action.dest.upper()}`"
     needed = "; required" if action.required and action.option_strings else ""
-    meaning = ((action.help or "") + needed).removeprefix("; ").replace("|", "\\|")
+    meaning = ((action.help or "") % vars(action) + needed).removeprefix("; ").replace("|", "\\|")
     return f"| {flag.replace('|', chr(92) + '|')} | {meaning} |".replace("  ", " ")
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from dragoman.api.selectors import DeviceView
+if TYPE_CHECKING:  # commands list drivers for their flags, and --help needs no selector language
+    from dragoman.api.selectors import DeviceView
 
 # ---- opaque configuration
 

@@ -29,7 +29,7 @@ BAD = {
     "broken syntax": (f"{POD}---\na: b: c\n", "document 2, line 5: broken YAML"),
     "no name": ("apiVersion: v1\nkind: Pod\n", "document 1: metadata.name: required"),
     "an unknown kind": ("apiVersion: a.io/v1\nkind: B\nmetadata: {name: x}\n", "unknown kind B in a.io/v1"),
-    "nothing": ("# nothing\n", "no objects in there"),
+    "nothing": ("# nothing\n", "contains no objects"),
 }
 
 

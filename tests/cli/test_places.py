@@ -40,7 +40,7 @@ def test_one_of_a_kind_a_folder(what: str, tmp_path: Path) -> None:
     held = places.hold_root(tmp_path, what)
     other = places.hold_root(tmp_path, "driver nic")
     try:
-        with pytest.raises(Denied, match=f"another {what} works there"):
+        with pytest.raises(Denied, match=f"another {what} uses this folder"):
             places.hold_root(tmp_path, what)
     finally:
         os.close(held)
@@ -52,7 +52,7 @@ def test_a_second_instance_of_a_driver_is_refused() -> None:
     with tempfile.TemporaryDirectory() as short:
         held = places.hold_root(Path(short), "driver nic")
         try:
-            with pytest.raises(Denied, match="another driver nic works there"):
+            with pytest.raises(Denied, match="another driver nic uses this folder"):
                 main(["driver", "nic", "--simulate", "dgx-h100", "--node-name", "n", "--root-dir", short])
         finally:
             os.close(held)

@@ -78,7 +78,9 @@ WRONG = {
 
 @pytest.mark.skipif(find_library("nvidia-ml") is not None, reason="this machine has the NVIDIA driver")
 def test_a_machine_without_the_kernels_driver_is_told_at_once() -> None:
-    with pytest.raises(Denied, match=r"libnvidia-ml\.so\.1 is not here: install the NVIDIA driver, or use --simulate"):
+    with pytest.raises(
+        Denied, match=r"libnvidia-ml\.so\.1 was not found: install the NVIDIA driver, or use --simulate"
+    ):
         main(DRIVER)
 
 

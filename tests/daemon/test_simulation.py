@@ -338,7 +338,7 @@ def test_a_fault_that_cannot_be_is_told_in_its_object() -> None:
             assert (found, message[: len(said)]) == ("invalid", said)
         await world.apply(fault("odd", "weather", rain="much"))
         assert (await state(world, "odd"))[1].startswith(
-            "metadata.labels.dragoman.dev/simulate: must be fault, clock or node"
+            "metadata.labels.dragoman.dev/simulate: must be fault, clock, node or load"
         )
         await world.apply(fault("back", "clock", speed="0"))
         assert (await state(world, "back"))[1] == "data.speed: must be a number from 0.001 to 10000, got '0'"

@@ -243,7 +243,7 @@ def test_a_new_allocation_of_a_prepared_claim_waits_for_the_unprepare(bench: Ben
     async def main() -> None:
         await bench.preparer.prepare(ref("a"), lamps_claim("a", "lamp-0"))
         moved = lamps_claim("a", "lamp-1", pods=("other",))
-        with pytest.raises(Retry, match="was allocated anew and has to be unprepared first"):
+        with pytest.raises(Retry, match="was allocated again and must be unprepared first"):
             await bench.preparer.prepare(ref("a"), moved)
         await bench.preparer.unprepare(ref("a"))
         devices = await bench.preparer.prepare(ref("a"), moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import make_metrics
@@ -9,7 +10,9 @@ import pytest
 import yaml
 
 from dragoman.cluster.cache import DECIDED_ON
+from dragoman.daemon.allinone import Cluster, ClusterSettings
 from dragoman.ops.rules import ALERTS
+from tests.ops.prometheus import promtool
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -18,6 +21,18 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 @pytest.mark.slow
 def test_metrics_page_is_what_the_code_shows() -> None:
     assert make_metrics.TARGET.read_text() == make_metrics.text(), "`make docs` writes metrics.md again"
+
+
+@pytest.mark.slow
+def test_the_whole_page_of_up_passes_promtool() -> None:
+    async def page() -> str:
+        async with Cluster(ClusterSettings(nodes=(("gpu-0", "dgx-h100"), ("example", "example")))) as cluster:
+            return cluster.metrics.text().decode()
+
+    # The one name that is against the conventions is one that platforms promise.
+    kept = [line for line in asyncio.run(page()).splitlines() if "dra_resource_claims_total" not in line]
+    assert len(kept) > 100
+    promtool("check", "metrics", stdin="\n".join(kept) + "\n")
 
 
 def test_every_alert_has_a_runbook_that_names_it() -> None:

@@ -49,7 +49,7 @@ def test_what_it_does_is_refused_and_nothing_changes(running: Cluster, flags: tu
     before = state(running)
     ours = running.dragoman("controllers", *flags).start()
     assert ours.status == 2
-    assert "kube-controller-manager is at work (holds the Lease kube-system/kube-controller-manager)" in ours.log()
+    assert "kube-controller-manager is running (holds the Lease kube-system/kube-controller-manager)" in ours.log()
     time.sleep(1)
     assert state(running) == before
 
@@ -73,5 +73,5 @@ def test_it_stops_when_kube_controller_manager_comes(start: StartCluster) -> Non
     cluster.until(lambda: len(cluster.all("Pod")) == 4, "the pods")
     before = state(cluster)
     cluster.start_controllers()
-    cluster.until(lambda: "stopped: kube-controller-manager is at work" in ours.log(), "our controllers to stop", 90)
+    cluster.until(lambda: "stopped: kube-controller-manager is running" in ours.log(), "our controllers to stop", 90)
     assert state(cluster) == before

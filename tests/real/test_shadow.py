@@ -103,7 +103,7 @@ def test_shadow_and_replay_beside_kube_scheduler(fleet: Cluster, tmp_path: Path)
     for found in (seen, again):
         assert found["placements"] == len(bound)
         assert found["claims"]["same"] >= 0.99 * found["claims"]["total"]
-        assert found["agreeing"] >= 0.99 * len(bound)
+        assert found["agreeing"] >= 0.98 * len(bound)
     assert "Forbidden" not in shadow.log()
     text = subprocess.run(["curl", "-s", f"{url}/metrics"], capture_output=True, text=True, check=False).stdout
     assert 'dragoman_shadow_placements_total{outcome="same"}' in text

@@ -132,6 +132,10 @@ def workload(shape: str, name: str, namespace: str, rng: random.Random, nodes: l
         }
         objects.append(manifest("Job", name, namespace=namespace, spec=job))
     else:
+        allowed = {"maxUnavailable": "50%"} if int(name[1:]) % 2 else {"minAvailable": 1}
+        budget = {"selector": {"matchLabels": labels}, **allowed}
+        if shape != "DaemonSet":
+            objects.append(manifest("PodDisruptionBudget", f"b-{name}", namespace=namespace, spec=budget))
         body: Object = {"selector": {"matchLabels": labels}, "template": inner}
         if shape != "DaemonSet":
             body["replicas"] = replicas

@@ -286,7 +286,14 @@ def picture(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
         "namespaces": {name for name, n in snapshot.namespaces.items()},
         "taints": {(name, t.key, t.effect) for name, n in snapshot.nodes.items() for t in n.spec.taints},
         "nodes": set(snapshot.nodes),
+        "budgets": {key: _allowed(budget.status or {}) for key, budget in snapshot.budgets.items()},
     }
+
+
+def _allowed(status: Object) -> tuple[int, ...]:
+    return tuple(
+        status.get(field, 0) for field in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+    )
 
 
 def _root(snapshot: Snapshot, meta: Any) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class Supply(NamedTuple):
 
 
 class NodeClass:
-    """Nodes that are alike for these claims, sorted by name. fits: whether they can have devices there.
+    """Nodes that are equivalent for these claims, sorted by name. fits: whether they can have devices there.
 
     Valid as long as the Memory has not followed another snapshot: `nodes` is its list, not a copy.
     """
@@ -148,7 +148,7 @@ class NodeClass:
 
 
 class Survey(msgspec.Struct, frozen=True, eq=False):
-    """What holds on every node that was asked for, one entry a class of alike nodes, by first name."""
+    """What holds on every node that was asked for, one entry a class of equivalent nodes, by first name."""
 
     classes: tuple[NodeClass, ...]
 
@@ -187,7 +187,7 @@ def survey(
     nodes: Iterable[str] | None = None,
     memory: AllocationCache | None = None,
 ) -> Survey | Refusals:
-    """The same question for many nodes (None: all), one search a class of alike nodes.
+    """The same question for many nodes (None: all), one search a class of equivalent nodes.
 
     Refusals: no node can help. Pick a node of a class with `fits`, then `node_class.allocation_on(node, share_id)`.
     Give the same Memory for each snapshot of a line, then a question costs what changed since the last one.

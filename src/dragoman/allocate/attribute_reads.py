@@ -63,7 +63,7 @@ def attribute_reads_of(plans: Iterable[ClaimPlan], read: Iterable[tuple[str, str
 
 
 COSTLY = 1_000
-"""Worst-case cost of a selector (CEL units) from which nodes are told apart by what it reads, not by its verdicts."""
+"""Worst-case cost of a selector (CEL units) from which nodes are distinguished by what it reads, not by its results."""
 
 
 class Identities:
@@ -106,7 +106,7 @@ class _SelectorOnShape:
         self.memo: list[dict[Any, Any]] = [{} for _ in shape.names]
         common = [(name, shape.columns[name].value) for name in names if name not in shape.rare]
         devices = shape.structure.value[3]
-        # A faulty device fails as a whole, and a name published twice is rare enough to be told apart by value.
+        # A faulty device fails as a whole, and a name published twice is rare enough to be distinguished by value.
         columns = [shape.columns[name].value for name in names]
         # Nor is a costly selector evaluated here, where nothing bounds the time (dragoman.allocate.pace).
         self.able = (

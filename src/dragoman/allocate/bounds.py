@@ -301,7 +301,7 @@ class Bounds:
         }
 
     def _equivalent_sets(self, left: _Left, equivalent: list[tuple[tuple[int, int], list[int]]]) -> Scarce | None:
-        """Alike sets of requests, each within one value: how many can each value serve?"""
+        """Equal sets of requests, each within one value: how many can each value serve?"""
         if len(equivalent) < 2 or not left.apart.isdisjoint(equivalent[0][1]):
             return None
         (_, index), numbers = equivalent[0]

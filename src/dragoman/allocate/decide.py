@@ -1,4 +1,4 @@
-"""From asks to picks: the steps of one decision in order, and what is told when it is a no.
+"""From asks to picks: the steps of one decision in order, and what is reported for a refusal.
 
     unit_of -> plans (slots) -> device states a node -> alternatives (request plans) -> search -> settled (assemble)
 

@@ -1,6 +1,6 @@
 """Which facts explain a no? From what a search (or counting) found to refusals.
 
-The hot path asks for one decisive reason; `story` goes through every request and device. Never decides anything.
+The hot path asks for one decisive reason; `diagnosis` goes through every request and device. Never decides anything.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NodeDevices(NamedTuple):
 
 
 class Diagnoser:
-    """Tells why. claims: of the unit, each with its terrain and the other nodes that must reach it."""
+    """Finds the reasons. claims: of the unit, each with its node's devices and the other nodes that must reach it."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Which nodes are alike for these claims, and what was already found out about them?
+"""Which nodes are equivalent for these claims, and what was already found out about them?
 
 A Memory follows one line of snapshots: it keeps nodes in classes, one partition for each set of attributes that
-claims read, and per class the outcomes of claims of one shape. It can be slow (shown another line it starts anew)
+claims read, and per class the outcomes of claims of one shape. It can be slow (shown another line it starts again)
 but never wrong: everything in it is keyed by what it depends on. Never searches.
 """
 
@@ -59,7 +59,7 @@ class ClassOutcome(NamedTuple):
 
 
 class NodeClassGroup:
-    """Alike nodes, sorted by name. sees_wide: a pool that other nodes see too."""
+    """Equivalent nodes, sorted by name. sees_wide: a pool that other nodes see too."""
 
     __slots__ = ("_in_order", "_names", "key", "sees_wide")
 
@@ -134,7 +134,7 @@ class NodePartition:
         return found
 
     def place(self, snapshot: Snapshot, name: str, wide: SharedPools) -> None:
-        """Places one node anew."""
+        """Places one node again."""
         old = self.of.get(name)
         node = snapshot.nodes.get(name)
         key = None

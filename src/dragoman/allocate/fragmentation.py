@@ -29,7 +29,7 @@ _Devices: TypeAlias = tuple[int, int, frozenset[str]]
 
 
 class TaskType(msgspec.Struct, frozen=True, cache_hash=True):
-    """Tasks that are alike: `devices` devices, `share` thousandths of each, cpu and memory of the pod.
+    """Tasks that are equal: `devices` devices, `share` thousandths of each, cpu and memory of the pod.
 
     makes: what the devices may be (see Room), empty if any. cpu and memory: any unit, the same as in Room.
     """

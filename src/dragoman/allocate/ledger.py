@@ -54,7 +54,7 @@ class Ledger:
         book[key] = value
 
     def usage(self, device: DeviceId) -> Any:
-        """How a device was touched in this search; equal usages of alike devices are interchangeable."""
+        """How a device was touched in this search; equal usages of equivalent devices are interchangeable."""
         return self.whole.get(device) or self.used.get(device)
 
     def in_use(self, device_state: DeviceState, claim: int, *, admin: bool) -> bool:

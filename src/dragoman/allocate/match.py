@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dragoman.allocate.slots import Derived, RequestSelector
 
 MEMO_MAX = 200_000
-"""Devices whose views a Matcher keeps before it starts anew."""
+"""Devices whose views a Matcher keeps before it starts again."""
 
 COSTLY = 1_000
 """Worst-case cost of a selector (CEL units) from which its outcome on a device is kept: some 50 microseconds."""

@@ -2,7 +2,7 @@
 
 A policy weighs devices and places of pods; what weighs least comes first, ties in publication order and by name of
 node. It changes the order of trial only, never what is possible. To write one, make a Policy of a
-`weigh(candidate, sight, demand)` and a `rank(move, demand)` that depend on nothing but their arguments, name in
+`weigh(candidate, topology, demand)` and a `rank(move, demand)` that depend on nothing but their arguments, name in
 `reads` the attributes that they look at (nodes which differ in others count as equivalent), and give it as
 `Options(policy=...)`. docs/guides/policies.md is the guide.
 """

@@ -1,7 +1,7 @@
 """Which devices together? The first combination in upstream's order, or certainly none, or SearchLimitReached.
 
 Depth first over requests and devices. Branches that cannot succeed are cut, so that the first solution stays the
-one that a plain search would find: alike devices are tried once, groups that failed at a slot are left out of the
+one that a plain search would find: equivalent devices are tried once, groups that failed at a slot are left out of the
 request's later slots, failed states at request boundaries are remembered as far as the remaining requests can tell
 them apart, and a request that later ones do not depend on is not tried again for them. Never looks at a snapshot.
 """

@@ -1,6 +1,6 @@
 """Which tasks came lately? A histogram that learns while the scheduler runs.
 
-The demand is told anew when the count has doubled and from then on every WINDOW / 2 tasks, so that what was worked out
+The demand is updated when the count has doubled and from then on every WINDOW / 2 tasks, so that what was worked out
 with it serves for a while. Never looks at a cluster.
 """
 
@@ -14,11 +14,11 @@ FIRST = 16
 WINDOW = 8192
 """Counts are halved when there are so many, so that the histogram follows a mix that changes."""
 KINDS_MAX = 512
-"""The commonest kinds, which are told; the trace that pack is judged on has up to 457."""
+"""The most frequent kinds, which are kept; the trace in bench/trace has up to 457."""
 
 
 class TaskHistory:
-    """demand: as it was told last; empty until FIRST tasks have come."""
+    """demand: as last updated; empty until FIRST tasks have been placed."""
 
     def __init__(self) -> None:
         self.demand = Demand()

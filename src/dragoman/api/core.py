@@ -166,7 +166,7 @@ class SchedulingGroup(Value, frozen=True):
 
 
 class PodSpec(Value, frozen=True):
-    """A pod's wishes."""
+    """The spec of a pod."""
 
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -348,7 +348,7 @@ class PodGroup(Value, frozen=True):
 
 
 class PodTemplateSpec(Value, frozen=True):
-    """A pod's mould; spec stays raw so that nothing is lost when pods are made from it."""
+    """A pod template; spec stays raw so that nothing is lost when pods are made from it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Any = None

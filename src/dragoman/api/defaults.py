@@ -400,7 +400,7 @@ def _admission_binding(obj: Object, version: str, now: datetime) -> None:
 
 
 def _made(holder: Object, field: str) -> Object:
-    """The object under the field, made if absent; a stray one if the field holds something else."""
+    """The object under the field, made if absent; a detached one if the field holds something else."""
     if holder.get(field) is None:
         holder[field] = {}
     return dig(holder, field)

@@ -102,7 +102,7 @@ class Document(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> ObjectId | None:
-        """What may be there once; None without a name: such an object is made anew each time."""
+        """What may be there once; None without a name: such an object is recreated each time."""
         if not _metadata(self.raw).get("name"):
             return None
         group = str(self.raw.get("apiVersion")).rpartition("/")[0]

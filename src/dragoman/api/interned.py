@@ -1,4 +1,4 @@
-"""How do thousands of alike devices fit into memory? Equal parts of slices are kept once.
+"""How do thousands of equivalent devices fit into memory? Equal parts of slices are kept once.
 
 Values are frozen, so nobody can tell. What is remembered is bounded; what falls out is only not shared any more.
 """

@@ -224,7 +224,7 @@ class SelectorFailed(msgspec.Struct, frozen=True):
     """A selector could not be evaluated on a device.
 
     attribute is what the device lacks, if that is the cause: `domain/name` as far as the expression tells the domain.
-    near is a name that it has and that looks alike, written the same way.
+    near is a name that it has and that is similar, written the same way.
     """
 
     expression: str

@@ -1,4 +1,4 @@
-"""When is a deleted object really gone? Finalizers, grace periods and the propagation that the caller wishes.
+"""When is a deleted object really gone? Finalizers, grace periods and the propagation that the caller asks for.
 
 Owners' dependants are collected elsewhere (a controller); here only the finalizers are set that it works off.
 """

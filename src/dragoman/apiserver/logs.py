@@ -1,6 +1,6 @@
 """Where do the logs of a container come from? Whoever runs a pod registers a source; the API only passes on.
 
-A source gets the wish of `kubectl logs` and yields text; it ends when it is exhausted or, with follow, when the
+A source gets the options of `kubectl logs` and yields text; it ends when it is exhausted or, with follow, when the
 container has ended.
 """
 

@@ -1,4 +1,5 @@
-"""What is stored, at which version, and who is told? Objects as encoded bytes under one gap-free resourceVersion.
+"""What is stored, at which version, and which watchers get it? Objects as encoded bytes under one gap-free
+resourceVersion.
 
 One writer (the event loop) numbers every write, hands it to the journal if there is one, and only then makes it
 visible and tells the watchers whose selection may care. The store knows nothing of HTTP, admission or validation,
@@ -181,7 +182,7 @@ class Shelf:
         self.ring_limit = RING_EVENTS_OF.get(kind.plural, RING_EVENTS)
         self.forgotten = 0  # the newest version that history no longer has
         self.changed = 0  # the newest version of a write
-        self.lanes: dict[str, dict[str, dict[Watcher, None]]] = {}  # told in the order they joined
+        self.lanes: dict[str, dict[str, dict[Watcher, None]]] = {}  # in the order they joined
         self._keys: list[NamespacedName] | None = None
 
     def keys(self) -> list[NamespacedName]:

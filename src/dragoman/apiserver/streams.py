@@ -3,7 +3,8 @@ them.
 
 exec and attach speak `v5.channel.k8s.io` and its elders: one byte names the channel of a message (0 input, 1 output,
 2 errors, 3 status, 4 terminal size, 255 end of a channel). port-forward speaks SPDY inside WebSocket messages (`spdy`)
-or the older channels. Clients that can only upgrade to SPDY are told so by `handlers`. It decides nothing about pods.
+or the older channels. Clients that can only upgrade to SPDY get an error from `handlers`. It decides nothing about
+pods.
 """
 
 from __future__ import annotations

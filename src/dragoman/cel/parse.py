@@ -28,7 +28,7 @@ _LEVEL: Final[dict[str, int]] = {
 """How tightly an operator binds; all of them group to the left."""
 
 _FUNCTION: Final[dict[str, str]] = {sign: f"_{sign}_" for sign in _LEVEL} | {"in": "@in"}
-_RESERVED: Final = frozenset(
+RESERVED: Final = frozenset(
     (
         *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"),
         *("namespace", "return", "var", "void", "while"),
@@ -196,7 +196,7 @@ class _Parser:
     def name(self) -> Expr:
         dot = self.accept(".")
         token = self.expect("name")
-        if token.text in _RESERVED:
+        if token.text in RESERVED:
             raise self.refused(token.offset, f"reserved identifier: {token.text}")
         name = f".{token.text}" if dot else token.text
         if self.token.kind == "(":
@@ -210,7 +210,7 @@ class _Parser:
         return struct or Ident(token.offset, name)
 
     def struct_literal(self, name: str) -> Expr | None:
-        """`a.b.C{...}`, told from a selection by looking ahead for the brace."""
+        """`a.b.C{...}`, distinguished from a selection by looking ahead for the brace."""
         at = self.at
         while self.tokens[at].kind == "." and self.tokens[at + 1].kind == "name":
             name += f".{self.tokens[at + 1].text}"

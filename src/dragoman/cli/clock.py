@@ -12,9 +12,9 @@ from dragoman.kubelet.faults import CLOCK, clock_request_of
 
 EXAMPLES = """\
 examples:
-  dragoman clock                 what time is it there?
+  dragoman clock                 show the time of the cluster
   dragoman clock advance 5m
-  dragoman clock speed 60        a minute there for a second here
+  dragoman clock speed 60        one minute per second
 """
 ANSWER_S = 10.0
 SECONDS_PER_STEP = 0.2

@@ -19,8 +19,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=type(parser))
     verbs.add_parser("list", help="list running clusters, and stopped ones that have a name (default)")
     for verb, help_ in (
-        ("stop", "end it, as Ctrl-C does"),
-        ("delete", "end it and forget it: its record, log and kubeconfig; a --data folder stays"),
+        ("stop", "stop a cluster, as Ctrl-C does"),
+        ("delete", "stop a cluster and remove its record, log and kubeconfig; a --data folder stays"),
         ("kubeconfig", "print its kubeconfig"),
     ):
         made = verbs.add_parser(verb, help=help_)

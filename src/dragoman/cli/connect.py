@@ -41,13 +41,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", metavar="FILE", help=f"kubeconfig to use; default: {order}")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: its current context")
     parser.add_argument("-n", "--namespace", metavar="NS", default="", help="namespace; default: that of the context")
-    parser.add_argument("--as", dest="impersonate", metavar="USER", default="", help="act as this user")
+    parser.add_argument("--as", dest="impersonate", metavar="USER", default="", help="user to impersonate")
     parser.add_argument(
-        "--as-group", dest="impersonate_groups", metavar="GROUP", action="append", default=[], help="and in this group"
+        "--as-group",
+        dest="impersonate_groups",
+        metavar="GROUP",
+        action="append",
+        default=[],
+        help="group to impersonate; needs --as",
     )
-    parser.add_argument("--as-uid", dest="impersonate_uid", metavar="UID", default="", help="and with this uid")
     parser.add_argument(
-        "--request-timeout", type=_timeout, metavar="TIME", help="of one request, such as 5s or 1m; 0: no limit"
+        "--as-uid", dest="impersonate_uid", metavar="UID", default="", help="UID to impersonate; needs --as"
+    )
+    parser.add_argument(
+        "--request-timeout",
+        type=_timeout,
+        metavar="TIME",
+        help="time limit time limit time limit of one request, such as 5s or 1m; 0: no limit",
     )
 
 

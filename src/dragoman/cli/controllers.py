@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to end."""
+    """Serve until signalled."""
     from dragoman.api.gates import lenient_gates
     from dragoman.daemon import coexistence
     from dragoman.daemon.controllers import Controllers, ControllerSettings  # --help is fast without it

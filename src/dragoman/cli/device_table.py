@@ -133,7 +133,7 @@ def _csv(found: Inventory) -> str:
 
 
 def lines(found: Inventory) -> list[str]:
-    """A table on one screen: rows that count alike stand together where there are many; then what is wrong."""
+    """A table on one screen: rows with equal counts are merged if there are many; then what is wrong."""
     if not found.total.counts.total:
         return [f"no devices are published ({plural(found.nodes, 'node')})"]
     shown = [state for state in SHOWN if state in ("held", "free") or getattr(found.total.counts, state)]
@@ -168,7 +168,7 @@ def _cells(terms: Sequence[str], row: Row, shown: Sequence[str], *, has_fits: bo
 
 
 def _grouped(rows: Sequence[Row]) -> list[tuple[tuple[str, ...], Row]]:
-    """Each row; where they are too many for a screen, those that count alike as one."""
+    """Each row; where they are too many for a screen, those with equal counts as one."""
     if len(rows) <= LINES_MAX:
         return [(row.terms, row) for row in rows]
     equivalent: dict[Any, list[Row]] = {}

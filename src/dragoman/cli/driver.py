@@ -63,7 +63,7 @@ def _node_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to end; devices stay prepared."""
+    """Serve until signalled; devices stay prepared."""
     if args.driver == "bench":
         return driver_bench.run(args)
     if args.driver.endswith(CONTROLLER):

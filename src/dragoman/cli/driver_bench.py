@@ -30,8 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--socket-dir",
         type=Path,
         metavar="DIR",
-        help="folder that stands for the kubelet's; keep the path short, since it holds sockets; "
-        "default: a temporary one",
+        help="folder to use as the kubelet's; keep the path short, since it holds sockets; default: a temporary one",
     )
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig to write for the driver; default: in DIR"

@@ -22,11 +22,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to end."""
+    """Serve until signalled."""
     from dragoman.daemon.explainer import Explainer  # --help is fast without it
 
     if args.filename or args.object:
-        raise Invalid("--watch", "is for a live cluster and all of its pods: neither -f nor an object goes with it")
+        raise Invalid("--watch", "watches all pods of a live cluster: it cannot be combined with -f or an object")
     options = simulate.options_of(args)
 
     def work(shell: Shell) -> Callable[[], Awaitable[None]]:

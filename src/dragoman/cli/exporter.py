@@ -19,12 +19,16 @@ PORT = 9410
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of the exporter."""
     parser.add_argument(
-        "--max-nodes", type=int, default=200, metavar="N", help="nodes that get series of their own; default: 200"
+        "--max-nodes",
+        type=int,
+        default=200,
+        metavar="N",
+        help="maximum number of nodes with their own series; default: 200",
     )
     parser.add_argument(
         "--by-namespace",
         action="store_true",
-        help="show devices by namespace: whoever can reach the address then reads names of namespaces",
+        help="add series by namespace: anyone who can reach the address can then read the names of namespaces",
     )
     serve.arguments(parser)
     parser.set_defaults(listen=f"127.0.0.1:{PORT}")
@@ -32,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to end."""
+    """Serve until signalled."""
     from dragoman.daemon.exporter import Exporter, ExporterSettings  # --help is fast without it
 
     if args.max_nodes < 0:

@@ -23,6 +23,8 @@ from dragoman.runtime.entropy import Entropy
 CONFIG_MAP = kind_of("ConfigMap")
 ANSWER_S = 10.0
 POLL_S = 0.05
+PROGRESS_S = 3.0
+"""Between two lines that say that the wait goes on."""
 EXAMPLE_NODE = "gpu-0"
 
 
@@ -105,8 +107,12 @@ async def _break(args: argparse.Namespace, body: Object) -> int:
 async def reported(client: Client, name: str, namespace: str, within_s: float) -> int:
     """Wait for what came of it and say that; an invalid one is removed again. Raises Invalid, Retry."""
     clock = Clock()
-    deadline = clock.monotonic() + within_s
+    began = clock.monotonic()
+    deadline, next_s = began + within_s, began + PROGRESS_S
     while clock.monotonic() < deadline:
+        if clock.monotonic() >= next_s:
+            output.say(f"{name}: still waiting after {clock.monotonic() - began:.0f} s, at most {within_s:.0f} s")
+            next_s += PROGRESS_S
         found = (await client.get(CONFIG_MAP, name, namespace))["metadata"].get("annotations") or {}
         if found.get(STATE) == INVALID:
             await client.delete(CONFIG_MAP, name, namespace)
@@ -130,7 +136,7 @@ async def _list(args: argparse.Namespace) -> int:
     if rows:
         output.write(output.rows(["NAME", "STATE", "WHAT"], sorted(rows)))
     else:
-        output.say("nothing is broken on purpose")
+        output.say("no faults")
     return 0
 
 

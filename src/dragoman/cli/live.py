@@ -24,9 +24,9 @@ NEEDED = ("ResourceSlice", "ResourceClaim", "DeviceClass")
 EFFECTS = {
     "Node": "which node can run a pod is not known",
     "ResourceSlice": "which devices exist is not known",
-    "DeviceClass": "which devices a class stands for is not known",
+    "DeviceClass": "which devices a class selects is not known",
     "ResourceClaim": "devices that they hold are counted as free",
-    "Pod": "what they request of nodes is not counted, nor is who uses a claim there",
+    "Pod": "their requests are not counted, and it is not known which of them use a claim",
     "ResourceClaimTemplate": "claims that are made from them are not known",
     "DeviceTaintRule": "devices that they taint are counted as usable",
     "ResourceQuota": "refusals by quota are not predicted",
@@ -34,7 +34,7 @@ EFFECTS = {
     "PodDisruptionBudget": "what preemption may evict is not known",
     "Event": "what schedulers and nodes reported is missing",
 }
-_OTHERS = "their part in the answer is missing"
+_OTHERS = "they are missing from the result"
 
 
 class NotVisible(NamedTuple):

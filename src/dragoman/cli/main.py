@@ -40,8 +40,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drill": ("drill", "break a cluster of its own on purpose, see alerts and explanations, and mend it"),
     "clock": ("clock", "show, advance or speed up the time of an embedded cluster"),
     "profiles": ("profiles", "list the machines that can be simulated, with their GPUs and network adapters"),
-    "explain": ("explain", "explain why a pod is pending or a claim, node or device is as it is, and what would help"),
-    "devices": ("devices", "list devices: how many there are, are held and free, and what still fits"),
+    "explain": (
+        "explain",
+        "explain why a pod is pending, or the state of a claim, node or device",
+    ),
+    "devices": ("devices", "list devices: how many exist, are held and are free, and what still fits"),
     "lint": ("lint", "check manifests against the API, the drivers and each other, and fix them with --fix"),
     "record": ("record", "save a cluster's DRA state in a file, for commands that take -f"),
     "simulate": ("simulate", "show where the pods of these files would run and with which devices, or why they cannot"),

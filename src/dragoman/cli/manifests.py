@@ -103,7 +103,7 @@ def read(names: list[str]) -> list[tuple[Kind, dict[str, Any]]]:
         chunks = yamltext.chunks(text, name)
         found += [_addressed(f"{name}, document {chunk.document}", chunk.value) for chunk in chunks]
     if not found:
-        raise Invalid(", ".join(names), "no objects in there")
+        raise Invalid(", ".join(names), "contains no objects")
     return found
 
 

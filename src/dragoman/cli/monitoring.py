@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                 type=float,
                 default=1.0,
                 metavar="N",
-                help="divide all waiting by N, for a cluster whose clock is N times as fast",
+                help="divide all durations by N, for a cluster whose clock is N times as fast",
             )
             one.add_argument("--interval", default="", metavar="TIME", help="evaluation interval of all groups")
         else:

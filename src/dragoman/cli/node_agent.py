@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to end; containers of a simulated node go on."""
+    """Serve until signalled; containers of a simulated node go on."""
     from dragoman.kubelet.agent import NodeAgent  # --help is fast without it
 
     places.check_node(args.node_name)

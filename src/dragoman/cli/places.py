@@ -48,8 +48,8 @@ def hold_devices(folder: Path, driver: str, what: str, *, shared: bool = False) 
         other = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
         os.close(descriptor)
         raise Denied(
-            f"--root-dir {folder}: the devices of {driver} are given to containers by the {other} of this node: stop "
-            "it first; a device must never be given in two ways"
+            f"--root-dir {folder}: the devices of {driver} are allocated to containers by the {other} of this node: "
+            "stop it first; a device must not be allocated twice"
         ) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, what.encode(), 0)
@@ -63,5 +63,5 @@ def hold_root(folder: Path, what: str) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise Denied(f"--root-dir {folder}: another {what} works there: stop it, or name another folder") from None
+        raise Denied(f"--root-dir {folder}: another {what} uses this folder: stop it, or name another folder") from None
     return descriptor

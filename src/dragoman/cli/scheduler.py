@@ -72,7 +72,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to end."""
+    """Serve until signalled."""
     from dragoman.allocate.allocator import AllocatorOptions  # --help is fast without them
     from dragoman.api.gates import lenient_gates
     from dragoman.daemon import coexistence

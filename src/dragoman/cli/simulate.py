@@ -123,7 +123,7 @@ def _replay(args: argparse.Namespace) -> int:
     from dragoman.whatif.replay import bound_in_order, replay
 
     if args.add_node or args.remove_node or args.taint or args.delete:
-        raise Invalid("--replay", "decides on the state as it was: no changes go with it")
+        raise Invalid("--replay", "cannot be combined with changes: it uses the recorded state")
     context = SchedulingContext(new_id=Entropy().uuid4, options=options_of(args))
     world = source.from_files(args.filename, context.gates)
     pods, skipped = bound_in_order(world.snapshot, world.events)

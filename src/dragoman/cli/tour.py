@@ -150,7 +150,7 @@ class Tour:
 
     async def one_device(self) -> None:
         """A template, a pod, a generated claim, a prepared device."""
-        self._head("2", "A pod asks for a device; it gets a claim of its own", "kubectl apply -f pod.yaml")
+        self._head("2", "A pod requests a device and gets its own claim", "kubectl apply -f pod.yaml")
         await self._apply(template("one-gpu", request()), show=True)
         await self._apply(pod("train", resourceClaimTemplateName="one-gpu"))
         await self._running("train")
@@ -275,6 +275,4 @@ class Tour:
             if found is not None:
                 return found
             await self.clock.sleep(0.02)
-        raise Retry(
-            f"the tour waited {WAIT_S:.0f} s for a {kind.kind} in vain; the machine may be overloaded: try again"
-        )
+        raise Retry(f"the tour waited {WAIT_S:.0f} s for a {kind.kind}; the machine may be overloaded: try again")

@@ -108,7 +108,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=_user,
         metavar="NAME[:GROUP,...]",
-        help="add a user with a kubeconfig of its own and no rights until you bind roles; may be repeated",
+        help="add a user with its own kubeconfig and no rights until you bind roles; may be repeated",
     )
     parser.add_argument("--speed", type=float, default=1.0, metavar="N", help="run the cluster's clock N times as fast")
     parser.add_argument(
@@ -287,7 +287,7 @@ def _speed(number: float) -> float:
 
 
 def _writable(file: Path) -> Path:
-    """The kubeconfig is written last, but that it cannot be is told first."""
+    """The kubeconfig is written last, but an error about it is reported first."""
     if file.is_dir():
         raise Invalid(f"--kubeconfig {file}", "is a folder; name a file")
     if not file.parent.is_dir():

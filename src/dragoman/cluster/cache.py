@@ -60,7 +60,7 @@ class Assumption:
 
 
 class Cache:
-    """The current Snapshot. `listen` to be told each step; read `snapshot` whenever deciding.
+    """The current Snapshot. `listen` to get each step; read `snapshot` whenever deciding.
 
     shows: whether a change of the watches enters it at all; asked by what does not change of an object.
     """

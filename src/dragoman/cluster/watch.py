@@ -90,7 +90,7 @@ class Informer:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the first list is known, and told to all."""
+        """Whether the first list is known, and every listener has it."""
         return self._synced.is_set()
 
     async def synced(self) -> None:
@@ -306,7 +306,7 @@ class Informers:
             await informer.synced()
 
     def part(self) -> SharedInformers:
-        """The same informers for one part of the process, which may end and start anew while they go on."""
+        """The same informers for one part of the process, which may end and start again while they go on."""
         return SharedInformers(self)
 
 

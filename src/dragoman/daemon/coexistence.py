@@ -124,7 +124,7 @@ async def check(
 
 
 async def controller_manager(client: Client, clock: Clock) -> str:
-    """What shows that kube-controller-manager is at work: the Lease it holds, or what it wrote lately; "" if nothing.
+    """What shows that kube-controller-manager is running: the Lease it holds, or what it wrote lately; "" if nothing.
 
     It does all that our controllers do, by default: both at once make objects twice and delete each other's.
     """
@@ -151,7 +151,7 @@ async def while_alone(client: Client, clock: Clock, entropy: Entropy, run: Calla
     log = get("controllers")
     while True:
         if await _manager_leads(client, clock):
-            log.error("stopped: kube-controller-manager is at work, which does the same", hint=COEXISTENCE_PAGE)
+            log.error("stopped: kube-controller-manager is running, which does the same", hint=COEXISTENCE_PAGE)
             await clock.sleep(LOOK_AROUND_S)
             continue
         async with Tasks("alone", clock, entropy) as tasks:
@@ -180,14 +180,14 @@ async def check_controllers(client: Client, clock: Clock, names: Sequence[str], 
     if "*" in names:
         raise Invalid(
             "",
-            f"kube-controller-manager is at work ({evidence}) and does all that these controllers do: there is nothing "
+            f"kube-controller-manager is running ({evidence}) and does all that these controllers do: there is nothing "
             "left to run\nhelp: name those that it was started without, with --controllers NAME,... --take-over "
             "(docs/guides/coexistence.md)",
         )
     if not take_over:
         raise Invalid(
             "--controllers",
-            f"kube-controller-manager is at work ({evidence}) and runs {', '.join(names)}, too, unless "
+            f"kube-controller-manager is running ({evidence}) and runs {', '.join(names)}, too, unless "
             "configured not to\nhelp: start it with --controllers=*,-NAME, then start this with --take-over "
             "(docs/guides/coexistence.md has its names)",
         )

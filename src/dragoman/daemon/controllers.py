@@ -167,7 +167,7 @@ class Controllers:
                 tasks.supervise("heartbeats", lambda: self._heartbeats.run(lambda: self._snapshot))
                 # No step on half a picture: everything is listed first.
                 await self.informers.synced()
-                await self.informers.synced()  # custom resources too, of which the first lists told
+                await self.informers.synced()  # custom resources too, known from the first lists
                 self._log.info("running", controllers=",".join(c.name for c in self.controllers))
                 for controller in self.controllers:
                     log = get("controllers", controller=controller.name)

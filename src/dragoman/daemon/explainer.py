@@ -5,7 +5,7 @@
         tasks.supervise("explainer", explainer.run)
 
 Its only write is an Event on a waiting pod, once for each change of reason. Events are named after pod and reason:
-after a restart, and beside another replica, nothing is told twice. It never binds, allocates or changes anything.
+after a restart, and beside another replica, nothing is reported twice. It never binds, allocates or changes anything.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ TURN_S = 0.01
 
 
 class _Waiting(msgspec.Struct):
-    """A pod that waits: since when we know, the reason of the last look, the reason told, how often which was told."""
+    """A pod that waits: since when we know, the reason of the last look, the reason reported, how often which was
+    reported."""
 
     since_s: float
     seen: Topics | None = None
@@ -138,7 +139,7 @@ class Explainer:
         return (*decision.refused, *decision.undecided)
 
     async def _heard(self, pod: Pod, refused: Refused | UndecidedPod) -> bool:
-        """Tell if the reason is another one, and lasts; True if nothing is left to be told of it."""
+        """Report the reason if it is another one and lasts; True if nothing is left to report."""
         waiting = self._waiting.get(pod.metadata.uid)
         topics = pending.topics(refused)
         if waiting is None or waiting.reported == topics:

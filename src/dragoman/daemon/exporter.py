@@ -137,7 +137,7 @@ class Exporter:
         finally:
             self.ready = False
 
-    # ---- what is told
+    # ---- what is reported
 
     def _receive(self, changes: Sequence[Change]) -> None:
         self._changes += changes

@@ -1,6 +1,6 @@
 """Is this daemon alive, ready, and what has it counted? /livez, /readyz and /metrics over plain HTTP, no token.
 
-Answers what it is told; decides nothing.
+Serves what it is given; decides nothing.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ class Scheduler:
             for claim in await self._fresh.read():
                 self.informers.observe("ResourceClaim", claim)
         except DragomanError as error:
-            self._log.info("cannot look who holds the devices", error=str(error))
+            self._log.info("cannot read which claims hold the devices", error=str(error))
             return False
         return devices_are_free(self.snapshot, decision, self._context)
 
@@ -317,7 +317,7 @@ class Scheduler:
         try:
             claim = await self._client.get(CLAIM, key[1], key[0])
         except DragomanError as error:
-            self._log.info("cannot look who allocated", claim="/".join(key), error=str(error))
+            self._log.info("cannot read which scheduler allocated", claim="/".join(key), error=str(error))
             return False
         return allocated_by(claim)[0] == MANAGER
 
@@ -681,14 +681,18 @@ class Scheduler:
                 return any([await self._is_bound(one.pod, one.uid) for one in decision.placements])
             except Denied as error:
                 # Without that right nothing can be taken back; what failed first is what has to be said.
-                self._log.warning("may not look what was written", error=str(error), unit="/".join(decision.unit))
+                self._log.warning(
+                    "not allowed to read what was written", error=str(error), unit="/".join(decision.unit)
+                )
                 return True
             except DragomanError as error:
                 failures += 1
                 wait_s = LOOK_AGAIN.wait_s(failures, self._entropy)
                 if isinstance(error, Retry) and error.after_s:
                     wait_s = max(wait_s, error.after_s)
-                self._log.info("cannot look again yet", error=str(error), wait_s=round(wait_s, 3))
+                self._log.info(
+                    "cannot read again what was written, retrying", error=str(error), wait_s=round(wait_s, 3)
+                )
                 await self._clock.sleep(wait_s)
 
     async def _is_bound(self, key: NamespacedName, uid: str) -> bool:

@@ -35,7 +35,7 @@ from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all
 from dragoman.whatif.compare import (
-    ORDERS,
+    WINDOW,
     DecisionComparison,
     ObservedPlacement,
     compare,
@@ -165,7 +165,7 @@ class Shadow:
                 self._place(key, before_it, new)
 
     def _claim(self, claim: ResourceClaim, old: Snapshot) -> None:
-        """The first sight of an allocation: what was there before is what was decided on."""
+        """The first time an allocation is seen: what was there before is what was decided on."""
         key = (claim.metadata.namespace, claim.metadata.name)
         if claim.status.allocation is None:
             self._first.pop(key, None)
@@ -226,7 +226,7 @@ class Shadow:
             shown,
             evidence.seen,
             [other.seen for other in later],
-            [other.seen for other in earlier[:ORDERS]],
+            [other.seen for other in earlier[:WINDOW]],
             self._context(shown.pods[evidence.seen.pod]),
             now,
         )

@@ -1,6 +1,6 @@
-"""How does a simulated node start, stop and boot anew? Its agent and its drivers as tasks that can be ended one by one.
+"""How does a simulated node start, stop and reboot? Its agent and its drivers as tasks that can be ended one by one.
 
-A stop ends them as SIGTERM does; a boot makes them anew with another boot id, so that a machine's memory is lost and
+A stop ends them as SIGTERM does; a boot makes them again with another boot id, so that a machine's memory is lost and
 its disk is not. It decides nothing about pods or devices.
 """
 

@@ -1,6 +1,6 @@
 """Who breaks simulated machines, mends them, and moves the cluster's clock? One loop over labelled ConfigMaps.
 
-A fault is there while its object is; what came of it is told in the object's annotations. Faults of
+A fault is there while its object is; the outcome is in the object's annotations. Faults of
 any machine are acted on here, those of a driver's hardware by the driver (`drivers.registry`).
 """
 

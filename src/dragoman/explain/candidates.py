@@ -535,7 +535,7 @@ class _Of:
         return ordered[:HOLDERS_MAX], alone[:HOLDERS_MAX]
 
     def _rearranged(self, name: str, pod: NamespacedName | None, claims: tuple[ResourceClaim, ...]) -> HintCandidate:
-        """The claims of somebody on the same node, allocated anew after the pod's own."""
+        """The claims of somebody on the same node, allocated again after the pod's own."""
 
         def make(base: Snapshot) -> Proposal | None:
             if not self.claims or any(not _lies_on(claim, self.node) for claim in claims):

@@ -84,7 +84,7 @@ class AtValue(msgspec.Struct, frozen=True):
 
 
 class RequestSets(msgspec.Struct, frozen=True):
-    """Alike sets of requests, each within one value of an attribute: `wanted` of them, at most `most` possible."""
+    """Equal sets of requests, each within one value of an attribute: `wanted` of them, at most `most` possible."""
 
     attribute: str
     requested: int
@@ -118,7 +118,7 @@ class CounterUser(msgspec.Struct, frozen=True):
 
 
 class Fragment(msgspec.Struct, frozen=True):
-    """A counter set on which devices of a request draw in vain.
+    """A counter set on which devices of a request cannot draw enough.
 
     needs: for each device the counters it must have whole (slots), where there are some; free_slots and slots: which of
     them are free, and how many there are. available and requested: amounts of the counter that is short, if it is no
@@ -178,7 +178,8 @@ def conflict_on(
     diagnosis: Sequence[Refusal],
     over: Expired,
 ) -> Conflict | None:
-    """The contradiction on one node; None if the claims cannot be read or fit there. story: the facts of the node."""
+    """The contradiction on one node; None if the claims cannot be read or fit there. diagnosis: the facts of the
+    node."""
     seen = inspect_claims(snapshot, Ask(tuple(claims), node), options)
     if isinstance(seen, Refusals):
         return None
@@ -334,7 +335,7 @@ def _attribute(constraint: DeviceConstraint) -> str:
 
 
 def _sets(trial: _Trial, seen: Sequence[RequestInspection]) -> Iterable[RequestSets]:
-    """Alike sets of requests (GPU and NIC under one root), where counting by value shows too few."""
+    """Equal sets of requests (GPU and NIC under one root), where counting by value shows too few."""
     for key, claim in trial.claims.items():
         by_parent = {found.parent: found for found in seen if found.claim == key and found.request == found.parent}
         groups: dict[tuple[str, tuple[tuple[str, int], ...]], list[list[RequestInspection]]] = {}
@@ -526,7 +527,7 @@ def _numbered(name: str) -> tuple[str, int]:
 
 
 def _nearest(seen: Sequence[RequestInspection], diagnosis: Sequence[Refusal], node: str) -> Nearest | None:
-    """Among the devices that a request cannot use, the one that passes most steps; its reason is in the story."""
+    """Among the devices that a request cannot use, the one that passes most steps; its reason is in the diagnosis."""
     best: tuple[int, RequestInspection, DeviceInspection] | None = None
     for found in seen:
         if len(found.usable) >= max(found.wanted, 1):

@@ -190,7 +190,7 @@ def _by_users(users: Sequence[CounterUser]) -> str:
 
 
 def _stem(names: Sequence[str]) -> str:
-    """What the names share before their numbers; "" if they are not numbered alike."""
+    """What the names share before their numbers; "" if they are not numbered in the same way."""
     stems = {name.rstrip("0123456789") for name in names}
     return stems.pop() if len(stems) == 1 and all(name[-1:].isdigit() for name in names) else ""
 

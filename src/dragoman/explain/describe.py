@@ -46,7 +46,7 @@ def device_name(full: str) -> str:
 
 
 def choice_lines(choices: Sequence[Choice], *, claims: bool = True) -> list[str]:
-    """Why these devices; those of one request that were found alike in one line. claims: name the claim."""
+    """Why these devices; those of one request that were found in the same way in one line. claims: name the claim."""
     groups: dict[tuple[Any, ...], list[Choice]] = {}
     for choice in choices:
         same = (choice.claim, choice.request, choice.node, choice.class_name, choice.admin, _before(choice))

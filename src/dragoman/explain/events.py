@@ -105,7 +105,7 @@ def wait_effect(wait: Wait, uid: str, component: str) -> Emit:
 
 
 def double_allocation_effects(double_allocation: DoubleAllocation, component: str) -> tuple[Emit, ...]:
-    """A device went to two claims: each is told of its own fate, without the other's name."""
+    """A device went to two claims: each event is about its own pod, without the other's name."""
     reported = []
     for key in double_allocation.claims:
         if key == double_allocation.loser:

@@ -25,7 +25,7 @@ from dragoman.snapshot.change import Snapshot
 from dragoman.whatif.decide import DecidedUnit, PodPrediction
 
 EXPLAINED_GROUPS = 16
-"""Groups of nodes of which all facts are told, nearest to a yes first."""
+"""Groups of nodes of which all facts are reported, nearest to a yes first."""
 PLACES = 4
 """Nodes that hints are looked for on."""
 

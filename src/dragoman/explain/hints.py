@@ -207,7 +207,7 @@ class _Trial:
         return Verified(mine.node, tuple(_devices(step.after, self.pod)))
 
     def _moves(self, other: NamespacedName) -> Verified | None:
-        """Where the pod that makes room goes once it is made anew, if anywhere."""
+        """Where the pod that makes room goes once it is recreated, if anywhere."""
         again = restarted(self.snapshot, other, self.now)
         if again is None:
             return None

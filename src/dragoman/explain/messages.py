@@ -158,7 +158,7 @@ def _says_more(reason: AnyReason) -> bool:
 
 
 def topic(reason: AnyReason) -> tuple[str, ...]:
-    """Equal for reasons that are told as one: the kind, whose they are and what they are about."""
+    """Equal for reasons that are reported as one: the kind, whose they are and what they are about."""
     parts = [code(reason)]
     for field in ("claim", "request", "resource", "device", "attribute", "pool", "required"):
         value = getattr(reason, field, "")

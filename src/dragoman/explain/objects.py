@@ -46,7 +46,7 @@ class Choice(msgspec.Struct, frozen=True):
     """Why one device was given. position: its place among the node's devices in order of trial, from 1.
 
     passed: devices that stand before it, by the step that drops them today ("" usable, "chosen" by the same claim).
-    matching: devices of the node that match. node is empty where it cannot be told.
+    matching: devices of the node that match. node is empty if it is not known.
     """
 
     claim: str

@@ -1,4 +1,4 @@
-"""What is told of a pod that waits, and when is it another reason than the one told before?
+"""What is reported of a pending pod, and when is the reason another one than before?
 
 For those who explain a scheduler that is not ours: they write Events only. Texts are for readers of the pod's
 namespace. Never decides and never writes.

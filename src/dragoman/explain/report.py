@@ -1,4 +1,4 @@
-"""What is said of a pod that was decided on, as JSON and as lines? The shape that simulate and explain share.
+"""What is shown of a pod that was decided on, as JSON and as lines? The shape that simulate and explain share.
 
 Takes verdicts of `whatif.decide`, explained by `why`; sentences come from `text` and `phrases`. Never decides.
 """
@@ -73,7 +73,7 @@ def _undecided(one: UndecidedPod | None) -> list[dict[str, Any]]:
 def _refusal(
     explanation: Explanation, refused: Refused | UndecidedPod | None, reader: str | None
 ) -> dict[str, Any] | None:
-    """Why the pod has no place; None where it has one. undecided: it may have one, the search stopped."""
+    """Why the pod cannot be scheduled; None if it can. undecided: it may fit, the search stopped."""
     if refused is None:
         return None
     return {
@@ -167,7 +167,7 @@ def _without_node(limit: SearchLimitReached) -> SearchLimitReached:
 
 
 def preemption_lines(explanation: Explanation) -> list[str]:
-    """Who would make room for a pod that has no place; [] for nobody."""
+    """Which pods would be preempted for a refused pod; [] for none."""
     found = explanation.verdict.preemption
     if found is None:
         return []
@@ -177,7 +177,7 @@ def preemption_lines(explanation: Explanation) -> list[str]:
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """An object that waits, shortly. alike: the same without names that only this object has. hint: may be ""."""
+    """An object that waits, shortly. equivalent: the same without names that only this object has. hint: may be ""."""
 
     name: str
     why: tuple[str, ...]
@@ -295,7 +295,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def device_lines(explanation: Explanation, reader: str | None = None) -> list[str]:
-    """What is the matter with the devices of the nearest node, alike ones together."""
+    """What is wrong with the devices of the nearest node, equal ones together."""
     if not explanation.nodes:
         return []
     nearest = nearest_first(explanation.verdict.nodes)[0].nodes

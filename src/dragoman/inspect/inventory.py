@@ -136,7 +136,7 @@ class PoolCounts:
         self._count = _Count(snapshot, ("class",), datetime.min)
 
     def of(self, snapshot: Snapshot, driver: str, pool: str, each: Callable[[CountedDevice], None]) -> Inventory:
-        """One pool as a snapshot has it, each device told to `each`."""
+        """One pool as a snapshot has it, each device passed to `each`."""
         count = self._count
         if len(count.layouts) > self.LAYOUTS_MAX:
             count = self._count = _Count(self._classes, ("class",), datetime.min)

@@ -1,6 +1,6 @@
 """How does the kubelet call a driver? One connection for each registered instance: gRPC, or a direct call.
 
-Both transports answer alike, so one suite runs over both. Never decides when to call (`claims`, `plugins`).
+Both transports behave the same, so one suite runs over both. Never decides when to call (`claims`, `plugins`).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Fault(msgspec.Struct, frozen=True):
     once: ClassVar[bool] = False
     """Whether it happens once and is over, instead of lasting."""
     again_after_boot: ClassVar[bool] = False
-    """Whether a machine that boots anew is still broken in this way."""
+    """Whether a machine that reboots is still broken in this way."""
     again_after_restart: ClassVar[bool] = False
     """Whether it must be injected again when the driver's process starts again."""
 

@@ -60,7 +60,7 @@ async def _stream(run: ContainerRun, options: LogOptions, clock: Clock) -> Async
 
 
 def text_of(run: ContainerRun, options: LogOptions, now: float) -> bytes:
-    """The lines wished for."""
+    """The lines asked for."""
     resource_slices = (
         run.log
         if options.since_s is None

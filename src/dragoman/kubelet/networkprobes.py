@@ -10,10 +10,10 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import aiohttp
 import grpc
 
 from dragoman.kubelet.pod import KubeletContainer
+from dragoman.runtime.relays import RELAYS
 
 SHOWN = 256
 """Characters of a refusal's body in the message."""
@@ -31,22 +31,15 @@ class NetworkProbe:
         address: str,
         output: Callable[[int, bytes], None],
         ended: Callable[[int], None],
-        is_unreachable: Callable[[int], bool],
     ) -> None:
-        self._is_unreachable = is_unreachable
         self._output = output
         self._ended = ended
         self._task = asyncio.ensure_future(self._run(container, spec, address))
 
     async def _run(self, container: KubeletContainer, spec: Mapping[str, Any], address: str) -> None:
         try:
-            port = _port(
-                container, next(spec[key] for key in ("httpGet", "tcpSocket", "grpc") if key in spec).get("port")
-            )
-            if self._is_unreachable(port):
-                raise ValueError(f"another program of this machine listens on port {port}")
-            failure = await _asked(spec, address, port)
-        except (OSError, aiohttp.ClientError, grpc.RpcError, ValueError) as error:
+            failure = await _asked(container, spec, address)
+        except (OSError, grpc.RpcError, ValueError) as error:
             failure = str(error)
         if failure:
             self._output(2, failure.encode())
@@ -75,34 +68,42 @@ class NetworkProbe:
         self._task.cancel()
 
 
-async def _asked(spec: Mapping[str, Any], address: str, port: int) -> str:
+async def _asked(container: KubeletContainer, spec: Mapping[str, Any], address: str) -> str:
     """Why the answer is no; "" for yes."""
-    if (http := spec.get("httpGet")) is not None:
-        return await _http(http, address, port)
-    if (tcp := spec.get("tcpSocket")) is not None:
-        _, writer = await asyncio.open_connection(tcp.get("host") or address, port)
-        writer.close()
-        return ""
-    return await _grpc(f"{address}:{port}", spec["grpc"].get("service") or "")
+    asked = next(spec[key] for key in ("httpGet", "tcpSocket", "grpc") if key in spec)
+    host, port = RELAYS.reached(asked.get("host") or address, _port(container, asked.get("port")))
+    if "httpGet" in spec:
+        return await _http(asked, host, port)
+    if "grpc" in spec:
+        return await _grpc(f"{host}:{port}", asked.get("service") or "")
+    _, writer = await asyncio.open_connection(host, port)
+    writer.close()
+    return ""
 
 
-async def _http(asked: Mapping[str, Any], address: str, port: int) -> str:
+async def _http(asked: Mapping[str, Any], host: str, port: int) -> str:
     scheme = (asked.get("scheme") or "HTTP").lower()
     path = asked.get("path") or "/"
-    url = f"{scheme}://{asked.get('host') or address}:{port}{path if path.startswith('/') else '/' + path}"
+    url = f"{scheme}://{host}:{port}{path if path.startswith('/') else '/' + path}"
     headers = {"User-Agent": "kube-probe/1.37", "Accept": "*/*"}
     headers |= {header["name"]: header.get("value", "") for header in asked.get("httpHeaders") or ()}
     # As kubelets do it: who answers is not the question.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(url, headers=headers, ssl=context, allow_redirects=False) as reply,
-    ):
-        if 200 <= reply.status < 400:
-            return ""
-        body = (await reply.content.read(SHOWN)).decode("utf-8", "replace")
-        return f"HTTP probe failed with statuscode: {reply.status}" + (f": {body}" if body else "")
+    import aiohttp  # takes 0.1 s to import, and most clusters have no process that is probed
+
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(url, headers=headers, ssl=context, allow_redirects=False) as reply,
+        ):
+            status = reply.status
+            body = "" if 200 <= status < 400 else (await reply.content.read(SHOWN)).decode("utf-8", "replace")
+    except aiohttp.ClientError as error:
+        raise OSError(str(error)) from None
+    if 200 <= status < 400:
+        return ""
+    return f"HTTP probe failed with statuscode: {status}" + (f": {body}" if body else "")
 
 
 async def _grpc(target: str, service: str) -> str:

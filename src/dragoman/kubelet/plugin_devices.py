@@ -115,7 +115,7 @@ class PluginDevices:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was ever recorded here, as after the node was made anew."""
+        """Whether nothing was ever recorded here, as after the node was recreated."""
         return not self.path.exists()
 
     def start(self, tasks: Tasks) -> None:
@@ -175,7 +175,7 @@ class PluginDevices:
             raise
         resource = self._resources.setdefault(name, _Resource())
         for old in [endpoint for endpoint in resource.endpoints if endpoint.socket == str(socket)]:
-            # The plugin has made its socket anew, and its stream has not ended yet.
+            # The plugin has recreated its socket, and its stream has not ended yet.
             self._disconnect(old)
         resource = self._resources.setdefault(name, resource)
         endpoint = _Endpoint(

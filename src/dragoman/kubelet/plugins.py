@@ -174,7 +174,7 @@ class Plugins:
         identity = seen.found
         try:
             if seen.instance:
-                # The socket was made anew: a new instance, whatever it says.
+                # The socket was recreated: a new instance, whatever it says.
                 self._leave(seen.instance)
                 seen.instance, seen.registered = None, None
             seen.instance = await self._greet(path)

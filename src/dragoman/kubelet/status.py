@@ -27,7 +27,7 @@ Probed = Callable[[KubeletContainer, ContainerRun], tuple[bool, bool]]
 BACKOFF_INITIAL_S = 10.0
 BACKOFF_MAX_S = 300.0
 BACKOFF_RESET_S = 600.0
-"""A run that lasted so long starts the back-off anew."""
+"""A run that lasted so long starts the back-off again."""
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -85,7 +85,7 @@ def matching(expressions: tuple[str, ...], world: ManifestIndex) -> list[DeviceV
 
 
 def selectors_of(exact_request: Object, world: ManifestIndex) -> tuple[str, ...] | None:
-    """All selectors of a wish, its class's first; None if the class is unknown."""
+    """All selectors of a request, its class's first; None if the class is unknown."""
     before = class_selectors(text(exact_request, "deviceClassName"), world)
     return None if before is None else (*before, *(expression for _, expression in _selectors(exact_request, ())))
 

@@ -164,7 +164,8 @@ _ABOUT_NAMES = frozenset(
 """Codes that are about a field's name, whatever its value is."""
 
 LINES_MAX = 256 * 1024
-"""Characters of a document in which the line of a field is looked for; in larger ones the document's own is told."""
+"""Characters of a document in which the line of a field is looked for; in larger ones the document's own line is
+given."""
 
 
 def found(

@@ -25,7 +25,7 @@ _WIDTH = 4096
 def fixed(text: str, findings: Iterable[Finding]) -> tuple[str, list[Finding]]:
     """The text of one file with the edits of its findings applied, and the findings that this fixes.
 
-    A document is written anew only if something in it changes. Items of a list are edited in their list.
+    A document is written again only if something in it changes. Items of a list are edited in their list.
     """
     wanted: dict[int, list[Finding]] = {}
     for finding in findings:

@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 TEMPLATE = "ResourceClaimTemplate"
 COMPARED_MAX = 1000
-"""So many names are looked through for one that looks alike."""
+"""So many names are looked through for one with a similar name."""
 
 
 class ManifestIndex(msgspec.Struct, frozen=True):
     """All documents, indexed by kind, namespace and name; what is linted wins over the background.
 
     users: of shared claims, see `pods.users_of`. elsewhere: namespaces that have an object of that kind and name.
-    listed: names by kind and namespace. memory: answers to questions that many documents ask alike.
+    listed: names by kind and namespace. memory: answers to questions that many documents share.
     made: by namespace and name of a claim template, the object of a driver's kind that makes it.
     earlier: by id of a document, the one that has its object before it. given: ids of documents that are linted.
     applied: what `kubectl apply` makes of an object; None where changes are not judged.
@@ -115,7 +115,7 @@ class ManifestIndex(msgspec.Struct, frozen=True):
         return found
 
     def near(self, kind: str, namespace: str, name: str) -> str:
-        """The name of an object of that kind that looks alike, "" if there is none."""
+        """The name of an object of that kind with a similar name, "" if there is none."""
         known = self.names(kind, namespace) + (list(self.published.known.classes) if kind == "DeviceClass" else [])
         if len(known) > COMPARED_MAX:
             return ""

@@ -91,7 +91,7 @@ def _unknown_domain(document: Document, field: str, read: Read, published: Publi
 
 
 def _meant(name: str, known: set[str] | frozenset[str]) -> str:
-    """A known name that looks alike, or that the name ends with."""
+    """A known name that is similar, or that the name ends with."""
     lowered = {one.lower(): one for one in sorted(known)}
     near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     return lowered[near[0]] if near else ""

@@ -1,4 +1,5 @@
-"""What do the drivers publish, as far as the slices at hand tell? Devices that look alike to a selector count once.
+"""What do the drivers publish, as far as the slices at hand tell? Devices that a selector cannot distinguish count
+once.
 
 What is known of drivers without slices is kept beside.
 """

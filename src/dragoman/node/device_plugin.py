@@ -1,6 +1,6 @@
 """How does a device plugin serve a kubelet? Its values, and the life of one resource's server (API v1beta1).
 
-Serves a socket beside the kubelet's, registers, and does so again whenever the kubelet has made its socket anew. What
+Serves a socket beside the kubelet's, registers, and does so again whenever the kubelet has recreated its socket. What
 devices there are and what a container gets of them is said by a `DeviceSource`. Works with any kubelet, ours or not.
 Source: k8s.io/kubelet deviceplugin/v1beta1.
 """
@@ -144,7 +144,7 @@ class DevicePluginServer:
                 await self._register()
                 self._log.info("registered", socket=str(self.socket))
                 self.registered.set()
-                # A kubelet that starts removes the sockets of plugins, and makes its own anew.
+                # A kubelet that starts removes the sockets of plugins, and makes its own again.
                 while _identity(self.folder / KUBELET_SOCKET) == known and self.socket.exists():
                     await self.clock.sleep(LOOK_S * max(1.0, self.clock.speed))
                 self._log.info("the kubelet has started again: registering again")

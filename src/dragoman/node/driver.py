@@ -103,7 +103,7 @@ class DeviceSetup(msgspec.Struct, frozen=True):
 
     edits go into a CDI device that the SDK writes; cdi_ids name devices of specs that the driver keeps itself.
     requests empty: those of the allocation; share_id only for claims with several shares of the device. attributes and
-    network_data are for metadata files, network_data is also told in the claim's status.devices.
+    network_data are for metadata files, network_data is also written to the claim's status.devices.
     """
 
     pool: str
@@ -289,7 +289,7 @@ def _attribute(value: Scalar | Sequence[Scalar]) -> DeviceAttribute:
 
 @lru_cache(maxsize=8192, typed=True)
 def _plain(value: bool | int | str) -> DeviceAttribute:
-    """Kept once, since thousands of simulated devices are alike."""
+    """Kept once, since thousands of simulated devices are equal."""
     match value:
         case bool():
             return DeviceAttribute(bool_=value)

@@ -121,7 +121,7 @@ class Preparer:
         record = self._not_aborted(ref, claim)
         if record and record.state is PrepareState.READY:
             if set(record.held) != set(wanted):
-                raise Retry(f"claim {ref} ({ref.uid}) was allocated anew and has to be unprepared first")
+                raise Retry(f"claim {ref} ({ref.uid}) was allocated again and must be unprepared first")
             self._write_cdi(record)
             return record.devices
         goes_on = record is not None and (record.waiting or ref.uid in self.going_on)

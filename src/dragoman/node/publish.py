@@ -1,7 +1,7 @@
 """How do a driver's devices get into the API, and stay there? Slices written, watched and repaired.
 
-One loop for each driver and node: whatever differs from the wish is written again. It decides nothing about slices
-(`slices`) and writes only those of its own driver and node.
+One loop for each driver and node: whatever differs from what the driver publishes is written again. It decides nothing
+about slices (`slices`) and writes only those of its own driver and node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who needs to hear of this object? One informer for many listeners, each told only of what concerns it.
+"""Who needs to hear of this object? One informer for many listeners, each gets only what concerns it.
 
 Keeps references, no copies. It never lists or watches itself (`cluster.watch`).
 """

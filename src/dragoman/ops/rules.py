@@ -68,7 +68,7 @@ ALERTS: tuple[Alert, ...] = (
         "warning",
         "{{ $value }} claims that pods use have waited for devices for 5 minutes or more",
         "No device matches, all are taken, a class is missing, a constraint cannot be met, or the driver does not run. "
-        "The age is the claims' own, so that a restart of Prometheus or of the exporter does not start it anew. Claims "
+        "The age is the claims' own, so that a restart of Prometheus or of the exporter does not restart it. Claims "
         "that no pod uses do not count.",
         "claim-pending",
     ),

@@ -2,7 +2,7 @@
 
     tally = ClusterTally(); tally.advance(before, after, changes); tally.values(now_s, max_nodes=200, by_namespace=True)
 
-Work costs what changed: pools, nodes and claims that a change touches are counted anew and replace what they added
+Work costs what changed: pools, nodes and claims that a change touches are counted again and replace what they added
 before. Restarting loses nothing but counters, since ages come from the objects. Never names pods or claims.
 """
 
@@ -345,7 +345,7 @@ class ClusterTally:
         return found
 
     def _is_full(self, name: str) -> bool:
-        """Whether the smallest pod that counts (what kube-scheduler assumes of one without requests) has no limits."""
+        """Whether the smallest pod that counts (what kube-scheduler assumes of one without requests) does not fit."""
         node, used = self._snapshot.nodes.get(name), self._snapshot.requested.get(name)
         if node is None or used is None or node.status.allocatable is None:
             return False

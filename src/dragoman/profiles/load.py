@@ -128,7 +128,7 @@ class _Plain:
                 return [self.of(item, depth + 1) for item in node.value]
         if node.tag == "tag:yaml.org,2002:str":
             return node.value
-        try:  # a loader keeps what it has constructed, hence a new one; most values are texts and need none
+        try:  # a loader keeps what it has constructed, so a new one is made; most values are texts and need none
             return yaml.SafeLoader("").construct_object(node)
         except (yaml.YAMLError, ValueError) as error:
             what = getattr(error, "problem", None) or f"{node.value[:40]!r} is not a value of YAML"

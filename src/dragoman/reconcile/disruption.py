@@ -31,7 +31,10 @@ def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[
         namespace, name = change.object.metadata.namespace, change.object.metadata.name
     if change.kind == KIND:
         return [(namespace, name)]
-    budgets = after.others_of(KIND, namespace)
+    if not after.snapshot.budgets:
+        return []
+    names = (owned.ref.name for owned in after.ownership.content(namespace, (KIND,)))
+    budgets = [found for name in names if (found := after.snapshot.budgets.get((namespace, name))) is not None]
     if not budgets:
         return []
     if change.kind != "Pod":
@@ -46,7 +49,7 @@ def keys(change: Change, before: ReconcileInput, after: ReconcileInput) -> list[
 
 def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
     """Bring a budget's status up to date."""
-    budget: PodDisruptionBudget | None = world.other(KIND, *key)
+    budget = world.snapshot.budgets.get(key)
     if budget is None or budget.metadata.deletion_timestamp:
         return NOTHING
     selector = budget.spec.selector

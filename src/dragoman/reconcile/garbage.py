@@ -49,7 +49,7 @@ def _after_put(change: Put, before: ReconcileInput, after: ReconcileInput) -> li
         found += _waiting_owners(old, after)
     name = (change.kind, change.object.metadata.namespace, change.object.metadata.name)
     replaced = before.ownership.by_name.get(name)
-    if replaced is not None and replaced != uid:  # deleted and made anew between two looks
+    if replaced is not None and replaced != uid:  # deleted and recreated between two looks
         found += sorted(after.ownership.dependents.get(replaced, ()))
     return found
 

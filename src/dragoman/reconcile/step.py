@@ -19,7 +19,6 @@ from dragoman.snapshot.change import Snapshot
 
 OTHERS = frozenset(
     {
-        "PodDisruptionBudget",
         "Service",
         "EndpointSlice",
         "Endpoints",

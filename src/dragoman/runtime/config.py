@@ -1,4 +1,4 @@
-"""What was this daemon told? Flags first, then DRAGOMAN_* of the environment, then the default.
+"""What are this daemon's settings? Flags first, then DRAGOMAN_* of the environment, then the default.
 
 Settings are msgspec structs; a value that does not fit is one clear error naming the flag or variable.
 """

@@ -163,7 +163,7 @@ class KeyQueue(Generic[K]):
         self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Work on it in so many seconds; the earliest of several wishes counts."""
+        """Work on it in so many seconds; the earliest of several requests counts."""
         if seconds <= 0:
             self.add(key)
             return

@@ -48,7 +48,7 @@ class NodesUndecided(msgspec.Struct, frozen=True):
 class Refused(msgspec.Struct, frozen=True):
     """Why a pod cannot be scheduled. reasons: what no node can help; nodes: the others, total of them in the cluster.
 
-    released: one of its own idle claims is released so that it can be allocated anew.
+    released: one of its own idle claims is released so that it can be allocated again.
     """
 
     pod: NamespacedName

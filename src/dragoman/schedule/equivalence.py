@@ -1,7 +1,7 @@
 """Which nodes can node checks and scores not tell apart? Groups of them, kept as changes come in.
 
 A decision then costs what the number of groups is, not that of nodes. This is a memory beside the snapshot: it
-catches up by what snapshots tell of their last steps, and starts anew when it has lost the line, so that it can be
+catches up by the last steps that snapshots record, and starts again when it has lost the line, so that it can be
 slow but never wrong. Never judges a node, never looks at devices.
 """
 
@@ -28,7 +28,7 @@ _NOTHING: Map[str, int] = Map()
 
 
 class NodeGroup:
-    """Alike nodes. `node` is one of them. Compare by identity.
+    """Equivalent nodes. `node` is one of them. Compare by identity.
 
     used and extra: what pods asked of each, and what scores assume on top (Snapshot.requested, Snapshot.assumed).
     """
@@ -90,7 +90,7 @@ def _load(snapshot: Snapshot, name: str) -> Load:
 
 
 class _Partition:
-    """All nodes in groups, for pods with one sight."""
+    """All nodes in groups, for pods with one projection."""
 
     def __init__(self, projection: NodeProjection) -> None:
         self.projection = projection
@@ -118,7 +118,7 @@ class _Partition:
 
 
 class NodeEquivalence:
-    """The groups of all nodes, for each sight that was asked for."""
+    """The groups of all nodes, for each projection that was asked for."""
 
     def __init__(self) -> None:
         self._mark: object = None
@@ -127,7 +127,7 @@ class NodeEquivalence:
         self._body_of: dict[str, tuple[Node, int]] = {}
 
     def groups(self, snapshot: Snapshot, projection: NodeProjection) -> Iterable[NodeGroup]:
-        """Groups of nodes that are alike for pods with that sight."""
+        """Groups of nodes that are equivalent for pods with that projection."""
         self._follow(snapshot)
         partition = self._partitions.pop(projection, None)
         if partition is None:

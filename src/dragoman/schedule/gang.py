@@ -1,4 +1,4 @@
-"""Does a gang fit as a whole? Pods one after the other on a trial snapshot; where that fails, devices chosen anew.
+"""Does a gang fit as a whole? Pods one after the other on a trial snapshot; where that fails, devices chosen again.
 
 A gang is placed with at least as many pods as it wants, or not at all. Nodes chosen for earlier pods stay; their
 devices may change so that a later pod fits. Never binds or writes.
@@ -25,7 +25,7 @@ from dragoman.schedule.units import SchedulingContext, SchedulingUnit, gated, is
 from dragoman.snapshot.change import Snapshot, apply_all
 
 NODES_TRIED = 16
-"""For one pod, when the devices of the pods before it are chosen anew."""
+"""For one pod, when the devices of the pods before it are chosen again."""
 
 
 class _Trial:
@@ -93,7 +93,7 @@ def _refuse_all(
 
 
 def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, context: SchedulingContext) -> _Trial | None:
-    """A trial with one more pod, the devices of all chosen anew; None where no node helps."""
+    """A trial with one more pod, the devices of all chosen again; None where no node helps."""
     before = trial.places()
     pod_info = _pod_info(trial.snapshot, pod, context)
     pod_infos = [_pod_info(snapshot, one, context) for one, _ in before]

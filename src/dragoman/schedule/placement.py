@@ -2,8 +2,8 @@
 
 Under a policy that ranks places its say replaces the scores for room on nodes; what the pod prefers still comes first.
 
-Uses `schedule.alike` for what nodes are and `allocate.survey` for devices, each handling alike nodes once. Gives the
-best place or the reasons node by node. Never writes and never looks at the clock.
+Uses `schedule.equivalence` for what nodes are and `allocate.survey` for devices, each handling equivalent nodes once.
+Gives the best place or the reasons node by node. Never writes and never looks at the clock.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Search(NamedTuple):
 
 
 class _Option(NamedTuple):
-    """Nodes that can take the pod and are alike in every score; name is the smallest of them.
+    """Nodes that can take the pod and have equal scores; name is the smallest of them.
 
     rank: of the policy, least is best, where it has a say. brought: what the devices need of the node.
     """
@@ -416,7 +416,8 @@ def _ranked(
 def _with_node_allocatable(
     search: _Search, classes: list[NodeClass], some: list[tuple[NodeGroup, _Verdict]], special: Special | None
 ) -> tuple[list[_Option], list[NodesRefused]]:
-    """Node by node, for alike ones may differ in what their devices need of them: options, and who has too little."""
+    """Node by node, since equivalent ones may differ in what their devices need of them: options, and who has too
+    little."""
     of = {name: entry for entry in some for name in entry[0].members}
     found: list[_Option] = []
     short: dict[tuple[NodeReason, ...], list[str]] = {}

@@ -66,7 +66,7 @@ PreemptionCost = tuple[int, int, int, int, int]
 
 
 class VictimGroup(msgspec.Struct, frozen=True, eq=False):
-    """Pods that are displaced together, sorted by key; told apart by identity."""
+    """Pods that are displaced together, sorted by key; distinguished by identity."""
 
     pods: tuple[Pod, ...]
 

@@ -182,7 +182,7 @@ def undecided(snapshot: Snapshot, pod: Pod, fit: UndecidedFit, reasons: tuple[An
 
 
 def give_up_one(snapshot: Snapshot, pod: Pod, candidates: Sequence[PodClaim], no: NoFit) -> PodOutcome:
-    """Refused; the first candidate that nobody else uses loses its devices, so that it can be allocated anew."""
+    """Refused; the first candidate that nobody else uses loses its devices, so that it can be allocated again."""
     for used in candidates:
         others = [e for e in used.claim.status.reserved_for if e.resource != "pods" or not same(e.uid, e.name, pod)]
         if used.allocated and not others:
@@ -250,7 +250,7 @@ def scores_of(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> dict[
 
 
 def refusing_nodes(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[NodesRefused, ...]:
-    """The nodes that cannot take a pod, alike ones together, whether or not it has a place elsewhere."""
+    """The nodes that cannot take a pod, equal ones together, whether or not it has a place elsewhere."""
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return ()

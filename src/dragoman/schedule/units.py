@@ -61,7 +61,7 @@ class SchedulingContext(msgspec.Struct):
         return self.options.gates
 
     def learn(self, placements: Iterable[Placement], recent: TaskHistory) -> None:
-        """Counts what was placed; from time to time the policy is told what to expect."""
+        """Counts what was placed; from time to time the policy's demand is updated."""
         for placement in placements:
             if placement.kind is not None and recent.add(placement.kind):
                 self.options = msgspec.structs.replace(self.options, demand=recent.demand)

@@ -121,8 +121,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     holders: device -> who holds it (several: shares, or a double allocation)
     nodes_by_pool: (driver, pool) -> node names (and "" for none) that its slices name -> how many slices do
     wide_pools: pools that more than one node can see: with slices without nodeName or for several nodes
-    shapes: slice name -> what can be told apart in it (snapshot.views)
-    views: node -> its own pools as far as they can be told apart; no entry: no node or no pools
+    shapes: slice name -> what can be distinguished in it (snapshot.views)
+    views: node -> its own pools as far as they can be distinguished; no entry: no node or no pools
     wide_state: changes identity whenever a slice or holder of a wide pool changes
     recent: the last steps that touched a node, newest last
     requested: node name -> resource -> nano-units asked for by its unfinished pods, "pods" being 1e9 each
@@ -270,7 +270,7 @@ class _Draft:
         )
 
     def _view(self) -> None:
-        """Makes anew the views of the nodes touched."""
+        """Recomputes the views of the nodes touched."""
         if not self.touched:
             return
         by_node, shapes, wide = self.map("slices_by_node"), self.map("shapes"), self.map("wide_pools")

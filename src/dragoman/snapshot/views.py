@@ -1,4 +1,4 @@
-"""What can be told apart on a node, as far as its own devices go? Views that are equal where nodes are alike.
+"""What can be distinguished on a node, as far as its own devices go? Views that are equal where nodes are equal.
 
 A NodeView holds the node's own pools: those whose slices all name this node. What selectors read (attributes) is kept
 in columns, one a slice and attribute, everything else in structures; both are interned, so that comparing is looking
@@ -140,7 +140,7 @@ def _identifies(column: Sequence[Any]) -> bool:
 
 
 class NodeView:
-    """A node's own pools. base: equal for nodes alike in everything but identifying attributes.
+    """A node's own pools. base: equal for nodes that are equal except for identifying attributes.
 
     pools: (driver, name) in order. rare: identifying attributes of any slice. skips: of any slice.
     """

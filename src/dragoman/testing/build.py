@@ -80,7 +80,7 @@ def pool(
 
 
 def gpus(node: str, count: int, *, driver: str = DRIVER, **attributes: Any) -> Manifest:
-    """A node's pool of alike devices gpu-0, gpu-1, ... with their index as attribute."""
+    """A node's pool of equivalent devices gpu-0, gpu-1, ... with their index as attribute."""
     return pool(
         node, [device(f"gpu-{index}", index=index, **attributes) for index in range(count)], node=node, driver=driver
     )

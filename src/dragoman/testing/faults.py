@@ -24,7 +24,8 @@ T = TypeVar("T")
 class Rates(msgspec.Struct, frozen=True):
     """Probabilities per call (drop and expire per watch event), and the longest delay.
 
-    refuse: not done, the caller is told to retry. lose: done, but the answer is lost. conflict: not done, somebody
+    refuse: not done, the caller gets an error to retry. lose: done, but the answer is lost. conflict: not done,
+    somebody
     else is said to have been faster (writes with a version only). drop: a watch ends. expire: its version is too old.
     die: the caller ends before or after the call.
     """

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 PATIENCE_S = 60.0
-"""How long to wait at most, unless told otherwise: far more than it takes."""
+"""How long to wait at most, unless set: far more than it takes."""
 
 
 async def until(
@@ -64,5 +64,5 @@ def until_true(
             return found
         reason = broken()
         assert not reason, f"{what}: {reason}"
-        assert time.monotonic() < deadline, f"waited {within_s:g} s in vain for {what}; log: {log()[-4000:]}"
+        assert time.monotonic() < deadline, f"waited {within_s:g} s for {what}; log: {log()[-4000:]}"
         time.sleep(0.05)

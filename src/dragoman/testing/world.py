@@ -6,7 +6,7 @@
         world.faults.on = False
         await world.until(world.is_calm)
 
-Every part has a client of its own with faults of its own, and is started anew when it dies; node agents and drivers
+Every part has a client of its own with faults of its own, and is restarted when it dies; node agents and drivers
 find their files again. One seed decides everything. Sockets and threads are left out: what they carry is called
 directly.
 """
@@ -71,7 +71,7 @@ class RecordedDriver(ExampleDriver):
 
 
 class ClusterPart:
-    """A part of the system that dies and is started anew."""
+    """A part of the system that dies and is restarted."""
 
     def __init__(self, world: SimulatedCluster, name: str, run: Callable[[FaultyClient], Awaitable[None]]) -> None:
         self.world = world
@@ -245,7 +245,7 @@ class SimulatedCluster:
         self.parts[name].die()
 
     def reboot(self, node: str) -> None:
-        """The machine starts anew: nothing is prepared any more, agent and driver come back."""
+        """The machine starts again: nothing is prepared any more, agent and driver come back."""
         self.boots[node] += 1
         self.hardware[node].prepared.clear()
         self.crash(f"agent-{node}")

@@ -3,7 +3,7 @@
     after = apply(cluster, [RemoveNode("node-a"), TaintDevices(rule)])
 
 A change is carried out, then controllers come to rest. Pods that an outage takes and that no workload in the picture
-makes anew are created anew as their users would, under their old names; a pod that is deleted stays deleted. Never
+recreates are recreated as their users would, under their old names; a pod that is deleted stays deleted. Never
 decides where pods go.
 """
 
@@ -73,7 +73,7 @@ class Displaced(msgspec.Struct, frozen=True):
 
 
 class AfterChanges(msgspec.Struct, frozen=True):
-    """The cluster after changes, controllers at rest. created: pods that their users have to create anew."""
+    """The cluster after changes, controllers at rest. created: pods that their users have to recreate."""
 
     cluster: ClusterState
     displaced: tuple[Displaced, ...] = ()
@@ -96,7 +96,7 @@ def apply(
             until = datetime.fromtimestamp(cluster.now.timestamp() + latest_s + 2, UTC)
         cluster = changed(cluster, _made_by(cluster, step), until=until, controllers=controllers)
         lost = _lost(before, cluster, step, displaced)
-        again = [change.Put("Pod", anew(cluster, pod)) for pod in lost]
+        again = [change.Put("Pod", recreated(cluster, pod)) for pod in lost]
         cluster = changed(cluster, again, controllers=controllers)
         created |= dict.fromkeys((pod.metadata.namespace, pod.metadata.name) for pod in lost)
     return AfterChanges(cluster, tuple(displaced[key] for key in sorted(displaced)), tuple(created))
@@ -138,7 +138,7 @@ def _stamped(cluster: ClusterState, kind: str, value: object) -> object:
 def _lost(
     before: ClusterState, after: ClusterState, step: WhatIfChange, displaced: dict[NamespacedName, Displaced]
 ) -> list[Pod]:
-    """Pods that ran, are gone now, and that no workload of the picture makes anew."""
+    """Pods that ran, are gone now, and that no workload of the picture recreates."""
     if isinstance(step, RemoveNode):
         keys = keys_of(before.snapshot.pods_by_node, step.name)
     elif isinstance(step, TaintDevices):
@@ -162,10 +162,10 @@ def _has_maker(cluster: ClusterState, pod: Pod) -> bool:
     return owner is not None and (owner.kind == "DaemonSet" or owner.uid in cluster.ownership.by_uid)
 
 
-def anew(cluster: ClusterState, pod: Pod) -> Pod:
+def recreated(cluster: ClusterState, pod: Pod) -> Pod:
     """The pod as its user creates it again."""
     meta = pod.metadata
-    uid = uid_for("Pod", meta.namespace, meta.name, cluster.made, "anew")
+    uid = uid_for("Pod", meta.namespace, meta.name, cluster.made, "recreated")
     meta = msgspec.structs.replace(meta, uid=uid, resource_version="", creation_timestamp=cluster.now_text)
     spec = msgspec.structs.replace(pod.spec, node_name="")
     return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=PodStatus(phase="Pending"))

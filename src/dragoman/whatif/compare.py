@@ -4,15 +4,16 @@
     found = compare(snapshot, seen, later=(), earlier=(), context=context, now=now)
 
 A placement is undone in the snapshot (the pod without its node, the claims that it allocated without devices) and
-decided anew; the other's choice stays in all that follows, so one difference makes no others. Where two schedulers
+decided again; the other's choice stays in all that follows, so one difference makes no others. Where two schedulers
 decide side by side, or one writes while it decides on, nobody knows the order for certain: a difference that another
-order of neighbouring placements explains is told as that. Never writes.
+order of placements close in time explains is reported as that. Never writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain, combinations
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -30,11 +31,14 @@ from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all, key
 
 ORDERS = 6
 """Neighbouring placements on each side that are tried in another order."""
+WINDOW = 24
+"""How far away neighbours on the same node may be, and how many of them are tried in any order."""
+SAME_NODE = 4
 
 Outcome: TypeAlias = Literal["same", "tie", "order", "score", "devices", "refused"]
 """same: node and devices. tie: same devices on its node, whose score equals that of ours. order: as same or tie, had
-the neighbours been decided in another order. score: same devices on its node, ours scores higher here. devices: others
-on the same node. refused: its node, or every node, is refused here."""
+placements close in time been decided in another order. score: same devices on its node, ours scores higher here.
+devices: others on the same node. refused: its node, or every node, is refused here."""
 AGREES: tuple[Outcome, ...] = ("same", "tie", "order")
 DeviceName: TypeAlias = tuple[str, str, str, str, str]
 """(request, driver, pool, device, consumed capacity)."""
@@ -67,8 +71,8 @@ class ClaimComparison(msgspec.Struct, frozen=True):
 class DecisionComparison(msgspec.Struct, frozen=True):
     """One placement against ours. scores: of its node and of ours, where they differ; 0: not scored.
 
-    moved: the neighbours that must be decided before or after it for equal decisions. refused: why nowhere, or why not
-    on its node (no_fit).
+    moved: the placements close in time that must be decided before or after it for equal decisions. refused: why
+    nowhere, or why not on its node (no_fit).
     """
 
     pod: NamespacedName
@@ -110,6 +114,8 @@ def placement_seen(snapshot: Snapshot, pod: Pod) -> ObservedPlacement | None:
         ),
         None,
     )
+    if pod.status.extended_resource_claim_status is not None and (special is None or special.status.allocation is None):
+        return None
     if special is not None and special.status.allocation is not None:
         found.append(((special.metadata.namespace, special.metadata.name), special.status.allocation))
     meta = pod.metadata
@@ -167,7 +173,10 @@ def compare(
     found = _compare(before(snapshot, [seen, *later]), seen, context, now)
     if found.agrees:
         return found
-    for moved, base in _orders(snapshot, seen, later[:ORDERS], later[ORDERS:], earlier[:ORDERS]):
+    for moved, base in chain(
+        _orders(snapshot, seen, later[:ORDERS], later[ORDERS:], earlier[:ORDERS]),
+        _orders_on_node(snapshot, seen, later, earlier),
+    ):
         other = _compare(base, seen, context, now)
         if other.agrees:
             return msgspec.structs.replace(
@@ -183,7 +192,7 @@ def _orders(
     rest: Sequence[ObservedPlacement],
     earlier: Sequence[ObservedPlacement],
 ) -> Iterator[tuple[Sequence[ObservedPlacement], Snapshot]]:
-    """Other orders: some neighbours before it that were taken for later ones, or the other way."""
+    """Other orders: some placements before it that were taken for later ones, or the other way."""
     for count in range(1, max(len(later), len(earlier)) + 1):
         if count <= len(later):
             yield later[:count], before(snapshot, [seen, *later[count:], *rest])
@@ -194,6 +203,22 @@ def _orders(
             yield earlier[:count], before(snapshot, [seen, *later, *rest, *earlier[:count]])
             if count > 1:
                 yield [earlier[count - 1]], before(snapshot, [seen, *later, *rest, earlier[count - 1]])
+
+
+def _orders_on_node(
+    snapshot: Snapshot,
+    seen: ObservedPlacement,
+    later: Sequence[ObservedPlacement],
+    earlier: Sequence[ObservedPlacement],
+) -> Iterator[tuple[Sequence[ObservedPlacement], Snapshot]]:
+    """Any of the neighbours on the same node, whose devices alone matter there."""
+    after = [one for one in later[:WINDOW] if one.node == seen.node][:SAME_NODE]
+    there = [one for one in earlier[:WINDOW] if one.node == seen.node][:SAME_NODE]
+    for count in range(1, SAME_NODE + 1):
+        for moved in combinations(after, count):
+            yield moved, before(snapshot, [seen, *(one for one in later if one not in moved)])
+        for moved in combinations(there, count):
+            yield moved, before(snapshot, [seen, *later, *moved])
 
 
 def _compare(base: Snapshot, seen: ObservedPlacement, context: SchedulingContext, now: datetime) -> DecisionComparison:

@@ -1,7 +1,7 @@
-"""What follows when pods go, or are made anew? As changes to any snapshot that shows the same pods and claims.
+"""What follows when pods go, or are recreated? As changes to any snapshot that shows the same pods and claims.
 
 The controllers run over the part of the cluster that such a change concerns, so that asking is cheap on a large one.
-Workloads are left out: a pod that its workload makes anew comes after those that wait. Never decides where pods go.
+Workloads are left out: a pod that its workload recreates comes after those that wait. Never decides where pods go.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dragoman.api.meta import NamespacedName
 from dragoman.schedule.claims import group_name
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot
 from dragoman.snapshot.usage import claim_names
-from dragoman.whatif.changes import anew
+from dragoman.whatif.changes import recreated
 from dragoman.whatif.cluster import bring, objects
 from dragoman.whatif.settle import changed
 
@@ -27,7 +27,7 @@ def without_pods(snapshot: Snapshot, keys: Sequence[NamespacedName], now: dateti
 
 
 def restarted(snapshot: Snapshot, key: NamespacedName, now: datetime) -> tuple[Change, ...] | None:
-    """The pod gone, and made anew under its name by its user or workload: pending, with new claims of its own.
+    """The pod gone, and recreated under its name by its user or workload: pending, with new claims of its own.
 
     None for one that is going anyway, and for one that is bound to its node, as a DaemonSet's.
     """
@@ -37,7 +37,7 @@ def restarted(snapshot: Snapshot, key: NamespacedName, now: datetime) -> tuple[C
         return None
     part = _part(snapshot, [key])
     gone = changed(bring(part, now), [Gone("Pod", *key)])
-    after = changed(gone, [Put("Pod", anew(gone, pod))])
+    after = changed(gone, [Put("Pod", recreated(gone, pod))])
     return tuple(_difference(part, after.snapshot))
 
 

@@ -19,7 +19,7 @@ from dragoman.schedule.cycle import SchedulingContext
 from dragoman.snapshot.change import Change, Put, Snapshot, apply_all
 from dragoman.snapshot.usage import is_finished
 from dragoman.whatif.compare import (
-    ORDERS,
+    WINDOW,
     DecisionComparison,
     ObservedPlacement,
     before,
@@ -79,13 +79,13 @@ def replay(
     """Each placement against ours, in order. pods: as `bound_in_order` gives them."""
     placements = [seen for pod in pods if (seen := placement_seen(snapshot, pod)) is not None]
     shown = before(snapshot, placements)
-    for seen in placements[:ORDERS]:
+    for seen in placements[:WINDOW]:
         shown = apply_all(shown, _as_recorded(snapshot, seen))
     for index, seen in enumerate(placements):
-        if index + ORDERS < len(placements):
-            shown = apply_all(shown, _as_recorded(snapshot, placements[index + ORDERS]))
-        later = placements[index + 1 : index + 1 + ORDERS]
-        earlier = placements[max(0, index - ORDERS) : index][::-1]
+        if index + WINDOW < len(placements):
+            shown = apply_all(shown, _as_recorded(snapshot, placements[index + WINDOW]))
+        later = placements[index + 1 : index + 1 + WINDOW]
+        earlier = placements[max(0, index - WINDOW) : index][::-1]
         yield compare(shown, seen, later, earlier, context, now)
 
 

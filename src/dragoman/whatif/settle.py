@@ -29,10 +29,9 @@ _Key: TypeAlias = tuple[int, Any]
 """Which controller is to look at which of its keys."""
 
 NO_PART = {
-    "endpoints": "snapshots hold no Services, and no pod, claim or device depends on one",
-    "disruption": "it writes the status of budgets, which snapshots do not hold",
+    "endpoints": "no pod, claim or device depends on what it writes; snapshots hold no Services",
     "pool-status": "it answers ResourcePoolStatusRequests, which snapshots do not hold",
-    "cronjob": "no time passes here in which a run could come due",
+    "cronjob": "a dump shows the past: what came due since then the cluster has started; here no time passes",
     "resourcequota": "it would recount from what a file shows; what is used follows each change (`cluster.shown`)",
 }
 """Controllers that have no part here, each with the reason."""

@@ -254,5 +254,5 @@ def _grace_s(cluster: ClusterState, pod: Pod, asked_s: int | None) -> int:
 
 
 def answers(node: Node) -> bool:
-    """Whether the node's kubelet does what it is told, as far as the Ready condition shows."""
+    """Whether the node's kubelet follows the API, as far as the Ready condition shows."""
     return all(c.type != "Ready" or c.status != "Unknown" for c in node.status.conditions)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 
+import pytest
+
+from dragoman.apiserver.custom.rules import escaped
 from dragoman.apiserver.registry import Registry
+from dragoman.cel.parse import RESERVED
 from tests.apiserver.custom.gears import CRDS, GEARS, GROUP, MERGE, _spec, definition, gear
 from tests.apiserver.test_http import Api
 
@@ -31,3 +35,9 @@ def test_an_object_may_be_compared_as_a_whole_whatever_its_fields(registry: Regi
     api, crd = Api(registry), copy.deepcopy(definition())
     _spec(crd)["x-kubernetes-validations"] = [{"rule": "self == oldSelf", "message": "stays"}]
     assert api("POST", CRDS, crd).status == 201
+
+
+@pytest.mark.parametrize("word", sorted(RESERVED | {"true", "false", "null", "in"}))
+def test_every_word_that_expressions_reserve_is_escaped(word: str) -> None:
+    assert escaped(word) == f"__{word}__"
+    assert escaped(f"{word}d") == f"{word}d"

@@ -175,7 +175,7 @@ def test_missing_rights_and_a_missing_driver_are_told(bench: Bench, tmp_path: Pa
     bench.library.denied = True
     with pytest.raises(Denied, match="root"):
         bench.hardware.set_exclusive(bench.library.gpus[0].uuid, True)
-    with loaded(None), pytest.raises(Denied, match=r"libnvidia-ml\.so\.1 is not here"):
+    with loaded(None), pytest.raises(Denied, match=r"libnvidia-ml\.so\.1 was not found"):
         NvmlHardware(Host(tmp_path, tmp_path)).open()
 
 

@@ -193,12 +193,12 @@ def unique(values: list[Any], path: FieldPath, key: Callable[[Any], Hashable], *
 
 
 def immutable(new: Any, old: Any, path: FieldPath) -> Errors:
-    """The value must equal the stored one; null, absent and empty are alike."""
+    """The value must equal the stored one; null, absent and empty are equal."""
     return [] if same(new, old) else [path.invalid(new, IMMUTABLE)]
 
 
 def same(one: Any, two: Any) -> bool:
-    """Semantic equality: null, absent and empty containers are alike, at any depth."""
+    """Semantic equality: null, absent and empty containers are equal, at any depth."""
     return bool(pruned(one) == pruned(two))
 
 

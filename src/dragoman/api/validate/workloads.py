@@ -39,7 +39,7 @@ _SCHEDULE_NAMES = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@da
 
 
 def template_spec(template: Object, path: FieldPath) -> Errors:
-    """The mould of a workload's pods."""
+    """The pod template of a workload."""
     errors = label_map(dig(template, "metadata"), path / "metadata")
     errors += annotation_map(dig(template, "metadata"), path / "metadata")
     errors += pod_spec(dig(template, "spec"), path / "spec")
@@ -333,7 +333,7 @@ def pod_group_status_update(new: Object, old: Object, gates: Gates) -> Errors:
 
 
 def gang_workload(obj: Object, gates: Gates) -> Errors:
-    """A Workload (the moulds of PodGroups) to be created."""
+    """A Workload (templates of PodGroups) to be created."""
     spec, path = dig(obj, "spec"), FieldPath("spec")
     values, place = items(spec, "podGroupTemplates"), path / "podGroupTemplates"
 

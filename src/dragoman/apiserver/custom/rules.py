@@ -24,6 +24,7 @@ from dragoman.cel.estimate import estimate
 from dragoman.cel.expression import Expression, compile_expression
 from dragoman.cel.faults import CompileError, CostExceeded, EvalError
 from dragoman.cel.meter import Meter, Plan
+from dragoman.cel.parse import RESERVED
 from dragoman.cel.stdlib.library import FUNCTIONS, TYPE_NAMES
 from dragoman.cel.stdlib.times import parse_duration, parse_timestamp
 from dragoman.cel.types import Type
@@ -40,28 +41,7 @@ _OUT_OF_BUDGET = "validation failed due to running out of cost budget, no furthe
 
 # ---- names
 
-_KEYWORDS = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-    ]
-)
+_KEYWORDS = RESERVED | {"true", "false", "null", "in"}
 _SIGNS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 
 
@@ -208,7 +188,7 @@ def _text_value(form: str, text: str) -> CelValue:
             case "date":
                 return parse_timestamp(f"{text}T00:00:00Z")
     except (EvalError, ValueError):
-        pass  # its format is wrong, which is told apart from rules
+        pass  # its format is wrong, which is distinguished from rules
     return text
 
 
@@ -516,7 +496,7 @@ class _Run:
 
 
 def _correlated(node: SchemaNode, item: Any, old: Any) -> Any:
-    """The old item of a list that is a map by keys; items of other lists cannot be told apart."""
+    """The old item of a list that is a map by keys; items of other lists cannot be distinguished."""
     if node.list_type != "map" or not isinstance(item, dict) or not isinstance(old, list):
         return None
     key = [item.get(name) for name in node.keys]

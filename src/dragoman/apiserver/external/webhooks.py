@@ -49,7 +49,7 @@ class Webhook(msgspec.Struct, frozen=True):
 
     name: str
     key: str
-    """Configuration and webhook: what it is told apart by."""
+    """Configuration and webhook: what it is distinguished by."""
     matching: Matching
     conditions: tuple[MatchCondition, ...]
     client: Object

@@ -25,7 +25,7 @@ from dragoman.runtime.clock import Clock
 LINK_DOWN = f"{NAME}/link-down"
 HEALTH_TIMEOUT_S = 300
 BEAT_S = 120.0
-"""Health is told at once when it changes; in between so seldom that a thousand nodes cost next to nothing."""
+"""Health is reported at once when it changes; in between so seldom that a thousand nodes cost next to nothing."""
 MTU_ETHERNET, MTU_INFINIBAND = 1500, 4092
 NAME_MAX = 15
 """Characters of an interface's name (IFNAMSIZ less the NUL)."""

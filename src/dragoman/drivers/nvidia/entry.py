@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def _flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="of the driver, as upstream's")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates of the driver, with upstream's names",
+    )
     parser.add_argument(
         "--consumable-shares",
         default="",
@@ -28,13 +33,18 @@ def _flags(parser: ArgumentParser) -> None:
         "--xid-effect",
         choices=["NoSchedule", "NoExecute", "None"],
         default="NoSchedule",
-        help="of the taint after an XID that counts, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
+        help="effect of the taint after an XID that counts, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
     )
     parser.add_argument(
-        "--additional-xids-to-ignore", default="", metavar="N,...", help="beside 13, 31, 43, 45, 68 and 109"
+        "--additional-xids-to-ignore",
+        default="",
+        metavar="N,...",
+        help="XIDs to ignore in addition to 13, 31, 43, 45, 68 and 109",
     )
     parser.add_argument(
-        "--clear-taints-on-recovery", action="store_true", help="default: taints stay until the driver starts again"
+        "--clear-taints-on-recovery",
+        action="store_true",
+        help="remove taints when the GPU recovers; default: they stay until the driver restarts",
     )
     parser.add_argument(
         "--allow-device-plugin",
@@ -49,10 +59,13 @@ def _flags(parser: ArgumentParser) -> None:
         "--mps-image",
         default=MPS_IMAGE,
         metavar="IMAGE",
-        help="of MPS control daemons; needs sh, chroot and cat; default: %(default)s",
+        help="image of MPS control daemons; it needs sh, chroot and cat; default: %(default)s",
     )
     parser.add_argument(
-        "--mps-namespace", default=MPS_NAMESPACE, metavar="NS", help="of MPS control daemons; default: %(default)s"
+        "--mps-namespace",
+        default=MPS_NAMESPACE,
+        metavar="NS",
+        help="namespace of MPS control daemons; default: %(default)s",
     )
     parser.add_argument(
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
@@ -77,13 +90,13 @@ def _up_flags(parser: ArgumentParser) -> None:
         "--gpu-feature-gates",
         default="",
         metavar="NAME=true,...",
-        help="of the NVIDIA driver on simulated machines, over the profile's",
+        help="feature gates of the NVIDIA driver on simulated machines; they override the profile's",
     )
     parser.add_argument(
         "--xid-effect",
         choices=["NoSchedule", "NoExecute", "None"],
         default="NoSchedule",
-        help="of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
+        help="effect of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
     )
 
 

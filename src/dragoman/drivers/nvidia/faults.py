@@ -86,7 +86,7 @@ def _overrun(driver: NvidiaDriver, workloads: Workloads, fault: MemoryOverrun) -
 
     hardware, index = _gpu(driver, fault)
     outcome = Scene(workloads, driver).overrun(fault.pod, hardware.gpu_uuid(index))
-    return f"{fault.pod} takes all memory that it gets on GPU gpu-{index} of node {fault.node}{outcome}"
+    return f"{fault.pod} uses all memory that it can get on GPU gpu-{index} of node {fault.node}{outcome}"
 
 
 def _mend(driver: NvidiaDriver, fault: XidFault | GpuLostFault) -> None:
@@ -119,7 +119,7 @@ def _unheard(driver: NvidiaDriver) -> str:
 
 
 _GPU = FaultField("gpu", "GPU", "as 3, gpu-3, or a UUID", in_name=True)
-_POD = FaultField("pod", "POD", "whose work it is, as NAMESPACE/NAME; a name alone is of the namespace default")
+_POD = FaultField("pod", "POD", "pod that causes it: NAMESPACE/NAME, or NAME in namespace default")
 _XID = (_GPU, FaultField("xid", "N", "the XID"), FaultField("instance", "GI", "a GPU instance of the GPU"), _POD, FOR)
 
 FAULTS: tuple[DriverFault, ...] = (
@@ -128,7 +128,7 @@ FAULTS: tuple[DriverFault, ...] = (
     DriverFault(
         FaultKind(
             "memory-overrun",
-            "a pod takes all the memory that it gets on a GPU",
+            "a pod uses all the memory that it can get on a GPU",
             (_GPU, _POD),
             _read_overrun,
             "--gpu 3 --pod default/train",

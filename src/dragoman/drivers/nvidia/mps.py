@@ -3,7 +3,7 @@
     daemon = daemon_for(claim_uid, uuids, config, where)
     await daemons.start(daemon); ...; await daemons.stop(daemon.id)
 
-`Daemons` writes to the API and waits; what the daemon is told is pure. Source: NVIDIA's MPS documentation, and the
+`Daemons` writes to the API and waits; what the daemon is sent is pure. Source: NVIDIA's MPS documentation, and the
 driver's (folders, names, environment).
 """
 

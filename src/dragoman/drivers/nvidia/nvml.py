@@ -94,7 +94,7 @@ class NvmlHardware:
         try:
             nvml.nvmlInit()
         except nvml.NVMLError_LibraryNotFound:
-            raise Denied("libnvidia-ml.so.1 is not here: install the NVIDIA driver, or use --simulate") from None
+            raise Denied("libnvidia-ml.so.1 was not found: install the NVIDIA driver, or use --simulate") from None
         except nvml.NVMLError_DriverNotLoaded:
             raise Denied("the kernel has not loaded the NVIDIA driver") from None
         self._opened = nvml
@@ -122,7 +122,7 @@ class NvmlHardware:
         except (nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument) as error:
             raise NotFound(f"{name}: {error}") from None
         except nvml.NVMLError_InsufficientResources:
-            raise Retry(f"{name}: insufficient resources, the placement or an engine is taken") from None
+            raise Retry(f"{name}: insufficient resources, the placement or an engine is in use") from None
         except nvml.NVMLError_InUse:
             raise Retry(f"{name}: in use by another client") from None
         except nvml.NVMLError_NoPermission:
@@ -141,7 +141,7 @@ class NvmlHardware:
         try:
             return self._call("nvmlDeviceGetHandleByUUID", gpu)
         except NotFound:
-            raise GpuUnreachable(f"GPU {gpu} is not here any more") from None
+            raise GpuUnreachable(f"GPU {gpu} is gone") from None
 
     # ---- what there is
 

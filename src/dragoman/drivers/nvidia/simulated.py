@@ -118,7 +118,7 @@ class SimulatedHardware:
         """Nothing to end."""
 
     def check(self, *, shared: bool = False) -> None:
-        """Whether the file is this machine's; shared: another process may change it, so that it is read anew then.
+        """Whether the file is this machine's; shared: another process may change it, so that it is read again then.
 
         Raises Invalid for the file of another profile or node: its claims would stand for devices that are not there.
         """
@@ -174,7 +174,7 @@ class SimulatedHardware:
             enabled = bool(self._shapes(index)) and (setup.enabled or kept)
             made.gpus.append(_State(mig_enabled=enabled, mig_pending=enabled))
         for index, slot in enumerate(self.profile.gpus):
-            # A static layout is made anew at each boot, as the service of mig-parted does.
+            # A static layout is recreated at each boot, as the service of mig-parted does.
             for text in self.profile.mig_of(slot).layout if made.gpus[index].mig_enabled else ():
                 placed = parse_instance(text, self._shapes(index))
                 self._make(made, index, placed)
@@ -443,7 +443,7 @@ class SimulatedHardware:
     # ---- events and faults
 
     async def next_event(self) -> HardwareEvent:
-        """Faults as they are injected, oldest first; a GPU that was lost before is told at the start."""
+        """Faults as they are injected, oldest first; a GPU that was lost before is reported at the start."""
         if not self._watched:
             self._watched = True
             lost = [Lost(self._uuid(index)) for index, state in enumerate(self._state.gpus) if state.lost]
@@ -494,7 +494,7 @@ class SimulatedHardware:
             self._report(HardwareChanged())
 
     def reboot(self, boot_id: str) -> None:
-        """The machine boots anew; whoever runs its agent and plugin restarts them with that id."""
+        """The machine reboots; whoever runs its agent and plugin restarts them with that id."""
         self.boot_id = boot_id
         self._file = self._load()
         self._events.clear()

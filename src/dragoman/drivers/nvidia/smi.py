@@ -75,7 +75,7 @@ def program(hardware: SimulatedHardware, shown: Callable[[], list[Shown]]) -> Sh
 
 
 def visible(hardware: SimulatedHardware, devices: Sequence[PreparedDevice]) -> list[Shown]:
-    """The GPUs of those devices, numbered anew as a container counts them."""
+    """The GPUs of those devices, numbered again as a container counts them."""
     names = {device.device for device in devices}
     found: list[Shown] = []
     for gpu in hardware.gpus():

@@ -92,7 +92,7 @@ class Toolkit:
         }
 
     def inject(self, container: ContainerRequest) -> Injection:
-        """Devices by the container's wish, and the tools that come with the driver's files. Raises Invalid."""
+        """Devices as the container asks, and the tools that come with the driver's files. Raises Invalid."""
         added: list[Edits] = []
         if container.privileged:
             nodes = (*edits.CONTROL, *(path for device in self._devices() for path in self._nodes(device)))

@@ -214,7 +214,7 @@ async def _after(point: int, work: Awaitable[object]) -> None:
 @case(
     "reboot",
     "the node reboots while claims are prepared",
-    "what lay in memory is gone, the checkpoint and the kubelet's own are not: the same claim is prepared anew with "
+    "what lay in memory is gone, the checkpoint and the kubelet's own are not: the same claim is prepared again with "
     "CDI files that are there, a claim whose pod is gone is unprepared, and devices of neither stay held",
     HELPER,
     alone=True,

@@ -285,12 +285,12 @@ async def unprepare_claim_gone(bed: Bed) -> None:
 @case(
     "late-prepare",
     "a prepare that arrives after the unprepare",
-    "a late call for a claim that was unprepared and deallocated is refused; allocated anew, for a new pod, the same "
+    "a late call for a claim that was unprepared and deallocated is refused; allocated again, for a new pod, the same "
     "claim is prepared",
     MANAGER,
 )
 async def late_prepare(bed: Bed) -> None:
-    """Deallocated, allocated anew, deleted."""
+    """Deallocated, allocated again, deleted."""
     (device,) = await bed.pick(1)
     ref = await bed.claim(device)
     await bed.prepare(ref, device)

@@ -130,12 +130,12 @@ async def many_devices(bed: Bed) -> None:
 )
 async def slice_deleted(bed: Bed) -> None:
     """The first slice, by hand."""
-    wished = await _wanted(bed)
+    expected = await _wanted(bed)
     victim = (await bed.slices())[0].metadata.name
     async with watching(bed) as watched:
         await bed.client.delete(SLICE, victim)
         bed.note(f"deleted {victim}")
-        await _restored(bed, wished)
+        await _restored(bed, expected)
     watched.check()
 
 
@@ -147,12 +147,12 @@ async def slice_deleted(bed: Bed) -> None:
 )
 async def slice_changed(bed: Bed) -> None:
     """A device is taken out by hand."""
-    wished = await _wanted(bed)
+    expected = await _wanted(bed)
     victim = next(resource_slice for resource_slice in await bed.slices() if resource_slice.spec.devices)
     devices = codec.to_json(victim.spec)["devices"][1:]
     await bed.client.patch(SLICE, victim.metadata.name, {"spec": {"devices": devices}})
     bed.note(f"took {victim.spec.devices[0].name} out of {victim.metadata.name}")
-    await _restored(bed, wished)
+    await _restored(bed, expected)
 
 
 @case(
@@ -163,9 +163,9 @@ async def slice_changed(bed: Bed) -> None:
 )
 async def slice_left_over(bed: Bed) -> None:
     """As if the pool had been renamed by an update."""
-    wished = await _wanted(bed)
+    expected = await _wanted(bed)
     await _leave(bed, "bench-left-over", generation=1, count=1)
-    await _restored(bed, wished)
+    await _restored(bed, expected)
 
 
 @case(
@@ -178,14 +178,14 @@ async def slice_left_over(bed: Bed) -> None:
 async def half_published(bed: Bed) -> None:
     """One slice of three, of a generation to come."""
     await bed.start()
-    wished = await _wanted(bed)
-    name = next(iter(wished))
+    expected = await _wanted(bed)
+    name = next(iter(expected))
     generation = (await bed.published())[name].generation
     await bed.kill()
     await _leave(bed, name, generation=generation + 5, count=3)
     async with watching(bed) as watched:
         await bed.start()
-        await _restored(bed, wished)
+        await _restored(bed, expected)
     watched.check()
 
 
@@ -197,14 +197,14 @@ async def _wanted(bed: Bed) -> WantedDevices:
     return {name: tuple(d.name for d in view.devices) for name, view in (await bed.published()).items()}
 
 
-async def _restored(bed: Bed, wished: WantedDevices) -> None:
+async def _restored(bed: Bed, expected: WantedDevices) -> None:
     last: list[str] = []
 
     async def whole() -> bool:
         found = pools(await bed.slices())
         last[:] = [f"{v.name}: {len(v.devices)} devices, complete {v.is_complete}" for v in found.values()]
         names = {name: tuple(d.name for d in view.devices) for name, view in found.items()}
-        return names == wished and all(view.is_complete for view in found.values())
+        return names == expected and all(view.is_complete for view in found.values())
 
     began = bed.clock.monotonic()
     await bed.until(whole, lambda: f"the pools did not become whole again; now: {'; '.join(last) or 'none'}")

@@ -67,7 +67,7 @@ def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
 def write_events(
     world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
 ) -> tuple[Effect, ...]:
-    """What people are told of a write."""
+    """The event for a write."""
     cron = world.snapshot.workloads.get((KIND, *key))
     if cron is None or not isinstance(effect, Create | Delete):
         return ()

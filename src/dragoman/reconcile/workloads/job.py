@@ -448,7 +448,7 @@ def _record(job: Workload, found: Tally, conditions: list[dict[str, Any]], more:
 def write_events(
     world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
 ) -> tuple[Effect, ...]:
-    """What people are told of a write."""
+    """The event for a write."""
     job = world.snapshot.workloads.get((KIND, *key))
     return (
         () if job is None else the_pods.pod_write_events(ref_of(KIND, job.metadata), COMPONENT, effect, written, error)

@@ -1,4 +1,4 @@
-"""What is common to all that make pods: moulds, selectors, readiness, adoption, and what people are told.
+"""What is common to all that create pods: templates, selectors, readiness, adoption, and events.
 
 Decides nothing for one kind of workload.
 """
@@ -191,7 +191,7 @@ def pod_from(
     finalizers: Iterable[str] = (),
     shape: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Create:
-    """The creation of a pod from a mould; `shape` may change a copy of its spec."""
+    """The creation of a pod from a template; `shape` may change a copy of its spec."""
     metadata: dict[str, Any] = {"namespace": owner.namespace, "ownerReferences": [owned_by(kind, owner)]}
     metadata |= {"name": name} if name else {"generateName": generate_name or f"{owner.name}-"}
     if all_labels := {**template.metadata.labels, **(labels or {})}:

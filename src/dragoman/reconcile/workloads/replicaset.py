@@ -54,7 +54,7 @@ def write_events(
     kind: str = KIND,
     component: str = COMPONENT,
 ) -> tuple[Effect, ...]:
-    """What people are told of a write, and the condition ReplicaFailure when it failed."""
+    """The event for a write, and the condition ReplicaFailure when it failed."""
     rs = world.snapshot.workloads.get((kind, *key))
     if rs is None:
         return ()

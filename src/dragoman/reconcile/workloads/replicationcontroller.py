@@ -28,5 +28,5 @@ def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
 def write_events(
     world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
 ) -> tuple[Effect, ...]:
-    """What people are told of a write."""
+    """The event for a write."""
     return replicaset.write_events(world, key, effect, written, error, KIND, COMPONENT)

@@ -281,7 +281,7 @@ def _progress(
         return _set(conditions, world.now, "Progressing", "True", "NewReplicaSetAvailable", message), None
     if _has_moved(deployment.status or {}, now):
         message = f'ReplicaSet "{name}" is progressing.'
-        # Set anew even if it reads the same: its update time restarts the deadline.
+        # Set again even if it reads the same: its update time restarts the deadline.
         rest = without_condition(conditions, "Progressing")
         fresh = _set(rest, world.now, "Progressing", "True", "ReplicaSetUpdated", message)
         if known.get("status") == "True":

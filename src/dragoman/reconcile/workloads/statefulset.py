@@ -54,7 +54,7 @@ def sync(world: ReconcileInput, key: NamespacedName) -> ReconcileResult:
 def write_events(
     world: ReconcileInput, key: NamespacedName, effect: Effect, written: dict[str, Any] | None, error: str
 ) -> tuple[Effect, ...]:
-    """What people are told of a write."""
+    """The event for a write."""
     sts = world.snapshot.workloads.get((KIND, *key))
     return (
         () if sts is None else the_pods.pod_write_events(ref_of(KIND, sts.metadata), COMPONENT, effect, written, error)

@@ -208,7 +208,7 @@ class DomainController:
             try:
                 await self._clean_up_once()
             except DragomanError as error:
-                self._log.info("clean-up is tried again", error=str(error))
+                self._log.info("retrying clean-up", error=str(error))
                 await self.clock.sleep(BACKOFF.wait_s(3, self.entropy))
                 continue
             try:

@@ -1,4 +1,5 @@
-"""What does the daemon of a ComputeDomain do on one node? It joins its clique and keeps nvidia-imex told of its peers.
+"""What does the daemon of a ComputeDomain do on one node? It joins its clique and keeps nvidia-imex informed about its
+peers.
 
     daemon = DomainDaemon(client, clock, entropy, env, files, start_imex, say)
     code = await daemon.run(stop)
@@ -155,7 +156,7 @@ class DomainDaemon:
         """spec.numNodes, which counts without DNS names."""
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Serve until told to stop; the exit code."""
+        """Serve until signalled; the exit code."""
         try:
             self.settings = DaemonSettings.of(self.env)
         except Invalid as error:
@@ -361,7 +362,7 @@ class DomainDaemon:
         if free is None:
             raise Retry(
                 f"no index is free in clique {self.settings.clique}: MAX_NODES_PER_IMEX_DOMAIN is {most}; raise it at "
-                "the controller and make the ComputeDomain anew"
+                "the controller and create the ComputeDomain again"
             )
         return free
 

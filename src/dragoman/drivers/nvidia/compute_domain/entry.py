@@ -22,7 +22,11 @@ def _up_flags(parser: ArgumentParser) -> None:
         "off; default: auto",
     )
     parser.add_argument(
-        "--max-nodes-per-imex-domain", type=int, default=18, metavar="N", help="of one clique; default: 18"
+        "--max-nodes-per-imex-domain",
+        type=int,
+        default=18,
+        metavar="N",
+        help="maximum number of nodes in one clique; default: 18",
     )
 
 
@@ -52,7 +56,12 @@ def _standalone(args: Namespace, machine: MachineProfile | None) -> DriverFactor
 
 
 def _flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--feature-gates", default="", metavar="NAME=true,...", help="of the driver, as upstream's")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true,...",
+        help="feature gates of the driver, with upstream's names",
+    )
 
 
 def _installed() -> tuple[Object, ...]:

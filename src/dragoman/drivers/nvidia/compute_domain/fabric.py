@@ -41,8 +41,8 @@ def clique_of(gpus: Sequence[GpuFabric], gates: DriverGates) -> str:
             if strict and not single_node:
                 raise Invalid(
                     f"NVLink fabric of GPU {gpu.gpu}",
-                    f"state is {gpu.state}, status {gpu.status}: look at Fabric Manager, or turn off the feature gate "
-                    "CrashOnNVLinkFabricErrors to go on without a clique",
+                    f"state is {gpu.state}, status {gpu.status}: check Fabric Manager, or turn off the feature gate "
+                    "CrashOnNVLinkFabricErrors to continue without a clique",
                 )
             continue
         if gpu.cluster_uuid != NO_UUID:

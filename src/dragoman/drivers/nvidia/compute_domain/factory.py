@@ -124,7 +124,7 @@ def _simulated_fabric(machine: MachineProfile, node_name: str, site: Site, gates
         if state.service == "active" and state.ready:
             return ""
         answer = imex.INITIALIZING if state.service == "active" else imex.UNAVAILABLE
-        return f"host nvidia-imex daemon not ready: nvidia-imex-ctl answers {answer}"
+        return f"host nvidia-imex daemon not ready: nvidia-imex-ctl reports {answer}"
 
     return NodeFabric(
         lambda: clique_of(gpus(), gates),

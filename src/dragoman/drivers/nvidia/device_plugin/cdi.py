@@ -1,6 +1,6 @@
 """Which CDI specs does the device plugin write? Its GPUs and MIG devices by name, and its IMEX channels.
 
-A file in the CDI folder of dynamic specs, made anew when the devices change. Kinds are those of NVIDIA's plugin.
+A file in the CDI folder of dynamic specs, recreated when the devices change. Kinds are those of NVIDIA's plugin.
 """
 
 from __future__ import annotations

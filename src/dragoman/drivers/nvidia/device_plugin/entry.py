@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def _flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--config-file", type=Path, metavar="FILE", help="configuration, as upstream's plugin has it")
+    parser.add_argument(
+        "--config-file", type=Path, metavar="FILE", help="configuration file, in the format of NVIDIA's plugin"
+    )
     parser.add_argument(
         "--config-map",
         default="",
@@ -37,9 +39,11 @@ def _flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
     )
-    parser.add_argument("--mps-root", metavar="DIR", help="of MPS control daemons; default: /run/nvidia/mps")
+    parser.add_argument(
+        "--mps-root", metavar="DIR", help="folder folder folder of MPS control daemons; default: /run/nvidia/mps"
+    )
     for flag, text in (
-        ("fail-on-init-error", "end where there is no kernel driver, rather than wait for one; default: yes"),
+        ("fail-on-init-error", "exit if there is no kernel driver, instead of waiting for one; default: yes"),
         ("pass-device-specs", "name device nodes, too, for runtimes without NVIDIA's toolkit; default: no"),
         ("gdrcopy-enabled", "let containers use GDRCopy"),
         ("gds-enabled", "let containers use GPUDirect Storage"),
@@ -54,7 +58,7 @@ def _up_flags(parser: ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="configuration of NVIDIA's device plugin on simulated nodes; a key of the ConfigMap "
-        "kube-system/nvidia-device-plugin-config that applies to a node stands in for it",
+        "kube-system/nvidia-device-plugin-config that applies to a node takes precedence",
     )
     parser.add_argument(
         "--nvidia-container-toolkit",

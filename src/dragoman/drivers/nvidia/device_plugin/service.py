@@ -1,4 +1,4 @@
-"""How does the device plugin of a node live? One server for each resource, health, CDI specs, and starting anew.
+"""How does the device plugin of a node live? One server for each resource, health, CDI specs, and starting again.
 
 Makes the resources from the hardware and the configuration, serves them until either changes, and begins again then.
 A layout that cannot be served is reported and looked at again. It never touches GPUs.
@@ -83,7 +83,7 @@ class DevicePluginService:
             self._again.set()
 
     def restart(self) -> None:
-        """Begin again, as after SIGHUP: devices that were ill are looked at anew."""
+        """Begin again, as after SIGHUP: devices that were ill are looked at again."""
         self._again.set()
 
     async def run(self) -> None:

@@ -130,4 +130,4 @@ def test_without_its_gate_a_slice_with_per_device_nodes_is_on_no_node() -> None:
     assert given(answer) == ["r=p1/gpu-7"]
     again = run(both, claim(wants()))
     assert isinstance(again, Refusals)
-    assert isinstance(again.reasons[0], PoolInvalid)
+    assert [type(reason) for reason in again.reasons if isinstance(reason, PoolInvalid)]

@@ -227,6 +227,11 @@ def test_docs_docstrings_and_messages_are_plain_english() -> None:
     assert not [found for found in _prose() if PROSE.search(found[1])]
 
 
+def test_no_help_text_or_message_says_a_word_twice() -> None:
+    twice = re.compile(r"\b([a-z]{3,}(?: [a-z]+)?) \1\b(?!-)")
+    assert not [(file.name, text) for file in _files() for text in _said(file) if twice.search(text)]
+
+
 def test_nothing_is_allowed_that_does_not_occur() -> None:
     found = set()
     for file in _files():

@@ -40,7 +40,7 @@ def _flags(parser: ArgumentParser) -> None:
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
     )
     parser.add_argument(
-        "--mps-root", metavar="DIR", help="folder folder folder of MPS control daemons; default: /run/nvidia/mps"
+        "--mps-root", metavar="DIR", help="folder of MPS control daemons; default: /run/nvidia/mps"
     )
     for flag, text in (
         ("fail-on-init-error", "exit if there is no kernel driver, instead of waiting for one; default: yes"),

@@ -226,6 +226,17 @@ def test_docs_docstrings_and_messages_are_plain_english() -> None:
     assert not [found for found in _prose() if PROSE.search(found[1])]
 
 
+def test_names_in_tests_are_plain_english() -> None:
+    """Functions and classes, which failures and `-k` show."""
+    found = set()
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                words = " ".join(_words(node.name))
+                found |= {(file.relative_to(ROOT).as_posix(), node.name)} if PROSE.search(words) else set()
+    assert not found
+
+
 def test_nothing_is_allowed_that_does_not_occur() -> None:
     found = set()
     for file in _files():

@@ -525,3 +525,5 @@ def test_metrics_need_a_token_and_count(api: Api) -> None:
     assert 'dragoman_apiserver_requests_total{code="404",method="GET"} 1.0' in text
     assert 'dragoman_apiserver_objects{resource="namespaces"} 4.0' in text
     assert f"dragoman_apiserver_version {float(api.registry.store.version)}" in text
+    assert 'kubernetes_feature_enabled{name="DRAAdminAccess",stage=""} 1.0' in text
+    assert 'kubernetes_feature_enabled{name="DRAListTypeAttributes",stage="ALPHA"} 0.0' in text

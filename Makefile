@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim peers vectors real real-versions upstream swap random-cases image manifests bench docs proto format clean
+.PHONY: help setup demo test check sim peers vectors real real-versions real-install image manifests upstream bench docs proto format clean swap random-cases
 
 help: ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -56,8 +56,17 @@ real: $(VENV)/.dev ## build real Kubernetes into a cache folder (needs Go), then
 	@$(BIN)/python -m tests.real.build
 	@$(BIN)/python -m pytest -q tests/real
 
+.PHONY: operators
+operators: $(VENV)/.dev ## build operators into the cache folder (needs Go), then run them on dragoman up
+	@$(BIN)/python -m tests.real.build --only helm
+	@$(BIN)/python -m tests.real.build --operators
+	@$(BIN)/python -m pytest -q tests/operators tests/real/operators
+
 real-versions: $(VENV)/.dev ## build Kubernetes 1.36, 1.35 and 1.34 too
 	@$(BIN)/python -m tests.real.build --older
+
+real-install: $(VENV)/.dev ## install, upgrade, roll back and remove the chart with helm on a real cluster (after make real)
+	@DRAGOMAN_TEST_INSTALL=1 $(BIN)/python -m pytest -q tests/real/test_install.py
 
 image: $(VENV)/.run ## build the container image, its SBOM and our wheel into dist/, without Docker
 	@$(BIN)/python tools/make_image.py

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from grpc import aio
 
 from dragoman.errors import Retry
-from dragoman.kubelet import device_checkpoint
+from dragoman.kubelet import device_checkpoint, state
 from dragoman.kubelet.agent import NodeAgent
 from dragoman.kubelet.plugin_devices import STOP_GRACE_S
 from dragoman.kubelet.podresources import SOCKET
@@ -310,7 +312,7 @@ def test_registrations_that_are_refused(version: str, resource: str, text: str) 
     played(scenario)
 
 
-def test_a_node_that_was_made_anew_has_no_devices_of_its_earlier_life() -> None:
+def test_a_node_that_was_made_again_has_no_devices_of_its_earlier_life() -> None:
     async def scenario(world: Stage) -> None:
         agent = await world.agent()
         async with serving(world, Bulbs(2)):
@@ -322,3 +324,11 @@ def test_a_node_that_was_made_anew_has_no_devices_of_its_earlier_life() -> None:
         await amounts(world, "0", "0")
 
     played(scenario)
+
+
+def test_a_kubelets_record_of_no_claims(tmp_path: Path) -> None:
+    """Go writes an empty list as null."""
+    data = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":null}'
+    path = tmp_path / state.FILE
+    path.write_bytes(msgspec.json.encode({"Data": data, "Checksum": zlib.crc32(data.encode())}))
+    assert state.devices_of(path, "gpu.example.com") == frozenset()

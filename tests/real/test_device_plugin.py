@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from dragoman.testing.wait import until_true
 from tests.real.conftest import StartCluster
 from tests.real.machine import NODE, Machine
 from tests.real.objects import pod
-from tests.real.process import Process, until
+from tests.real.process import Process
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ def plugin(cluster: Machine, *flags: str) -> Process:
     process = cluster.dragoman(
         "device-plugin", "--simulate", "dgx-h100", *flags, "--node-name", NODE, name="device-plugin"
     ).start()
-    until(lambda: "registered" in process.log(), "the device plugin to register", 60, process.log)
+    until_true(lambda: "registered" in process.log(), "the device plugin to register", 60, log=process.log)
     return process
 
 
@@ -44,7 +45,7 @@ def test_a_real_kubelet_gives_the_plugins_gpus_to_containers(start: StartCluster
     environment = cluster.kubectl("exec", "train", "--", "env").stdout.splitlines()
     # The spec's `void` keeps an NVIDIA runtime from giving the GPUs a second time.
     assert "NVIDIA_VISIBLE_DEVICES=void" in environment
-    listed = cluster.kubectl("exec", "train", "--", "nvidia-smi", "-L").stdout.splitlines()
+    listed = cluster.kubectl("exec", "train", "--", "/usr/bin/nvidia-smi", "-L").stdout.splitlines()
     assert len(listed) == 2
     nodes = cluster.kubectl("exec", "train", "--", "sh", "-c", "ls /dev | grep 'nvidia[0-9]'").stdout.split()
     assert len(nodes) == 2
@@ -52,7 +53,7 @@ def test_a_real_kubelet_gives_the_plugins_gpus_to_containers(start: StartCluster
     assert "Insufficient nvidia.com/gpu" in message
     # A kubelet that starts again removes the plugin's socket: the plugin registers again, and train keeps its GPUs.
     cluster.processes["kubelet"].restart()
-    until(lambda: process.log().count("registered") >= 2, "the plugin to register again", 60, process.log)
+    until_true(lambda: process.log().count("registered") >= 2, "the plugin to register again", 60, log=process.log)
     cluster.until(lambda: amounts(cluster) == ("8", "8"), "the node to have GPUs again", 60)
     assert cluster.get("Pod", "train")["status"]["phase"] == "Running"
 

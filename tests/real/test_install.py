@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from tests.real.helm import NAMESPACE, RELEASE, Helm
 from tests.real.machine import NODE, Machine
 from tests.real.objects import pod, template
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not os.environ.get("DRAGOMAN_TEST_INSTALL"), reason="takes 3 minutes: `make real-install`"),
+]
 
 WITHOUT = "--controllers=*,-resourceclaim-controller,-device-taint-eviction-controller"
 VALUES: dict[str, Any] = {

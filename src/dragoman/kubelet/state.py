@@ -74,7 +74,7 @@ class ClaimState(_Part):
 class _Data(msgspec.Struct):
     kind: str
     api_version: str = msgspec.field(name="apiVersion")
-    claims: list[ClaimState] = msgspec.field(name="ClaimInfoStateList", default_factory=list)
+    claims: list[ClaimState] | None = msgspec.field(name="ClaimInfoStateList", default_factory=list)
 
 
 class _File(msgspec.Struct):
@@ -119,7 +119,7 @@ class ClaimStates:
             raise Invalid(str(self.path), f"is not a DRA checkpoint ({error}): {advice}") from error
         if (data.kind, data.api_version) != (KIND, API_VERSION):
             raise Invalid(str(self.path), f"is a {data.kind} of {data.api_version}, not of {API_VERSION}: {advice}")
-        self.claims = {claim.key: claim for claim in data.claims}
+        self.claims = {claim.key: claim for claim in data.claims or ()}  # Go writes none as null
 
     def save(self) -> None:
         """Write the file. Raises OSError."""

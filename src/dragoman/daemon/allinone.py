@@ -23,6 +23,7 @@ from typing import Any, Self
 import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
+from dragoman.api.gates import GATES, Gates
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver import kubeconfig
 from dragoman.apiserver.access import parts
@@ -151,6 +152,7 @@ class Cluster:
             runtime_config=settings.runtime_config,
             authorization=settings.authorization,
         )
+        _show_gates(self.metrics, config.gates)
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
         await self._install(self.machines)
@@ -308,6 +310,14 @@ class Cluster:
 
 def _entries(of: Sequence[Machine]) -> tuple[DriverEntry, ...]:
     return tuple({entry.name: entry for machine in of for entry in machine.entries}.values())
+
+
+def _show_gates(metrics: Metrics, gates: Gates) -> None:
+    """`kubernetes_feature_enabled`, as kube-apiserver has it: by gate and stage."""
+    gauge = metrics.gauge("kubernetes_feature_enabled", "Whether a feature gate is on.", ("name", "stage"))
+    for name, gate in GATES.items():
+        stage = "" if gate.locked else "BETA" if gate.default else "ALPHA"
+        gauge.labels(name, stage).set(gates.on(name))
 
 
 def _raise_open_files(nodes: int) -> None:

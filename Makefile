@@ -56,6 +56,12 @@ real: $(VENV)/.dev ## build real Kubernetes into a cache folder (needs Go), then
 	@$(BIN)/python -m tests.real.build
 	@$(BIN)/python -m pytest -q tests/real
 
+.PHONY: operators
+operators: $(VENV)/.dev ## build operators into the cache folder (needs Go), then run them on dragoman up
+	@$(BIN)/python -m tests.real.build --only helm
+	@$(BIN)/python -m tests.real.build --operators
+	@$(BIN)/python -m pytest -q tests/operators tests/real/operators
+
 real-versions: $(VENV)/.dev ## build Kubernetes 1.36, 1.35 and 1.34 too
 	@$(BIN)/python -m tests.real.build --older
 

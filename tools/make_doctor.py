@@ -22,13 +22,13 @@ contradicts what. It reads a live cluster or a file and changes nothing.
 
 Each finding has a code, evidence (object, field, value), a fix and a source. A *blocker* keeps pods from their devices,
 or can allocate a device twice; a *warning* may be intended; *info* is for a decision of yours. What cannot be seen is
-reported as not checked, with the reason. Codes that [lint](lint.md) and [refusals](refusals.md) have, too, mean the same
+reported as not checked, with the reason. Codes that [lint](lint.md) and [refusals](refusals.md) share mean the same
 there; a finding may be more or less severe than its check where its evidence is (an everybody's right, a class that the
 driver brings itself).
 
 Exit status: 0 no blockers, 1 blockers, 2 the cluster or the file cannot be read.
 
-**Rights.** [deploy/doctor.yaml](../../deploy/doctor.yaml) is a role with all that doctor reads and nothing else. Without
+**Rights.** [deploy/doctor.yaml](../../deploy/doctor.yaml) is a role with all that doctor reads. Without
 a right the checks that need it are not checked. The gates of the API server need `get` on the path `/metrics`. Secrets
 are never read; of ConfigMaps only `kube-system/kubelet-config` and `kubeadm-config`.
 

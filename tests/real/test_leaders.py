@@ -70,6 +70,7 @@ def test_another_takes_over_and_the_old_leader_writes_nothing_more(start: StartC
     assert leader(cluster) == "two"
 
     one.start()
+    cluster.until(lambda: one.log().count("metrics and health") == 2, "one to stand by")
     two.kill()
     took["SIGKILL"] = bound(cluster, "third")
     assert leader(cluster) == "one"

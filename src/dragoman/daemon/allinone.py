@@ -23,7 +23,6 @@ from typing import Any, Self
 import msgspec
 
 from dragoman.allocate.allocator import OPTIONS, AllocatorOptions
-from dragoman.api.gates import GATES, Gates
 from dragoman.api.kinds import kind_of
 from dragoman.apiserver import kubeconfig
 from dragoman.apiserver.access import parts
@@ -152,7 +151,6 @@ class Cluster:
             runtime_config=settings.runtime_config,
             authorization=settings.authorization,
         )
-        _show_gates(self.metrics, config.gates)
         self._server = await stack.enter_async_context(serving(config, self.clock, self.entropy, self.metrics))
         root = self._root(stack)
         await self._install(self.machines)
@@ -178,7 +176,8 @@ class Cluster:
             controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
             tasks.supervise("controllers", controllers.run)
             scaling = self._client(parts.AUTOSCALER)
-            autoscaler = Autoscaler(scaling, self.clock, self.entropy, self._server.registry.metrics, self.metrics)
+            usage = self._server.registry.metrics
+            autoscaler = Autoscaler(scaling, self.clock, self.entropy, usage, informers, self.metrics)
             tasks.supervise("autoscaler", autoscaler.run)
             self._control(self.machines, tasks)
         if "scheduler" not in settings.without:
@@ -310,14 +309,6 @@ class Cluster:
 
 def _entries(of: Sequence[Machine]) -> tuple[DriverEntry, ...]:
     return tuple({entry.name: entry for machine in of for entry in machine.entries}.values())
-
-
-def _show_gates(metrics: Metrics, gates: Gates) -> None:
-    """`kubernetes_feature_enabled`, as kube-apiserver has it: by gate and stage."""
-    gauge = metrics.gauge("kubernetes_feature_enabled", "Whether a feature gate is on.", ("name", "stage"))
-    for name, gate in GATES.items():
-        stage = "" if gate.locked else "BETA" if gate.default else "ALPHA"
-        gauge.labels(name, stage).set(gates.on(name))
 
 
 def _raise_open_files(nodes: int) -> None:

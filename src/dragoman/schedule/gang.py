@@ -16,7 +16,6 @@ from dragoman.allocate.match import Matcher
 from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
-from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
 from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, UndecidedFit, feasible_nodes
 from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.refusal import PodGroupDoesNotFit, PodGroupNotFound, PodGroupTooSmall
@@ -119,10 +118,7 @@ def _pod_info(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> PodIn
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
-    off = context.profile.off
-    return pod_info_of(
-        pod, claims, by_resource_of(snapshot, context), inter_pod_state_of(snapshot, pod, off), context.profile
-    )
+    return pod_info_of(snapshot, pod, claims, by_resource_of(snapshot, context), context.profile)
 
 
 def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[ResourceClaim, ...]:
@@ -152,5 +148,8 @@ def _rebuilt(
         if pod_info is None:
             return None
         chosen = tuple(results[claim.metadata.name] for claim in pod_info.to_allocate)
-        trial.add(placed(pod_info, ScheduleResult(node, chosen), now, context))
+        volumes = pod_info.volumes.choose(trial.snapshot.nodes[node]) if pod_info.volumes is not None else ()
+        if not isinstance(volumes, tuple):
+            return None
+        trial.add(placed(pod_info, ScheduleResult(node, chosen, volumes=volumes), now, context))
     return trial

@@ -56,6 +56,12 @@ real: $(VENV)/.dev ## build real Kubernetes into a cache folder (needs Go), then
 	@$(BIN)/python -m tests.real.build
 	@$(BIN)/python -m pytest -q tests/real
 
+.PHONY: operators
+operators: $(VENV)/.dev ## build operators into the cache folder (needs Go), then run them on dragoman up
+	@$(BIN)/python -m tests.real.build --only helm
+	@$(BIN)/python -m tests.real.build --operators
+	@$(BIN)/python -m pytest -q tests/operators tests/real/operators
+
 real-versions: $(VENV)/.dev ## build Kubernetes 1.36, 1.35 and 1.34 too
 	@$(BIN)/python -m tests.real.build --older
 
@@ -83,8 +89,9 @@ bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON 
 proto: $(VENV)/.dev ## make the gRPC messages again from their .proto files
 	@$(BIN)/python tools/make_proto.py
 
-docs: $(VENV)/.run ## make docs/reference/commands.md, metrics.md and schemas again
+docs: $(VENV)/.run ## make docs/reference/commands.md, doctor.md, metrics.md and schemas again
 	@$(BIN)/python tools/make_commands.py
+	@$(BIN)/python tools/make_doctor.py
 	@$(BIN)/python tools/make_metrics.py
 	@$(BIN)/python tools/make_output_schemas.py
 

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import make_commands
 import pytest
@@ -167,10 +168,16 @@ def _imported(folder: Path) -> set[str]:
     return names
 
 
+def _project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
+
+
 def test_no_module_is_dead() -> None:
     used = _imported(SOURCE)
     used |= {f"dragoman.cli.{module}" for module, _ in _commands()}
     used |= _imported(ROOT / "examples")  # what others build upon
+    used |= set(_project()["entry-points"]["pytest11"].values())
     outside = _imported(ROOT / "tests") | _imported(ROOT / "bench")
     packages = {name for name in _modules() if (SOURCE / Path(*name.split(".")[1:])).is_dir()}
     dead = [
@@ -194,7 +201,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
     }
     lines = (ROOT / "requirements.in").read_text().splitlines()
     pinned = {line.lower() for line in lines if line and not line.startswith("#")} - BUILD
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = _project()
+    imported -= {"pytest"}  # who loads that module is pytest itself
     declared = {re.split(r"[><=;\[ ]", entry, maxsplit=1)[0].lower() for entry in project["dependencies"]}
     assert pinned == declared
     assert imported - declared == set(), "imported, not declared"
@@ -251,7 +259,7 @@ def test_every_module_opens_with_what_it_answers() -> None:
     assert not silent
 
 
-def test_the_version_is_told_in_one_place() -> None:
+def test_the_version_stands_in_one_place() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", dragoman.__version__)
 
 

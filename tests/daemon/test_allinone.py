@@ -38,7 +38,7 @@ def test_the_root_certificate_is_made_again_and_every_kind_is_listed_once() -> N
 
 
 @pytest.mark.slow
-def test_gates_hold_for_api_scheduler_and_node_alike() -> None:
+def test_gates_hold_for_api_scheduler_and_node() -> None:
     """A device that needs memory of its node (KEP-5517): stored, counted, told, though no driver prepares it."""
     gate = "DRANodeAllocatableResources"
 

@@ -3,6 +3,7 @@ pod, where TRAINS_SERVICE names the Service of its webhooks and TRAINS_CERTS the
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,19 +27,10 @@ async def serve(review: Any) -> AsyncIterator[Any]:
         addr="0.0.0.0", port=port, certfile=str(certs / "tls.crt"), pkeyfile=str(certs / "tls.key")
     )
     namespace, name = os.environ["TRAINS_SERVICE"].split("/")
-    async for found in server(review):
-        service = {"namespace": namespace, "name": name, "port": 443}
-        ca = (certs / "tls.crt").read_bytes()
-        path = found.get("url", "").partition("://")[2].partition("/")[2]
-        yield kopf.WebhookClientConfig(
-            service=kopf.WebhookClientConfigService(**service, path=f"/{path}"), caBundle=_base64(ca)
-        )
-
-
-def _base64(data: bytes) -> str:
-    import base64
-
-    return base64.b64encode(data).decode()
+    async for _ in server(review):
+        service = kopf.WebhookClientConfigService(namespace=namespace, name=name, port=443, path="")
+        ca = base64.b64encode((certs / "tls.crt").read_bytes()).decode()
+        yield kopf.WebhookClientConfig(service=service, caBundle=ca)
 
 
 @kopf.on.startup()

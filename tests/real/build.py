@@ -31,6 +31,10 @@ DEBIAN = ("runc", "busybox-static", "iproute2")
 """What a real kubelet needs of the machine: the OCI runtime, the one image that tests run, `ip` for the bridge."""
 
 
+PROGRAMS = Path(__file__).parent / "programs"
+"""Programs of our own in Go; a folder each."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Executables of one module at one version. packages: relative to the module, with the executable's name."""
@@ -42,6 +46,8 @@ class Part:
     tags: str = ""
     stamp: str = ""
     """-X settings of the linker, with {version}, {minor}."""
+    program: str = ""
+    """A program of our own in `programs`, which uses the module."""
 
     @property
     def folder(self) -> Path:
@@ -113,6 +119,14 @@ OTHERS = (
 )
 
 
+OPERATORS = (
+    Part("bridges", "sigs.k8s.io/controller-runtime", "0.25.2", (("", "bridges"),), program="bridges"),
+    Part("informer", "k8s.io/client-go", "0.37.2", (("", "informer"),), program="informer"),
+    Part("kueue", "sigs.k8s.io/kueue", "0.17.0", (("cmd/kueue", "kueue"),)),
+)
+"""What runs on a cluster; `make operators` builds them."""
+
+
 def parts(versions: tuple[str, ...] = (KUBERNETES,)) -> list[Part]:
     """Everything, in the order in which it is built: what most tests need comes first."""
     etcd, *rest = OTHERS
@@ -121,7 +135,7 @@ def parts(versions: tuple[str, ...] = (KUBERNETES,)) -> list[Part]:
 
 def found(name: str, version: str = "") -> Path | None:
     """An executable that was built, by its name; version: of a part that there are several of."""
-    for part in parts((version or KUBERNETES,)):
+    for part in (*parts((version or KUBERNETES,)), *OPERATORS):
         if version and part.name in ("kubernetes", "helm") and part.version != version:
             continue
         for executable in part.executables:
@@ -169,9 +183,17 @@ def _build(part: Part, package: str, target: Path) -> None:
     fresh = target.with_name(target.name + ".new")
     target.parent.mkdir(parents=True, exist_ok=True)
     path = f"{part.module}/{package}".rstrip("/")
+    if part.program:
+        path = "."
+        shutil.copy(PROGRAMS / part.program / "main.go", module)
     tags = ["-tags", part.tags] if part.tags else []
     go(module, "build", *tags, "-trimpath", "-ldflags", f"-s -w {stamp}".strip(), "-o", str(fresh), path)
     fresh.replace(target)
+
+
+def source(part: Part) -> Path:
+    """The module's own files, for charts and manifests in it."""
+    return Path(json.loads(go(prepare(part), "mod", "download", "-json", f"{part.module}@v{part.version}"))["Dir"])
 
 
 def prepare(part: Part) -> Path:
@@ -249,7 +271,11 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--kubernetes", action="append", metavar="1.NN.P", help=f"default: {KUBERNETES}")
     parser.add_argument("--older", action="store_true", help=f"also {', '.join(OLDER)}")
     parser.add_argument("--only", default="", metavar="NAME,...", help="executables or parts, such as etcd")
+    parser.add_argument("--operators", action="store_true", help="what runs on clusters, instead")
     args = parser.parse_args(argv)
+    if args.operators:
+        build(list(OPERATORS), frozenset(filter(None, args.only.split(","))))
+        return
     versions = tuple(args.kubernetes or [KUBERNETES]) + (OLDER if args.older else ())
     build(parts(versions), frozenset(filter(None, args.only.split(","))))
     install_packages()

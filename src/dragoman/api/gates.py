@@ -50,6 +50,17 @@ GATES: dict[str, Gate] = {
     "KubeletPodResourcesDynamicResources": Gate(True, locked=True),
     "KubeletPodResourcesGet": Gate(True, locked=True),
 }
+_STABLE = frozenset(name for name, gate in GATES.items() if gate.locked) | {"DRADeviceTaints", "DRADeviceTaintRules"}
+_BETA_AND_OFF = frozenset({"DRAFractionalCapacityRange", "DRAWorkloadResourceClaims", "GenericWorkload"})
+
+
+def stage(name: str) -> str:
+    """Where a gate is in 1.37, as Kubernetes' metrics write it: ALPHA, BETA, or nothing for a stable one."""
+    if name in _STABLE:
+        return ""
+    return "BETA" if GATES[name].default or name in _BETA_AND_OFF else "ALPHA"
+
+
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 

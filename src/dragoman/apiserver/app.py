@@ -51,7 +51,7 @@ class App:
         self._requests = self.metrics.counter(
             REQUESTS, "Requests answered, watches when they begin.", ("method", "code")
         )
-        self.metrics.collector(StoreGauges(registry.store, self.handlers.streams.__len__))
+        self.metrics.collector(StoreGauges(registry.store, self.handlers.streams.__len__, registry.gates))
 
     def whose(self, token: str, audiences: tuple[str, ...] = AUDIENCES) -> Identified:
         """Who holds a bearer token. Raises BadToken."""

@@ -24,6 +24,8 @@ CONFIG_MAP = BY_NAME["ConfigMap"]
 PRIORITY_CLASS = BY_NAME["PriorityClass"]
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 ROOT_CA = "kube-root-ca.crt"
+AUTHENTICATION = "extension-apiserver-authentication"
+"""ConfigMap in kube-system: who vouches for client certificates, for API servers beside this one."""
 API_SERVICE, API_ADDRESS = "kubernetes", "10.96.0.1"
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _BOOT = Write(manager="dragoman-apiserver")
@@ -100,8 +102,15 @@ def _create_defaults(registry: Registry, namespace: str) -> None:
     """At start too: a process may have died between a namespace and its content, or the CA may be a new one."""
     if registry.find(SERVICE_ACCOUNT, "default", namespace) is None:
         registry.create(SERVICE_ACCOUNT, {"metadata": {"name": "default"}}, namespace, _BOOT)
-    data = {"ca.crt": registry.ca_text}
-    if registry.find(CONFIG_MAP, ROOT_CA, namespace) is None:
-        registry.create(CONFIG_MAP, {"metadata": {"name": ROOT_CA}, "data": data}, namespace, _BOOT)
+    _authority(registry, ROOT_CA, "ca.crt", namespace)
+    if namespace == "kube-system":
+        _authority(registry, AUTHENTICATION, "client-ca-file", namespace)
+
+
+def _authority(registry: Registry, name: str, key: str, namespace: str) -> None:
+    """A ConfigMap with the certificate of the cluster's authority."""
+    data = {key: registry.ca_text}
+    if registry.find(CONFIG_MAP, name, namespace) is None:
+        registry.create(CONFIG_MAP, {"metadata": {"name": name}, "data": data}, namespace, _BOOT)
     else:
-        registry.patch(CONFIG_MAP, ROOT_CA, {"data": data}, namespace, write=_BOOT)
+        registry.patch(CONFIG_MAP, name, {"data": data}, namespace, write=_BOOT)

@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dragoman.api.admission import qualified
+from dragoman.api.gates import GATES, Gates, stage
 from dragoman.apiserver.store import Store
 
 REQUESTS = "dragoman_apiserver_requests_total"
@@ -19,9 +20,10 @@ REQUESTS = "dragoman_apiserver_requests_total"
 class StoreGauges(Collector):
     """Objects by resource, open watches, the store's version; computed on scrape."""
 
-    def __init__(self, store: Store, watches: Callable[[], int]) -> None:
+    def __init__(self, store: Store, watches: Callable[[], int], gates: Gates) -> None:
         self._store = store
         self._watches = watches
+        self._gates = gates
 
     def collect(self) -> Iterator[Metric]:
         """The families."""
@@ -36,3 +38,11 @@ class StoreGauges(Collector):
         version = GaugeMetricFamily("dragoman_apiserver_version", "The newest resourceVersion.")
         version.add_metric([], store.version)
         yield version
+        features = GaugeMetricFamily(
+            "kubernetes_feature_enabled",
+            "[BETA] This metric records the data about the stage and enablement of a k8s feature.",
+            labels=["name", "stage"],
+        )
+        for name in sorted(GATES):
+            features.add_metric([name, stage(name)], float(self._gates.on(name)))
+        yield features

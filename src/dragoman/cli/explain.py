@@ -1,6 +1,7 @@
 """`dragoman explain`: why is it where it is, or pending, and what would help? Of files or a live cluster, read only.
 
     explain pod/NAME | claim/NAME | node/NAME | device/DRIVER/POOL/DEVICE     without: everything that waits
+    explain KIND/NAME of a custom kind: does anything reconcile it?
 
 What to say is decided in `explain.about`. Imports stand in functions, so that --help is fast.
 """
@@ -11,7 +12,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli import connect, explain_watch, output, simulate, source
+from dragoman.cli import connect, explain_custom, explain_watch, output, simulate, source
 from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "object",
         nargs="*",
         default=[],
-        help="pod/NAME, claim/NAME, node/NAME or device/DRIVER/POOL/DEVICE; default: everything pending",
+        help="pod/NAME, claim/NAME, node/NAME, device/DRIVER/POOL/DEVICE, or KIND/NAME of a custom kind (does anything "
+        "reconcile it?); default: everything pending",
     )
     source.arguments(parser)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
@@ -50,7 +52,13 @@ def run(args: argparse.Namespace) -> int:
 
     if len(args.object) > 2:
         raise Invalid(" ".join(args.object), "names more than one object; explain takes one, such as pod/NAME")
-    kind, name = about.object_of("/".join(args.object))
+    word = "/".join(args.object)
+    try:
+        kind, name = about.object_of(word)
+    except Invalid as unknown:
+        if args.filename:
+            raise
+        return explain_custom.run(args, word, unknown)
     options = simulate.options_of(args)
     world = source.tool_input(args, options.gates)
     scene = _scene(world, options, args.preemption)

@@ -231,7 +231,11 @@ class HttpClient:
     async def logs(self, name: str, namespace: str, container: str = "") -> str:
         """What a container of a pod wrote so far."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
-        response = await self._send("GET", path, query={"container": container}, accept="text/plain, */*")
+        return await self.text(path, {"container": container})
+
+    async def text(self, path: str, query: dict[str, str] | None = None) -> str:
+        """GET a path that answers text, such as /metrics."""
+        response = await self._send("GET", path, query=query or {}, accept="text/plain, */*")
         try:
             return (await response.read()).decode(errors="replace")
         finally:

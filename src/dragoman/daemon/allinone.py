@@ -187,7 +187,8 @@ class Cluster:
             controllers = Controllers(client, self.clock, self.entropy, controlling, self.metrics, informers)
             tasks.supervise("controllers", controllers.run)
             scaling = self._client(parts.AUTOSCALER)
-            autoscaler = Autoscaler(scaling, self.clock, self.entropy, self._server.registry.metrics, self.metrics)
+            usage = self._server.registry.metrics
+            autoscaler = Autoscaler(scaling, self.clock, self.entropy, usage, informers, self.metrics)
             tasks.supervise("autoscaler", autoscaler.run)
             self._control(self.machines, tasks)
         if "scheduler" not in settings.without:

@@ -12,13 +12,13 @@ from typing import Protocol
 from dragoman.api import codec
 from dragoman.api.core import Pod
 from dragoman.api.kinds import BY_NAME, Kind, custom_name, kind_of
-from dragoman.api.meta import Bare, NamespacedName, Ref, parse_time
+from dragoman.api.meta import NamespacedName, Ref, parse_time
 from dragoman.api.shape import Object
 from dragoman.apiserver.selectors import Requirements, accepts, parse_labels
 from dragoman.apiserver.status import StatusError
 from dragoman.cluster.client import Client
 from dragoman.cluster.commit import Committer
-from dragoman.cluster.watch import Informer
+from dragoman.cluster.watch import Informers
 from dragoman.effects import Effect, Emit, Patch
 from dragoman.errors import DragomanError, NotFound
 from dragoman.reconcile.autoscaling.limits import Memory
@@ -50,10 +50,16 @@ class UsageReader(Protocol):
 
 
 class Autoscaler:
-    """The autoscalers of a cluster."""
+    """The autoscalers of a cluster. informers: those of the process, which somebody else runs."""
 
     def __init__(
-        self, client: Client, clock: Clock, entropy: Entropy, usage: UsageReader, metrics: Metrics | None = None
+        self,
+        client: Client,
+        clock: Clock,
+        entropy: Entropy,
+        usage: UsageReader,
+        informers: Informers,
+        metrics: Metrics | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -61,7 +67,7 @@ class Autoscaler:
         self._usage = usage
         self._committer = Committer(client, clock, entropy, metrics=metrics)
         self._queue: KeyQueue[NamespacedName] = KeyQueue("autoscaler", clock)
-        self._informer = Informer(client, HPA, clock, entropy, type_=Bare, metrics=metrics)
+        self._informer = informers.of(HPA.kind)
         self._memory: dict[NamespacedName, tuple[str, Memory]] = {}
         self._selectors: dict[NamespacedName, Requirements] = {}
         self._generations: dict[NamespacedName, tuple[str, int]] = {}
@@ -72,7 +78,6 @@ class Autoscaler:
         leave = self._informer.subscribe(self._receive)
         try:
             async with Tasks("autoscaler", self._clock, self._entropy) as tasks:
-                tasks.supervise("watch", self._informer.run)
                 tasks.supervise("events", self._committer.run)
                 for number in range(WORKERS):
                     tasks.supervise(f"worker {number}", lambda: work(self._queue, self._step, self._log))

@@ -620,6 +620,8 @@ class Scheduler:
     def _bound(self, decision: Decision) -> None:
         for placement in decision.placements:
             self.committer.recorder.emit(events.placed_effect(placement, self._component))
+            for effect in events.warning_effects(placement, self._component):
+                self.committer.recorder.emit(effect)
         key = decision.unit
         progress = self._units.of(key)
         if progress.arrived is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -372,10 +371,8 @@ class PodWorker:
             raise CannotStart("CreateContainerError", str(error)) from None
 
     def _unreachable(self, port: int) -> None:
-        message = (
-            f"another program of this machine listens on port {port} at all addresses; the pod is not reached there"
-        )
-        self._event("Warning", "PortInUse", message)
+        taken = f"another program of this machine listens on port {port} at all addresses"
+        self._event("Warning", "PortInUse", f"{taken}: programs outside the cluster reach that one, not the pod")
 
     def _post_start(self, container: KubeletContainer) -> None:
         """Run the container's postStart hook; it goes when that fails."""
@@ -411,7 +408,7 @@ class PodWorker:
         host = asked.get("host") or (box.ip if run.local else "")
         if not host.startswith("127."):
             return None
-        return NetworkProbe(container, hook, host, _unheard, ended, partial(runtime.is_unreachable, uid))
+        return NetworkProbe(container, hook, host, _unheard, ended)
 
     def _probe(self, box: Sandbox) -> float | None:
         """Ask the probes that are due, and let containers go that are not alive; seconds until the next question."""

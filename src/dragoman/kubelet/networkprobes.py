@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 
 from dragoman.kubelet.pod import KubeletContainer
+from dragoman.runtime.relays import RELAYS
 
 SHOWN = 256
 """Characters of a refusal's body in the message."""
@@ -30,21 +31,14 @@ class NetworkProbe:
         address: str,
         output: Callable[[int, bytes], None],
         ended: Callable[[int], None],
-        is_unreachable: Callable[[int], bool],
     ) -> None:
-        self._is_unreachable = is_unreachable
         self._output = output
         self._ended = ended
         self._task = asyncio.ensure_future(self._run(container, spec, address))
 
     async def _run(self, container: KubeletContainer, spec: Mapping[str, Any], address: str) -> None:
         try:
-            port = _port(
-                container, next(spec[key] for key in ("httpGet", "tcpSocket", "grpc") if key in spec).get("port")
-            )
-            if self._is_unreachable(port):
-                raise ValueError(f"another program of this machine listens on port {port}")
-            failure = await _asked(spec, address, port)
+            failure = await _asked(container, spec, address)
         except (OSError, grpc.RpcError, ValueError) as error:
             failure = str(error)
         if failure:
@@ -74,21 +68,23 @@ class NetworkProbe:
         self._task.cancel()
 
 
-async def _asked(spec: Mapping[str, Any], address: str, port: int) -> str:
+async def _asked(container: KubeletContainer, spec: Mapping[str, Any], address: str) -> str:
     """Why the answer is no; "" for yes."""
-    if (http := spec.get("httpGet")) is not None:
-        return await _http(http, address, port)
-    if (tcp := spec.get("tcpSocket")) is not None:
-        _, writer = await asyncio.open_connection(tcp.get("host") or address, port)
-        writer.close()
-        return ""
-    return await _grpc(f"{address}:{port}", spec["grpc"].get("service") or "")
+    asked = next(spec[key] for key in ("httpGet", "tcpSocket", "grpc") if key in spec)
+    host, port = RELAYS.reached(asked.get("host") or address, _port(container, asked.get("port")))
+    if "httpGet" in spec:
+        return await _http(asked, host, port)
+    if "grpc" in spec:
+        return await _grpc(f"{host}:{port}", asked.get("service") or "")
+    _, writer = await asyncio.open_connection(host, port)
+    writer.close()
+    return ""
 
 
-async def _http(asked: Mapping[str, Any], address: str, port: int) -> str:
+async def _http(asked: Mapping[str, Any], host: str, port: int) -> str:
     scheme = (asked.get("scheme") or "HTTP").lower()
     path = asked.get("path") or "/"
-    url = f"{scheme}://{asked.get('host') or address}:{port}{path if path.startswith('/') else '/' + path}"
+    url = f"{scheme}://{host}:{port}{path if path.startswith('/') else '/' + path}"
     headers = {"User-Agent": "kube-probe/1.37", "Accept": "*/*"}
     headers |= {header["name"]: header.get("value", "") for header in asked.get("httpHeaders") or ()}
     # As kubelets do it: who answers is not the question.

@@ -1,9 +1,9 @@
 """How does a pod of processes get a network of its own? A network namespace with loopback alone, and relays.
 
-Each port that something in it listens on is offered at the pod's address, which is one of loopback (127.0.0.0/8), so
-that Services, webhooks, probes and port-forward reach it; the API server is reached from inside at the port that it has
-outside. Nothing else is: no other pod, no Service, no other network. A helper process in the namespace opens the
-sockets and hands them over; whoever holds a socket may use it from anywhere.
+Each port that something in it listens on is relayed, for Services, webhooks, probes and port-forward (`RELAYS`) and
+for other programs at the pod's address, which is one of loopback (127.0.0.0/8). The API server is reached from inside
+at the port that it has outside. Nothing else is: no other pod, no Service, no other network. A helper process in the
+namespace opens the sockets and hands them over; whoever holds a socket may use it from anywhere.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from dragoman.errors import Retry
 from dragoman.kubelet.isolation import Isolation, isolation
 from dragoman.runtime.log import get
+from dragoman.runtime.relays import LOCAL, RELAYS
 
 POLL_S = 0.25
 ANSWER_S = 10.0
@@ -51,16 +52,15 @@ def possible() -> bool:
 class PodNetwork:
     """The network of one pod at an address of loopback. `await open()` it, `close()` it.
 
-    refused(port): called when a port begins to be unreachable.
+    refused(port): called when a port cannot be had at the address, since somebody has it at all.
     """
 
     def __init__(self, address: str, api_port: int, refused: Callable[[int], None]) -> None:
         self.address = address
-        self.unreachable: set[int] = set()
-        """Ports that cannot be offered, since somebody listens on them at every address of this machine."""
         self._refused = refused
+        self._relays = RELAYS.open(address)
         self.api_port = api_port
-        self._servers: dict[tuple[str, int], asyncio.Server] = {}
+        self._servers: dict[int, list[asyncio.Server]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking = asyncio.Lock()
         self._log = get("kubelet", address=address)
@@ -83,9 +83,9 @@ class PodNetwork:
                 raise Retry("a network for the pod could not be made; see the log of dragoman up")
         except OSError as error:
             raise Retry(f"a network for the pod could not be made: {error}") from None
-        inside = await self._ask("listen", "127.0.0.1", self.api_port)
+        inside = await self._ask("listen", LOCAL, self.api_port)
         server = await asyncio.start_server(self._to_api, sock=inside)
-        self._servers["127.0.0.1", self.api_port] = server
+        self._servers[self.api_port] = [server]
         self._begin(self._follow())
 
     @property
@@ -99,9 +99,9 @@ class PodNetwork:
         """End the relays and the helper; processes in the namespace keep it until they end."""
         for task in tuple(self._tasks):
             task.cancel()
-        for server in self._servers.values():
-            server.close()
-        self._servers.clear()
+        for port in tuple(self._servers):
+            self._withdraw(port)
+        RELAYS.close(self.address)
         self._link.close()
         self._helper.kill()
         self._helper.wait()
@@ -132,7 +132,7 @@ class PodNetwork:
 
     async def _to_api(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
-            await _relay(reader, writer, *await asyncio.open_connection("127.0.0.1", self.api_port))
+            await _relay(reader, writer, *await asyncio.open_connection(LOCAL, self.api_port))
         writer.close()
 
     async def _follow(self) -> None:
@@ -140,10 +140,10 @@ class PodNetwork:
         while True:
             inside = {port: host for host, port in _listening(self._helper.pid) if port != self.api_port}
             for port, host in inside.items():
-                if (self.address, port) not in self._servers:
+                if port not in self._servers:
                     await self._offer(host, port)
-            for key in [key for key in self._servers if key[0] == self.address and key[1] not in inside]:
-                self._servers.pop(key).close()
+            for port in [port for port in self._servers if port not in inside and port != self.api_port]:
+                self._withdraw(port)
             await asyncio.sleep(POLL_S)
 
     async def _offer(self, host: str, port: int) -> None:
@@ -153,14 +153,19 @@ class PodNetwork:
                 await _relay(reader, writer, *await asyncio.open_connection(sock=made))
             writer.close()
 
+        relay = await asyncio.start_server(inward, LOCAL)
+        self._servers[port] = [relay]
+        self._relays[port] = relay.sockets[0].getsockname()[1]
         try:
-            self._servers[self.address, port] = await asyncio.start_server(inward, self.address, port)
-            self.unreachable.discard(port)
+            self._servers[port].append(await asyncio.start_server(inward, self.address, port))
         except OSError as error:
             self._log.debug("cannot offer a port of the pod", port=port, error=str(error))
-            if port not in self.unreachable:
-                self.unreachable.add(port)
-                self._refused(port)
+            self._refused(port)
+
+    def _withdraw(self, port: int) -> None:
+        self._relays.pop(port, None)
+        for server in self._servers.pop(port):
+            server.close()
 
 
 async def _relay(

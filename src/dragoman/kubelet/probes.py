@@ -8,7 +8,6 @@ failure is `lifecycle`'s to decide.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -154,8 +153,7 @@ class Probes:
                 self.wake()
 
         if "exec" not in probe.spec:
-            hidden = partial(self.runtime.is_unreachable, self.uid)
-            probe.running = NetworkProbe(container, probe.spec, address, output, ended, hidden)
+            probe.running = NetworkProbe(container, probe.spec, address, output, ended)
             return
         command = tuple(probe.spec["exec"].get("command") or ())
         try:

@@ -181,7 +181,7 @@ class SimulatedRuntime:
 
     async def connect(self, uid: str, start: Start, refused: Callable[[int], None]) -> None:
         """Make the network that a container's process is to have, if its pod has none yet. refused: called with ports
-        that cannot be reached. Raises Retry."""
+        that cannot be had at the pod's address. Raises Retry."""
         if not (start.local and start.own_network) or uid in self._networks:
             return
         network = PodNetwork(self.sandboxes[uid].ip, start.api_port, refused)
@@ -357,10 +357,6 @@ class SimulatedRuntime:
         self._commands.clear()
         for uid in tuple(self._networks):
             self._disconnect(uid)
-
-    def is_unreachable(self, uid: str, port: int) -> bool:
-        """Whether a pod listens on a port in its own network and cannot be reached there."""
-        return uid in self._networks and port in self._networks[uid].unreachable
 
     def _entering(self, uid: str) -> Sequence[str]:
         return self._networks[uid].entering if uid in self._networks else ()

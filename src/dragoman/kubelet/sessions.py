@@ -15,6 +15,7 @@ from dragoman.kubelet.pod import KubeletPod
 from dragoman.kubelet.programs import Running
 from dragoman.kubelet.runtime import SimulatedRuntime
 from dragoman.kubelet.shell.terminal import Terminal
+from dragoman.runtime.relays import RELAYS
 
 INTERRUPT = 2
 
@@ -72,7 +73,7 @@ class NodeSessions:
         box = self.runtime.sandbox(self.pod.uid)
         if box is not None and any(run.local for run in box.current.values()):
             try:
-                return await asyncio.open_connection(box.ip, port)
+                return await asyncio.open_connection(*RELAYS.reached(box.ip, port))
             except OSError as error:
                 name = self.pod.metadata.name
                 raise NotFound(f"nothing listens on port {port} of pod {name}: {error.strerror or error}") from None

@@ -86,7 +86,7 @@ _ROLES: Final[dict[str, list[Object]]] = {
     ],
     "dragoman:autoscaler": [
         _rule("*", "*/scale", "get patch"),
-        _rule("autoscaling", "horizontalpodautoscalers", _READ),
+        _rule("autoscaling", "horizontalpodautoscalers", "get"),
         _rule("autoscaling", "horizontalpodautoscalers/status", "patch"),
         _rule("apiextensions.k8s.io", "customresourcedefinitions", _READ),
     ],

@@ -16,6 +16,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from dragoman.api.shape import Object
 from dragoman.apiserver.external.review import WebhookCallFailed
+from dragoman.runtime.relays import RELAYS
 
 ANSWER_BYTES: Final = 16 * 1024 * 1024
 
@@ -52,12 +53,15 @@ class Connections:
         """The decoded answer of a URL that is reached at a host and port. Raises WebhookCallFailed."""
         host, port = place
         try:
+            host, port = RELAYS.reached(host, port)
             async with asyncio.timeout(timeout_s):
                 return await self._post(url, host, port, body, context)
         except TimeoutError:
             raise WebhookCallFailed(f'Post "{url}": context deadline exceeded') from None
         except aiohttp.ClientError as error:
             raise WebhookCallFailed(f'Post "{url}": {_plain(error, host, port)}') from error
+        except ConnectionRefusedError:
+            raise WebhookCallFailed(f'Post "{url}": dial tcp {host}:{port}: connect: connection refused') from None
         except OSError as error:
             raise WebhookCallFailed(f'Post "{url}": {error.strerror or error}') from error
 

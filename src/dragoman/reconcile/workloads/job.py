@@ -433,6 +433,8 @@ def _record(job: Workload, found: Tally, conditions: list[dict[str, Any]], more:
     if job.spec.backoff_limit_per_index is not None:
         new["failedIndexes"] = text_of(found.failed_indexes)
     patch = difference(old, new)
+    # Zeros count in these two: they are pointers.
+    patch |= {field: new[field] for field in ("ready", "terminating") if old.get(field) != new[field]}
     uncounted = {"succeeded": found.uncounted_ok, "failed": found.uncounted_failed}
     inner = difference(old.get("uncountedTerminatedPods"), uncounted)
     if inner or old.get("uncountedTerminatedPods") is None:

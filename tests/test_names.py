@@ -30,6 +30,7 @@ PLACES_ALLOWED = {
     ("sort", "daemon/scheduler_config.py"): "kube-scheduler's extension point queueSort and its plugin",
     ("sort", "kubelet/shell/text.py"): "the program of that name",
     ("guide", "daemon/coexistence.py"): "the folder of a page that help names",
+    ("guide", "doctor/table.py"): "the folder of pages that fixes and sources name",
     ("view", "allocate/attribute_reads.py"): VIEW,
     ("view", "allocate/equivalence.py"): VIEW,
     ("view", "allocate/match.py"): VIEW,
@@ -225,6 +226,11 @@ def _prose() -> Iterator[tuple[str, str]]:
 
 def test_docs_docstrings_and_messages_are_plain_english() -> None:
     assert not [found for found in _prose() if PROSE.search(found[1])]
+
+
+def test_no_help_text_or_message_says_a_word_twice() -> None:
+    twice = re.compile(r"\b([a-z]{3,}(?: [a-z]+)?) \1\b(?! ?-)")
+    assert not [(file.name, text) for file in _files() for text in _said(file) if twice.search(text)]
 
 
 def test_names_in_tests_are_plain_english() -> None:

@@ -67,8 +67,8 @@ def test_json_has_every_row_and_count(shown: Any) -> None:
 
 def test_csv(shown: Any) -> None:
     assert shown(WORLD, "-o", "csv", "--by", "driver").splitlines() == [
-        "driver,total,held,shared,free,tainted,blocked,unusable,heldTainted,fits,unavailable",
-        f"{DRIVER},2,1,0,1,0,0,0,0,,0",
+        "driver,total,held,shared,free,tainted,blocked,unusable,heldTainted,fits,unavailable,unpublished",
+        f"{DRIVER},2,1,0,1,0,0,0,0,,0,0",
     ]
 
 

@@ -45,14 +45,14 @@ ATTRIBUTE = f"device.attributes['{DRIVER}']"
 Reasons = Iterable[Any]
 
 
-def pods(*made: dict[str, Any], gates: dict[str, bool] | None = None, **context: Any) -> Reasons:
+def pods(*made: dict[str, Any], gates: dict[str, bool] | None = None, strict: bool = False, **context: Any) -> Reasons:
     """All reasons that the pods of these objects are refused for; a node with two GPUs unless some are given."""
     kinds = {obj["kind"] for obj in made}
     base = [node("node-a")] if "Node" not in kinds else []
     base += [device_class()] if "DeviceClass" not in kinds else []
     base += [gpus("node-a", 2, model="A")] if "ResourceSlice" not in kinds else []
     snapshot = settled(bring(snapshot_of(*base, *made), NOW)).snapshot
-    options = AllocatorOptions(gates=gates_with(gates or {})[0])
+    options = AllocatorOptions(gates=gates_with(gates or {})[0], strict=strict)
     asked = SchedulingContext(new_id=iter(map(str, range(10_000))).__next__, options=options, **context)
     order = [(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in made if obj["kind"] == "Pod"]
     found: list[Any] = []
@@ -119,6 +119,14 @@ def given(name: str = "train", *, reserved: bool = True, device_name: str = "gpu
     consumer = {"resource": "pods", "name": "p" if reserved else "other", "uid": "uid-p" if reserved else "uid-other"}
     status = {"allocation": {"devices": {"results": [result]}, "nodeSelector": where}, "reservedFor": [consumer]}
     return claim(name, status=status, metadata=meta)
+
+
+def replaced() -> dict[str, Any]:
+    """The claim, whose driver wrote down which card it prepared."""
+    made = given()
+    about = {"driver": DRIVER, "pool": "node-a", "device": "gpu-0", "data": {"uuid": "card-1"}}
+    made["status"]["devices"] = [about]
+    return made
 
 
 def running(*claims: str, **rest: Any) -> dict[str, Any]:
@@ -321,6 +329,9 @@ CODES: dict[str, Callable[[], Reasons]] = {
     "InsufficientDevices": lambda: asked(request(count=3)),
     "SelectorFalse": lambda: asked(request(select=f"{ATTRIBUTE}.model == 'B'")),
     "DeviceInUse": lambda: asked(request(count=2), held("other", "gpu-0")),
+    "UnpublishedOverlap": lambda: asked(
+        request(), held("other", "old"), *partitions({**device("whole"), **draws(4)}), strict=True
+    ),
     "DeviceTainted": lambda: asked(request(), pool("node-a", TAINTED, node="node-a")),
     "InsufficientCounter": lambda: asked(
         request(), held("other", "half"), *partitions({**device("half"), **draws(3)}, {**device("rest"), **draws(2)})
@@ -367,6 +378,12 @@ CODES: dict[str, Callable[[], Reasons]] = {
     "NoResourceSlices": lambda: bound(node("node-a"), given(), running("train")),
     "DeviceNotPublished": lambda: bound(
         node("node-a"), gpus("node-a", 1), given(device_name="gpu-7"), running("train")
+    ),
+    "DeviceReplaced": lambda: bound(
+        node("node-a"),
+        gpus("node-a", 1, uuid="card-2"),
+        replaced(),
+        running("train"),
     ),
     "PrepareResourcesFailed": lambda: bound(
         node("node-a"),

@@ -27,7 +27,7 @@ def requests_of(seed: int) -> list[SearchRequest]:
     objects, claims = world(seed)
     snapshot = snapshot_of(objects)
     pools = pools_for(snapshot, snapshot.nodes["node-0"])
-    device_states = device_states_of(snapshot.nodes["node-0"], pools, snapshot.holders, RULES)
+    device_states = device_states_of(snapshot, snapshot.nodes["node-0"], pools, RULES)
     device_filter = DeviceFilter(RULES, Matcher(), FIRST_FIT, Demand())
     requests = []
     for number, claim in enumerate(claims):

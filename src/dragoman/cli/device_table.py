@@ -108,13 +108,19 @@ def as_json(found: Inventory) -> dict[str, Any]:
 def _counts(row: Row) -> dict[str, Any]:
     counts = row.counts
     reported = {"total": counts.total, **{state: getattr(counts, state) for state in STATES}}
-    return {**reported, "heldTainted": counts.held_tainted, "unavailable": counts.unavailable, "fits": row.fits}
+    return {
+        **reported,
+        "heldTainted": counts.held_tainted,
+        "unavailable": counts.unavailable,
+        "unpublished": counts.unpublished,
+        "fits": row.fits,
+    }
 
 
 def _csv(found: Inventory) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*found.by, "total", *STATES, "heldTainted", "fits", "unavailable"))
+    writer.writerow((*found.by, "total", *STATES, "heldTainted", "fits", "unavailable", "unpublished"))
     for row in found.rows:
         counts = _counts(row)
         fits = " ".join(f"{kind}={number}" for kind, number in row.fits.items())
@@ -124,6 +130,7 @@ def _csv(found: Inventory) -> str:
                 *(counts[name] for name in ("total", *STATES, "heldTainted")),
                 fits,
                 counts["unavailable"],
+                counts["unpublished"],
             )
         )
     return text.getvalue().rstrip("\n")

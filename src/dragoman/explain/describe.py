@@ -173,6 +173,7 @@ def device_json(facts: DeviceDescription) -> dict[str, Any]:
         for group, name, *numbers in facts.counters
     ]
     del reported["id"]
+    reported["reasons"] = [messages.as_json(reason) for reason in facts.reasons]
     return reported
 
 
@@ -181,12 +182,17 @@ def device_lines(facts: DeviceDescription) -> list[str]:
     where = f" on {listed(facts.nodes, 3)}" if facts.nodes else ""
     lines = [f"device {facts.id} is {facts.state}{where}"]
     if facts.state == "gone":
-        lines[0] = f"device {facts.id} is no longer published"
+        verb = "held" if any(not holder.admin for holder in facts.holders) else "in an allocation"
+        lines[0] = f"device {facts.id} is {verb}, and no longer published"
+    lines += [f"  {messages.sentence(reason)}" for reason in facts.reasons]
     lines += [f"  {_held(holder)}" for holder in facts.holders]
     lines += [
         f"  taint {t.key}{'=' + t.value if t.value else ''}:{t.effect}" + (f" by rule {t.rule}" if t.rule else "")
         for t in facts.taints
     ]
+    for one in facts.overlapping:
+        name, claims = device_name(one.device), listed(one.claims, 3)
+        lines.append(f"  may overlap with {name}, which claim {claims} holds and no ResourceSlice shows any longer")
     if facts.state == "unusable":
         have, expected = facts.slices
         lines.append(f"  its pool is {facts.pool_state}: {have} of {expected} slices of generation {facts.generation}")
@@ -216,7 +222,7 @@ def _held(holder: DeviceHolder) -> str:
 
 def node_json(facts: NodeDescription) -> dict[str, Any]:
     """Everything that is known of a node's devices."""
-    names = ("driver", "pool", "state", "slices", "resourceSliceCount", "devices", "held")
+    names = ("driver", "pool", "state", "slices", "resourceSliceCount", "devices", "held", "shared", "unpublished")
     return {
         "name": facts.name,
         "ready": facts.ready,
@@ -242,9 +248,11 @@ def node_lines(facts: NodeDescription) -> list[str]:
     state += ["cordoned"] if facts.cordoned else []
     lines = [f"node {facts.name}" + (f" is {' and '.join(state)}" if state else "")]
     lines += [f"  taint {taint}" for taint in facts.taints]
-    for driver, pool, condition, have, expected, devices, held in facts.pools:
+    for driver, pool, condition, have, expected, devices, held, shared, gone in facts.pools:
         bad = "" if condition == "ok" else f"; {condition}: {have} of {expected} slices"
-        lines.append(f"  pool {driver}/{pool}: {plural(devices, 'device')}, {held} held{bad}")
+        used = f"{held} held" + (f", {shared} shared" if shared else "")
+        also = f", {gone} of them not published any longer" if gone else ""
+        lines.append(f"  pool {driver}/{pool}: {plural(devices, 'device')}, {used}{also}{bad}")
     if not facts.pools:
         lines.append("  no ResourceSlice is for this node")
     lines += [f"  no ResourceSlice of driver {driver}, of which running pods have devices" for driver in facts.absent]

@@ -511,6 +511,7 @@ def _constraint(reason: device.ConstraintUnsatisfied) -> str:
 _OneDevice = (
     device.SelectorFalse
     | device.DeviceInUse
+    | device.UnpublishedOverlap
     | device.DeviceTainted
     | device.InsufficientCounter
     | device.CompatibilityGroupConflict
@@ -531,6 +532,12 @@ def _of_device(reason: _OneDevice, reader: str | None) -> str:
             return f"{name} does not match selector {reason.index} of {whose}: {reason.expression}{reported}"
         case device.DeviceInUse():
             return f"{name} is in use by {_holders(reason.holders, reader)}"
+        case device.UnpublishedOverlap():
+            what = f"counter set {', '.join(reason.counter_sets)}" if reason.counter_sets else "the same hardware"
+            return (
+                f"{name} may use {what} together with {reason.unpublished.device}, which "
+                f"{_holders(reason.holders, reader)} holds and no ResourceSlice shows any longer"
+            )
         case device.DeviceTainted():
             value = f"={reason.value}" if reason.value else ""
             rule = f" by rule {reason.rule}" if reason.rule else ""

@@ -40,6 +40,8 @@ def as_json(explanation: Explanation, reader: str | None = None) -> dict[str, An
         "nodes": [*(_nodes(nodes, explanation, reader) for nodes in explanation.nodes), *_undecided(verdict.undecided)],
         "refusal": _refusal(explanation, verdict.refused or verdict.undecided, reader),
     }
+    if verdict.warnings:
+        body["warnings"] = [messages.as_json(fact, reader) for fact in verdict.warnings]
     return cast("dict[str, Any]", json_in_user_words(body, explanation.names))
 
 
@@ -119,6 +121,13 @@ def devices(verdict: PodPrediction) -> list[str]:
         else:
             lines.append(f"{claim.pod_claim or 'extended resources'}: {names} (claim {claim.name}{kept})")
     return lines
+
+
+def warning_lines(explanation: Explanation, reader: str | None = None) -> list[str]:
+    """What does not forbid a pod's place and should be known."""
+    verdict = explanation.verdict
+    found = dict.fromkeys(messages.sentence(messages.without_node(fact), reader) for fact in verdict.warnings)
+    return [f"warning: pod {'/'.join(verdict.pod)}: {in_user_words(line, explanation.names)}" for line in found]
 
 
 def headline(explanation: Explanation) -> str:

@@ -76,7 +76,8 @@ class UndecidedPod(msgspec.Struct, frozen=True):
 class Placement(msgspec.Struct, frozen=True):
     """Where a pod goes and what its claims get. allocations: (claim key, result) of those allocated now.
 
-    kind: the pod as one to expect again, for policies that learn.
+    kind: the pod as one to expect again, for policies that learn. warnings: facts that do not forbid the place, such as
+    a device that may use what a held device does which is no longer published.
     """
 
     pod: NamespacedName
@@ -84,6 +85,7 @@ class Placement(msgspec.Struct, frozen=True):
     node: str
     allocations: tuple[tuple[NamespacedName, AllocationResult], ...] = ()
     kind: TaskType | None = None
+    warnings: tuple[Refusal, ...] = ()
 
 
 class Victim(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from dragoman.allocate.allocator import Allocation, Ask, allocate
 from dragoman.allocate.match import Matcher
+from dragoman.allocate.refusal import Refusal
 from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
@@ -111,7 +112,7 @@ def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, contex
         matcher = context.memory.matcher
         outcome = allocate(snapshot, every, context.options, share_id=context.new_id, matcher=matcher)
         if isinstance(outcome, Allocation):
-            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, outcome), now, context)
+            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, outcome), outcome.warnings, now, context)
     return None
 
 
@@ -143,6 +144,7 @@ def _rebuilt(
     snapshot: Snapshot,
     places: Sequence[tuple[Pod, str]],
     results: dict[str, AllocationResult],
+    warnings: Sequence[Refusal],
     now: datetime,
     context: SchedulingContext,
 ) -> _Trial | None:
@@ -152,5 +154,7 @@ def _rebuilt(
         if pod_info is None:
             return None
         chosen = tuple(results[claim.metadata.name] for claim in pod_info.to_allocate)
-        trial.add(placed(pod_info, ScheduleResult(node, chosen), now, context))
+        names = {f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in pod_info.to_allocate}
+        mine = tuple(fact for fact in warnings if getattr(fact, "claim", "") in names)
+        trial.add(placed(pod_info, ScheduleResult(node, chosen, warnings=mine), now, context))
     return trial

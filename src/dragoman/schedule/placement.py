@@ -27,7 +27,7 @@ from dragoman.allocate.allocator import (
 from dragoman.allocate.allocator import AllocationCache as DeviceMemory
 from dragoman.allocate.device_state import SKIP_OPERATIONS
 from dragoman.allocate.match import Matcher
-from dragoman.allocate.refusal import Refusals, Undecided
+from dragoman.allocate.refusal import Refusal, Refusals, Undecided
 from dragoman.api.core import Node
 from dragoman.api.resource import AllocationResult
 from dragoman.schedule.decision import AnyReason, NodesRefused, NodesUndecided
@@ -51,6 +51,7 @@ class ScheduleResult(msgspec.Struct, frozen=True):
     """A yes: the node, results for the claims to allocate (the special one last), and what the special one asks.
 
     kind: the pod as one to expect again, for policies that learn. brought: what the devices need of the node.
+    warnings: what the devices may share with others that are held and no longer published.
     """
 
     node: str
@@ -58,6 +59,7 @@ class ScheduleResult(msgspec.Struct, frozen=True):
     special: Special | None = None
     kind: TaskType | None = None
     node_allocatable: NodeAllocatableDemand = ()
+    warnings: tuple[Refusal, ...] = ()
 
 
 class NoFit(msgspec.Struct, frozen=True):
@@ -160,10 +162,12 @@ def find_node(
         refused = tuple(seen.refused)
         return UndecidedFit(tuple(seen.undecided), refused) if seen.undecided else NoFit((), refused)
     best = _best(seen.options, pod_info.profile.weights)
-    results = best.devices.allocation_on(best.name, share_id).results[0] if best.devices is not None else ()
-    return ScheduleResult(
-        best.name, results, best.special, _kind(best, pod_info) if results else None, best.node_allocatable
-    )
+    if best.devices is None:
+        return ScheduleResult(best.name, (), best.special, None, best.node_allocatable)
+    allocation = best.devices.allocation_on(best.name, share_id)
+    results = allocation.results[0]
+    kind = _kind(best, pod_info) if results else None
+    return ScheduleResult(best.name, results, best.special, kind, best.node_allocatable, allocation.warnings)
 
 
 def all_refusals(

@@ -135,7 +135,7 @@ def placed(pod_info: PodInfo, place: ScheduleResult, now: datetime, context: Sch
     topics = frozenset(named("ResourceClaim", *claim) for claim in wait.claims) if wait is not None else frozenset()
     return PodOutcome(
         pod,
-        Placement(key, pod.metadata.uid, place.node, tuple(allocations), place.kind),
+        Placement(key, pod.metadata.uid, place.node, tuple(allocations), place.kind, place.warnings),
         wait,
         writes=tuple(writes),
         assumed=tuple(changes),

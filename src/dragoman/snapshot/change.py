@@ -119,6 +119,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     slices_by_pool: (driver, pool) -> slices, all generations
     slices_by_node: node name -> slices with that spec.nodeName; "" -> slices without nodeName
     holders: device -> who holds it (several: shares, or a double allocation)
+    held_by_pool: (driver, pool) -> its held devices, published or not
     nodes_by_pool: (driver, pool) -> node names (and "" for none) that its slices name -> how many slices do
     wide_pools: pools that more than one node can see: with slices without nodeName or for several nodes
     shapes: slice name -> what can be distinguished in it (snapshot.views)
@@ -154,6 +155,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     nodes_by_pool: Map[NamespacedName, Map[str, int]]
     wide_pools: Map[NamespacedName, None]
     holders: Map[DeviceId, tuple[Holder, ...]]
+    held_by_pool: Map[NamespacedName, Map[DeviceId, None]]
     requested: Map[str, Map[str, int]]
     assumed: Map[str, Map[str, int]]
     shapes: Map[str, SliceShape]
@@ -275,11 +277,11 @@ class _Draft:
             return
         by_node, shapes, wide = self.map("slices_by_node"), self.map("shapes"), self.map("wide_pools")
         views, holders, rules = self.map("views"), self.map("holders"), self.read("taint_rules")
-        nodes = self.map("nodes")
+        nodes, held = self.map("nodes"), self.map("held_by_pool")
         for node in self.touched:
             names = by_node.get(node) if node in nodes else None
             own = [shapes[name] for name in sorted(names)] if names is not None else []
-            view = view_of([shape for shape in own if shape.pool not in wide], holders, rules)
+            view = view_of([shape for shape in own if shape.pool not in wide], holders, rules, held)
             if view is not NOWHERE:
                 views[node] = view
             elif node in views:
@@ -394,8 +396,12 @@ class _Draft:
                 holders[device] = rest
             else:
                 del holders[device]
+                self._move(device, [("held_by_pool", device[:2])], [])
         for device, more in after.items():
-            together = (*holders.get(device, ()), *more)
+            known = holders.get(device)
+            if known is None:
+                self._move(device, [], [("held_by_pool", device[:2])])
+            together = (*(known or ()), *more)
             holders[device] = tuple(sorted(together, key=_holder_order))
 
     def _request(self, old: Pod | None, new: Pod | None) -> None:

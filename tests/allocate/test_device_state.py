@@ -20,7 +20,7 @@ SHARED = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "8G
 def states(*objects: tuple[str, Any], on: tuple[str, Any] | None = None, **gates: bool) -> dict[str, DeviceState]:
     snapshot = Snapshot.from_objects([on or node(), *objects])
     here, rules = snapshot.nodes["n1"], rules_of(options(**gates).gates)
-    found = device_states_of(here, pools_for(snapshot, here), snapshot.holders, rules)
+    found = device_states_of(snapshot, here, pools_for(snapshot, here), rules)
     assert [state.position for state in found] == list(range(len(found)))
     return {state.id.device: state for state in found}
 

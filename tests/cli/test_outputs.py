@@ -70,6 +70,7 @@ COMMANDS = {
     "simulate a replay": ("Replay", ["simulate", "-f", "WORLD", "--replay"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),
+    "migrate": ("Migration", ["migrate", "-f", "WORLD"]),
     "profiles": ("MachineProfileList", ["profiles"]),
     "a profile": ("MachineProfile", ["profiles", "dgx-h100"]),
 }

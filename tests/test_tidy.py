@@ -259,7 +259,7 @@ def test_every_module_opens_with_what_it_answers() -> None:
     assert not silent
 
 
-def test_the_version_is_told_in_one_place() -> None:
+def test_the_version_stands_in_one_place() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", dragoman.__version__)
 
 

@@ -68,9 +68,11 @@ COMMANDS = {
     "explain a node": ("Explanation", ["explain", "node/b", "-f", "WORLD"]),
     "explain a device": ("Explanation", ["explain", "device/gpu.example.com/a/gpu-0", "-f", "WORLD"]),
     "simulate a replay": ("Replay", ["simulate", "-f", "WORLD", "--replay"]),
+    "plan capacity": ("CapacityPlan", ["plan", "capacity", "-f", "WORLD", "-f", "examples/one-device.yaml"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),
     "migrate": ("Migration", ["migrate", "-f", "WORLD"]),
+    "doctor": ("DoctorReport", ["doctor", "-f", "WORLD"]),
     "profiles": ("MachineProfileList", ["profiles"]),
     "a profile": ("MachineProfile", ["profiles", "dgx-h100"]),
 }
@@ -185,7 +187,7 @@ def test_sarif_is_as_its_standard_says(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_every_kind_has_a_schema_and_a_line_in_the_docs() -> None:
     source = "".join(file.read_text() for file in (ROOT / "src/dragoman/cli").glob("*.py"))
-    kinds = set(re.findall(r'versioned\(\s*"(\w+)"', source))
+    kinds = set(re.findall(r'(?:versioned\(|show\(args,)\s*"(\w+)"', source))
     assert kinds == {file.stem for file in SCHEMAS.glob("*.json")}
     page = (ROOT / "docs/reference/outputs.md").read_text()
     assert not [kind for kind in kinds if f"schemas/{kind}.json" not in page]

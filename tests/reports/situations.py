@@ -614,8 +614,9 @@ SITUATIONS: dict[str, Situation] = {
             pod("bowls", "next"),
         ],
         {"default/bowls": None},
-        {"pod/bowls": ["part-5", "oven-0"]},
-        missing="counters of a device that is held and published no more are unknown, so nothing may draw on them",
+        {"pod/bowls": ["part-5", "oven-0"], "claim/old": ["part-5"], "device/kiln.example.org/shed-1/part-5": ["old"]},
+        lint=(Finding("ResourceClaim default/old", "HeldNotPublished", ("part-5", "shed-1")),),
+        flags=("--strict",),
     ),
     "shares pay their counters once": Situation(
         [

@@ -57,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--request-timeout",
         type=_timeout,
         metavar="TIME",
-        help="time limit time limit time limit of one request, such as 5s or 1m; 0: no limit",
+        help="time limit of one request, such as 5s or 1m; 0: no limit",
     )
 
 

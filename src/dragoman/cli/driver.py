@@ -117,6 +117,7 @@ def _serving(
     from dragoman.node.checkpoint import kernel_boot_id
     from dragoman.node.classes import install_classes
     from dragoman.node.plugin import Places, Plugin, PluginOptions
+    from dragoman.runtime.tasks import Tasks
 
     boot_id = args.boot_id or kernel_boot_id()
     site = Site(
@@ -145,14 +146,22 @@ def _serving(
         options=options,
         metrics=shell.metrics,
     )
-    shell.ready = lambda: plugin.is_ready
     if (before := entry.before) is not None:
         shell.before = lambda: before(args)
 
+    async def live() -> bool:
+        # One that waits to be started, for the API server as an example, is not mended by a restart.
+        return not plugin.is_running or await plugin.is_live()
+
+    shell.ready = lambda: plugin.is_ready
+    shell.live = live
+
     async def run() -> None:
-        if not args.no_device_classes:
-            await install_classes(shell.client, entry.classes)
-        await plugin.run()
+        async with Tasks(f"driver {entry.command}", shell.clock, shell.entropy) as tasks:
+            if not args.no_device_classes:
+                # Claims are prepared and unprepared whether or not the classes can be written.
+                tasks.supervise("classes", lambda: install_classes(shell.client, entry.classes))
+            await plugin.run()
 
     return run
 

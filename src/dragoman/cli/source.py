@@ -142,12 +142,12 @@ def gates(args: argparse.Namespace) -> Gates:
 
 def tool_input(args: argparse.Namespace, gates: Gates | None = None) -> ToolInput:
     """From the files if there are any, else from the cluster. Raises Invalid, NotFound, Denied, Retry."""
-    return from_files(args.filename, gates) if args.filename else asyncio.run(_live(args))
+    return from_files(args.filename, gates) if args.filename else asyncio.run(from_cluster(args))
 
 
 async def world_now(args: argparse.Namespace) -> ToolInput:
     """The same for those who wait in between."""
-    return from_files(args.filename) if args.filename else await _live(args)
+    return from_files(args.filename) if args.filename else await from_cluster(args)
 
 
 def from_files(names: Sequence[str], gates: Gates | None = None) -> ToolInput:
@@ -269,7 +269,8 @@ def applied(live: Object, before: Object, manifest: Object, gvk: tuple[str, str,
     return client_apply.applied(live, before, manifest, gvk)
 
 
-async def _live(args: argparse.Namespace) -> ToolInput:
+async def from_cluster(args: argparse.Namespace) -> ToolInput:
+    """From the cluster that the flags name. Raises NotFound, Denied, Retry."""
     from dragoman.api import codec
     from dragoman.cli import live
     from dragoman.errors import Invalid

@@ -147,6 +147,8 @@ CODES: dict[str, FindingCode] = {
     "NeverTrue": FindingCode(WARNING, "A selector is false for every device."),
     "JustMissed": FindingCode(WARNING, "A threshold lies just above what devices of that size really have."),
     "WrongPartitionProfile": FindingCode(ERROR, "A selector asks for a partition profile that the card cannot have."),
+    "HeldNotPublished": FindingCode(WARNING, "A claim holds a device that no slice shows any longer."),
+    "DeviceReplaced": FindingCode(WARNING, "A device that a claim holds has come back as another card."),
     "ConstraintUnmeetable": FindingCode(WARNING, "No node has enough devices that meet the constraint together."),
     "ConstraintNotShared": FindingCode(WARNING, "Not every driver whose devices must match publishes the attribute."),
     "RarelyMeant": FindingCode(WARNING, "A value is allowed, and gives more than a workload should have."),

@@ -16,6 +16,7 @@ from dragoman.api.remedies import literal, of_syntax
 from dragoman.api.validate.field import split_path
 from dragoman.api.yamltext import Broken, scalar_text
 from dragoman.known_drivers import NONE_KNOWN, KnownDrivers
+from dragoman.lint.allocated import check as check_allocated
 from dragoman.lint.capacity import check as check_capacity
 from dragoman.lint.configs import check as check_configs
 from dragoman.lint.constraints import check as check_constraints
@@ -52,6 +53,7 @@ FAMILIES: tuple[Family, ...] = (
     check_configs,
     check_capacity,
     check_made,
+    check_allocated,
     check_updates,
 )
 

@@ -1,6 +1,6 @@
 """How does somebody break the simulated hardware of a driver that runs by itself? Files in a folder, read as faults.
 
-`dragoman driver nvidia --simulate dgx-h100 --faults DIR` reads each NAME.json there, the data of a fault as a
+`dragoman driver DRIVER --simulate PROFILE --faults DIR` reads each NAME.json there, the data of a fault as a
 ConfigMap of an embedded cluster has it; NAME.state says what came of it. A fault lasts as long as its file. Only root
 and the user of the driver may write there: anything else is refused, since whoever can write breaks the machine.
 """

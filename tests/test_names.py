@@ -30,6 +30,7 @@ PLACES_ALLOWED = {
     ("sort", "daemon/scheduler_config.py"): "kube-scheduler's extension point queueSort and its plugin",
     ("sort", "kubelet/shell/text.py"): "the program of that name",
     ("guide", "daemon/coexistence.py"): "the folder of a page that help names",
+    ("guide", "doctor/table.py"): "the folder of pages that fixes and sources name",
     ("view", "allocate/attribute_reads.py"): VIEW,
     ("view", "allocate/equivalence.py"): VIEW,
     ("view", "allocate/match.py"): VIEW,

@@ -20,6 +20,8 @@ from dragoman.explain.state import ConsumerState, StateReason
 from dragoman.node.bench.report import CaseResult
 from dragoman.plan.buy import Purchase
 from dragoman.plan.capacity import Capacity
+from dragoman.plan.change import ChangePlan
+from dragoman.plan.defragment import Defragmentation
 from dragoman.plan.mig import MigPlan
 from dragoman.schedule import refusal as pod
 from dragoman.snapshot.usage import DeviceId, Holder
@@ -80,7 +82,13 @@ def fields(kind: type, *, brief: bool = False) -> tuple[dict[str, Any], tuple[st
 CHANGES = (hint_changes.HintChangeBase, hint_changes.PodPriority, hint_changes.ToleratedTaint, hint_changes.DeviceMove)
 
 
-RESULTS: dict[str, type] = {"CapacityPlan": Capacity, "PurchasePlan": Purchase, "MigPlan": MigPlan}
+RESULTS: dict[str, type] = {
+    "CapacityPlan": Capacity,
+    "PurchasePlan": Purchase,
+    "MigPlan": MigPlan,
+    "ChangePlan": ChangePlan,
+    "DefragmentPlan": Defragmentation,
+}
 """Outputs whose schemas follow from their types as a whole."""
 
 

@@ -77,6 +77,11 @@ COMMANDS = {
             *("--prices", "examples/plan/prices.yaml", "--copies", "30"),
         ],
     ),
+    "plan change": ("ChangePlan", ["plan", "change", "-f", "examples/plan/cluster.yaml", "--drain", "node-a"]),
+    "plan defragment": (
+        "DefragmentPlan",
+        ["plan", "defragment", "-f", "examples/plan/cluster.yaml", "-f", "examples/plan/train.yaml"],
+    ),
     "plan mig": ("MigPlan", ["plan", "mig", "--model", "dgx-h100", "--mix", "1g.10gb=5"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),

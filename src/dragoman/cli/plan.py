@@ -15,6 +15,7 @@ EXAMPLES = """\
 examples:
   dragoman plan capacity -f dump.yaml -f train.yaml    how many more of it fit, and what blocks the next one
   dragoman plan capacity --live -f train.yaml          the same on the cluster of the kubeconfig
+  dragoman plan change --live --upgrade pool=training  node by node, which pods move, what stays pending
   dragoman plan buy -f dump.yaml -f train.yaml --copies 20 --prices hourly.yaml
 """
 
@@ -26,6 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_subparsers(dest="what", required=True, metavar="PLAN", parser_class=type(parser))
     _capacity(what.add_parser("capacity", help="how many more fit, now and if fragmentation were undone"))
     _buy(what.add_parser("buy", help="the cheapest nodes for a demand, from a price file"))
+    _change(what.add_parser("change", help="steps, moves and pending pods of a drain, an upgrade or another change"))
+    _defragment(what.add_parser("defragment", help="the fewest restarts that make room for a pod, Job or gang"))
     for plan in driver_plans():
         parser_of = what.add_parser(plan.name, help=plan.summary)
         plan.flags(parser_of)
@@ -58,6 +61,25 @@ def _buy(parser: argparse.ArgumentParser) -> None:
     )
     _profile_files(parser)
     _without_solver(parser)
+
+
+def _change(parser: argparse.ArgumentParser) -> None:
+    plan_input.arguments(parser)
+    which = parser.add_mutually_exclusive_group(required=True)
+    nodes = "NODE[,...]|KEY=VALUE"
+    which.add_argument("--drain", metavar=nodes, help="empty these nodes, by name or by a label")
+    which.add_argument("--remove", metavar=nodes, help="remove these nodes, as a whole pool")
+    which.add_argument("--upgrade", metavar=nodes, help="empty and upgrade them one at a time, each comes back")
+    which.add_argument("--replace", metavar="DRIVER/POOL/DEVICE", help="replace this card")
+    which.add_argument("--device-class", metavar="FILE", help="apply the DeviceClasses of a file")
+
+
+def _defragment(parser: argparse.ArgumentParser) -> None:
+    plan_input.arguments(parser)
+    parser.add_argument("--restarts", type=int, default=4, metavar="N", help="pods, at most; default: %(default)s")
+    parser.add_argument(
+        "--tries", type=int, default=2_000, metavar="N", help="sets of pods of each size; default: %(default)s"
+    )
 
 
 def _profile_files(parser: argparse.ArgumentParser) -> None:

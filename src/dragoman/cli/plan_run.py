@@ -8,14 +8,18 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.cli import output, plan_input
+from dragoman.cli import output, plan_input, source
 from dragoman.drivers.entry import DriverPlan
 from dragoman.errors import Invalid, NotFound
 from dragoman.plan import text
 from dragoman.plan.buy import OfferedShape, WantedCopies, labelled, purchase, shape_like
 from dragoman.plan.capacity import capacity
 from dragoman.plan.catalogue import PriceList, price_list
+from dragoman.plan.change import drained, joined, reclassed, replaced, upgraded
+from dragoman.plan.defragment import defragmentation
 from dragoman.plan.demand import PlannedDemand, parted
+from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.usage import DeviceId
 
 
 def _capacity(args: argparse.Namespace) -> int:
@@ -118,6 +122,78 @@ async def _shapes(args: argparse.Namespace, prices: PriceList, found: plan_input
     return shapes
 
 
+# ---- change, defragment
+
+
+def _change(args: argparse.Namespace) -> int:
+    found = plan_input.read(args)
+    cluster, context = found.cluster, found.context
+    snapshot = cluster.snapshot
+    if args.device_class:
+        classes = source.from_files([args.device_class], context.gates).snapshot.classes
+        if not classes:
+            raise Invalid(f"--device-class {args.device_class}", "holds no DeviceClass")
+        plans = [reclassed(cluster, classes[name], f"DeviceClass {name}") for name in sorted(classes)]
+    elif args.replace:
+        device = _device(snapshot, args.replace)
+        plans = [replaced(cluster, device, context, f"replace {device}")]
+    elif args.upgrade:
+        nodes = _nodes(snapshot, "--upgrade", args.upgrade)
+        plans = [upgraded(cluster, nodes, context, f"upgrade {', '.join(nodes)}")]
+    else:
+        flag = "--drain" if args.drain else "--remove"
+        nodes = _nodes(snapshot, flag, args.drain or args.remove)
+        plans = [drained(cluster, nodes, context, f"{flag[2:]} {', '.join(nodes)}")]
+    plan = plans[0]
+    for more in plans[1:]:
+        plan = joined(plan, more)
+    plan_input.show(args, "ChangePlan", plan, list(text.change_sections(plan)))
+    return 1 if plan.pending else 0
+
+
+def _nodes(snapshot: Snapshot, flag: str, given: str) -> list[str]:
+    key, equals, value = given.partition("=")
+    if equals:
+        found = sorted(name for name, node in snapshot.nodes.items() if node.metadata.labels.get(key) == value)
+        if not found:
+            raise NotFound(f"{flag} {given}: no node has that label")
+        return found
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    for name in names:
+        if name not in snapshot.nodes:
+            near = difflib.get_close_matches(name, list(snapshot.nodes), 3)
+            raise NotFound(f"{flag}: node {name} does not exist{'; near: ' + ', '.join(near) if near else ''}")
+    if not names:
+        raise Invalid(f"{flag} {given!r}", "names no node")
+    return list(dict.fromkeys(names))
+
+
+def _device(snapshot: Snapshot, given: str) -> DeviceId:
+    for shape in snapshot.shapes.values():
+        for device in shape.ids:
+            if str(device) == given:
+                return device
+    raise NotFound(f"--replace {given}: no slice publishes that device; `dragoman devices --by pool` lists pools")
+
+
+def _defragment(args: argparse.Namespace) -> int:
+    for flag, value in (("--restarts", args.restarts), ("--tries", args.tries)):
+        if value < 1:
+            raise Invalid(flag, f"must be 1 or more, got {value}")
+    found = plan_input.read(args)
+    with plan_input.counting("sets tried") as progress:
+        answer = defragmentation(
+            found.cluster,
+            found.demand(),
+            found.context,
+            restarts_max=args.restarts,
+            tries_max=args.tries,
+            progress=progress,
+        )
+    plan_input.show(args, "DefragmentPlan", answer, list(text.defragment_sections(answer)))
+    return 0 if answer.found else 1
+
+
 # ---- plans of drivers
 
 
@@ -131,4 +207,9 @@ def driver_plan(plan: DriverPlan, args: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
-RUN: dict[str, Callable[[argparse.Namespace], int]] = {"capacity": _capacity, "buy": _buy}
+RUN: dict[str, Callable[[argparse.Namespace], int]] = {
+    "capacity": _capacity,
+    "buy": _buy,
+    "change": _change,
+    "defragment": _defragment,
+}

@@ -24,6 +24,7 @@ from dragoman.plan.demand import PlannedDemand
 from dragoman.plan.fill import COPIES_MAX, CountProgress, Filled, filled, silent
 from dragoman.plan.moves import (
     Rearranged,
+    cordoned,
     decided_again,
     is_movable,
     movable,
@@ -274,8 +275,8 @@ def _freed(cluster: ClusterState, pod: Pod, node: str, context: SchedulingContex
         seen = placement_seen(snapshot, snapshot.pods[key])
         if seen is None:
             continue
-        cordoned = _cordoned(before(snapshot, [seen]), node)
-        step = next(iter(steps(cordoned, units_of(cordoned, [key]), cluster.now, context)), None)
+        closed = cordoned(before(snapshot, [seen]), node)
+        step = next(iter(steps(closed, units_of(closed, [key]), cluster.now, context)), None)
         target = (step.verdicts[0].node or "") if step is not None else ""
         gone = apply_all(snapshot, [Gone("Pod", *key)])
         if not isinstance(place_on(gone, pod, node, context), ScheduleResult):
@@ -299,12 +300,6 @@ def _movers(snapshot: Snapshot, node: str, missing: dict[str, int]) -> Iterator[
 def _weight(snapshot: Snapshot, key: NamespacedName) -> tuple[int, int, NamespacedName]:
     needs = pod_requests(snapshot.pods[key])
     return needs.get("cpu", 0), needs.get("memory", 0), key
-
-
-def _cordoned(snapshot: Snapshot, name: str) -> Snapshot:
-    node = snapshot.nodes[name]
-    spec = msgspec.structs.replace(node.spec, unschedulable=True)
-    return apply(snapshot, Put("Node", msgspec.structs.replace(node, spec=spec)))
 
 
 # ---- what there is, by class

@@ -139,6 +139,13 @@ def _kept(snapshot: Snapshot, was: Snapshot, seen: ObservedPlacement, context: S
     return apply_all(snapshot, [*back, Put("Pod", pod)])
 
 
+def cordoned(snapshot: Snapshot, name: str) -> Snapshot:
+    """The snapshot with the node closed to new pods."""
+    node = snapshot.nodes[name]
+    spec = msgspec.structs.replace(node.spec, unschedulable=True)
+    return apply_all(snapshot, [Put("Node", msgspec.structs.replace(node, spec=spec))])
+
+
 def devices_of(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
     """`driver/pool/device` of the pod's allocated claims, sorted."""
     claims = claims_of(snapshot, pod)

@@ -9,7 +9,10 @@ from dragoman.plan.blocked import Block
 from dragoman.plan.buy import Purchase
 from dragoman.plan.capacity import Capacity
 from dragoman.plan.catalogue import money
+from dragoman.plan.change import ChangePlan
+from dragoman.plan.defragment import Defragmentation
 from dragoman.plan.mig import MigPlan
+from dragoman.plan.moves import Move
 from dragoman.plan.report import Section
 
 
@@ -103,6 +106,53 @@ def _purchase_lines(found: Purchase) -> Iterator[str]:
     else:
         more = f" and {len(found.pending) - 3} more" if len(found.pending) > 3 else ""
         yield f"not verified: the scheduler leaves pending {', '.join(found.pending[:3])}{more}"
+
+
+# ---- change, defragment
+
+
+def change_sections(found: ChangePlan) -> Iterator[Section]:
+    """Step by step, then what stays pending."""
+    for number, step in enumerate(found.steps, 1):
+        lines = []
+        if step.pending:
+            lines.append(f"no node for {', '.join(step.pending)}")
+        if step.unmanaged:
+            lines.append(f"nobody makes these again, their users must: {', '.join(step.unmanaged)}")
+        if step.staying:
+            lines.append(f"{plural(step.staying, 'pod')} of DaemonSets, or with claims that others share, stay")
+        yield Section(f"{number}. {step.action}", tuple(lines), _MOVES, _move_rows(step.moves))
+    for title, devices in (("Devices gained", found.gained), ("Devices lost", found.lost)):
+        if devices:
+            more = f" and {len(devices) - 10} more" if len(devices) > 10 else ""
+            yield Section(f"{title}: {len(devices)}", (", ".join(devices[:10]) + more,))
+    if found.affected:
+        yield Section("Claims that hold lost devices", (f"{', '.join(found.affected)}; they keep them until released",))
+    end = f"at the end pending: {', '.join(found.pending)}" if found.pending else "at the end every pod has a node"
+    yield Section("Result", (end,))
+
+
+_MOVES = ("POD", "FROM", "TO", "DEVICES")
+
+
+def _move_rows(moves: tuple[Move, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple((f"{m.namespace}/{m.name}", m.node, m.to or "pending", ", ".join(m.to_devices) or "-") for m in moves)
+
+
+def defragment_sections(found: Defragmentation) -> Iterator[Section]:
+    """Which pods to restart, and where everything runs then."""
+    placed = ", ".join(f"{one.pod} on {one.node}" for one in found.placed)
+    if not found.found:
+        proof = "all sets of movable pods were tried" if found.fewest else f"none found in {found.tries} tries"
+        yield Section(f"Room for {found.demand}", (f"restarts do not make room: {proof}",))
+    elif not found.restarts:
+        yield Section(f"Room for {found.demand}", (f"it fits as it is: {placed}",))
+    else:
+        proof = "no smaller set was seen to do" if found.fewest else "smaller sets were not all tried"
+        line = f"{plural(found.restarts, 'restart')}: {placed}; {proof}"
+        yield Section(f"Room for {found.demand}", (line,), _MOVES, _move_rows(found.moves))
+    if found.blocks:
+        yield block_section(found.blocks, "In the way as it is")
 
 
 # ---- mig

@@ -34,9 +34,13 @@ def devices_of(case: Case) -> Iterator[dict[str, Any]]:
 
 def admin(case: Case, theirs: str, ours: str) -> bool:
     """Admin access to a device with counters or capacity draws on neither here."""
-    return any(asked.get("adminAccess") for asked in requests_of(case)) and any(
-        device.get("consumesCounters") or device.get("capacity") or device.get("allowMultipleAllocations")
-        for device in devices_of(case)
+    admins = [asked for asked in requests_of(case) if asked.get("adminAccess")]
+    return any(asked.get("capacity") for asked in admins) or (
+        bool(admins)
+        and any(
+            device.get("consumesCounters") or device.get("capacity") or device.get("allowMultipleAllocations")
+            for device in devices_of(case)
+        )
     )
 
 

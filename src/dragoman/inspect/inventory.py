@@ -98,7 +98,7 @@ class Trouble(msgspec.Struct, frozen=True):
     detail: str
 
 
-class AdminAccess(msgspec.Struct, frozen=True):
+class AdminClaim(msgspec.Struct, frozen=True):
     """A claim that has devices with admin access, beside whoever holds them."""
 
     namespace: str
@@ -117,7 +117,7 @@ class Inventory(msgspec.Struct, frozen=True):
     pools: int
     unavailable: dict[str, int] = {}
     """Why devices are unavailable: the node's state to the number of devices."""
-    admin: tuple[AdminAccess, ...] = ()
+    admin: tuple[AdminClaim, ...] = ()
 
 
 def inventory(snapshot: Snapshot, by: Sequence[str], now: datetime, *, nodes_known: bool = True) -> Inventory:
@@ -332,13 +332,13 @@ class _Count:
             names = ", ".join(f"{one.id.device} by {_claims(one.holders)}" for one in unpublished)
             self.troubles.append(Trouble("held but not published", driver, pool, len(unpublished), names))
 
-    def _admin(self, pools: Iterable[tuple[str, str]]) -> tuple[AdminAccess, ...]:
+    def _admin(self, pools: Iterable[tuple[str, str]]) -> tuple[AdminClaim, ...]:
         counted = set(pools)
         devices: dict[NamespacedName, list[str]] = {}
         for (driver, pool, name), claims in sorted(self.admin_claims.items()):
             for key in claims if (driver, pool) in counted else ():
                 devices.setdefault(key, []).append(f"{driver}/{pool}/{name}")
-        return tuple(AdminAccess(*key, tuple(names)) for key, names in sorted(devices.items()))
+        return tuple(AdminClaim(*key, tuple(names)) for key, names in sorted(devices.items()))
 
     def _replaced(self) -> None:
         """Devices that came back as other hardware under the name that a claim holds."""

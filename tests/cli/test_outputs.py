@@ -71,6 +71,8 @@ COMMANDS = {
     "plan capacity": ("CapacityPlan", ["plan", "capacity", "-f", "WORLD", "-f", "examples/one-device.yaml"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),
+    "migrate with a proof": ("Migration", ["migrate", "-f", "WORLD", "--against", "WORLD"]),
+    "an inventory": ("MigrationInventory", ["migrate", "--assess", "-f", str(ROOT / "examples/device-plugin")]),
     "migrate": ("Migration", ["migrate", "-f", "WORLD"]),
     "doctor": ("DoctorReport", ["doctor", "-f", "WORLD"]),
     "profiles": ("MachineProfileList", ["profiles"]),

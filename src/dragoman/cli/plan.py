@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _capacity(what.add_parser("capacity", help="how many more fit, now and if fragmentation were undone"))
     _buy(what.add_parser("buy", help="the cheapest nodes for a demand, from a price file"))
     _change(what.add_parser("change", help="steps, moves and pending pods of a drain, an upgrade or another change"))
-    _defragment(what.add_parser("defragment", help="the fewest restarts that make room for a pod, Job or gang"))
+    _defragment(what.add_parser("defragment", help="the fewest restarts after which a pod, Job or gang fits"))
     for plan in driver_plans():
         parser_of = what.add_parser(plan.name, help=plan.summary)
         plan.flags(parser_of)

@@ -144,13 +144,13 @@ def defragment_sections(found: Defragmentation) -> Iterator[Section]:
     placed = ", ".join(f"{one.pod} on {one.node}" for one in found.placed)
     if not found.found:
         proof = "all sets of movable pods were tried" if found.fewest else f"none found in {found.tries} tries"
-        yield Section(f"Room for {found.demand}", (f"restarts do not make room: {proof}",))
+        yield Section(f"Restarts for {found.demand}", (f"no restarts help: {proof}",))
     elif not found.restarts:
-        yield Section(f"Room for {found.demand}", (f"it fits as it is: {placed}",))
+        yield Section(f"Restarts for {found.demand}", (f"it fits as it is: {placed}",))
     else:
         proof = "no smaller set was seen to do" if found.fewest else "smaller sets were not all tried"
         line = f"{plural(found.restarts, 'restart')}: {placed}; {proof}"
-        yield Section(f"Room for {found.demand}", (line,), _MOVES, _move_rows(found.moves))
+        yield Section(f"Restarts for {found.demand}", (line,), _MOVES, _move_rows(found.moves))
     if found.blocks:
         yield block_section(found.blocks, "In the way as it is")
 

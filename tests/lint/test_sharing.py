@@ -25,7 +25,9 @@ PROVOKED = {
     "SharesNothing",
     "TakesWholeDevice",
     "TaintRuleMatchesNothing",
+    "TwoSchedulers",
     "UnknownKind",
+    "UnknownScheduler",
 }
 """Codes that this file is about."""
 

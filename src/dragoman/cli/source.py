@@ -91,7 +91,8 @@ class ToolInput(NamedTuple):
     places; empty for a live cluster. events: Event objects, as on the wire. refused: objects of the files that an API
     server would not take, which are not in the snapshot. warnings: fields of the files that it would drop.
     hidden: kinds of a live cluster that may not be seen at all;
-    who: the user who may not.
+    who: the user who may not. leases: as on the wire, of schedulers among others; of a live cluster only where pods
+    are pending or name another scheduler than the default one.
     """
 
     snapshot: Snapshot
@@ -102,6 +103,7 @@ class ToolInput(NamedTuple):
     warnings: tuple[DocumentWarning, ...] = ()
     hidden: frozenset[str] = frozenset()
     who: str = ""
+    leases: tuple[dict[str, Any], ...] = ()
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -247,9 +249,10 @@ def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | 
         if d.kind_name == "Pod" or d.kind_name in WORKLOADS
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
+    leases = tuple(d.object for d in documents if d.kind_name == "Lease")
     rejected = tuple(RejectedDocument(*pair) for pair in refused)
     warnings = tuple(_gated((document for document, _ in accepted), gates or DEFAULTS))
-    return ToolInput(snapshot, order, tuple(documents), events, rejected, warnings)
+    return ToolInput(snapshot, order, tuple(documents), events, rejected, warnings, leases=leases)
 
 
 def _gated(documents: Iterable[Document], gates: Gates) -> Iterator[DocumentWarning]:
@@ -289,6 +292,7 @@ async def from_cluster(args: argparse.Namespace) -> ToolInput:
     kinds = (*sorted(HELD - NOT_ASKED_FOR), "Event")
     async with connect.client(args) as client:
         seen = await live.read(client, kinds, own=args.namespace or client.access.namespace)
+        leases = await live.leases(client, seen)
     for line in live.notes(seen):
         output.say(line)
     objects: list[tuple[str, object]] = []
@@ -311,4 +315,4 @@ async def from_cluster(args: argparse.Namespace) -> ToolInput:
     pods = sorted(snapshot.pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     order = tuple(("Pod", pod.metadata.namespace, pod.metadata.name) for pod in pods)
     events = tuple(seen.found.get("Event", ()))
-    return ToolInput(snapshot, order, (), events, hidden=live.hidden_kinds(seen), who=seen.who)
+    return ToolInput(snapshot, order, (), events, hidden=live.hidden_kinds(seen), who=seen.who, leases=leases)

@@ -158,6 +158,8 @@ CODES: dict[str, FindingCode] = {
     ),
     "AskedForTwice": FindingCode(WARNING, "Several pods ask for one exclusive device with claims of their own."),
     "OnePodPerNode": FindingCode(WARNING, "More pods with a channel of one domain than nodes: a node has one channel."),
+    "UnknownScheduler": FindingCode(WARNING, "No scheduler of this name is known, or seen to run."),
+    "TwoSchedulers": FindingCode(WARNING, "Two schedulers give out devices of one driver."),
     "UnknownKind": FindingCode(ERROR, "The API group has no such kind."),
     "TaintRuleMatchesNothing": FindingCode(WARNING, "A taint rule names a driver, pool or device that is not there."),
     "HeldNotPublished": FindingCode(WARNING, "A claim holds a device that no slice shows any longer."),

@@ -26,6 +26,7 @@ from dragoman.lint.made import check as check_made
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.references import check as check_references
 from dragoman.lint.rollouts import check as check_rollouts
+from dragoman.lint.schedulers import check as check_schedulers
 from dragoman.lint.selectors import check as check_selectors
 from dragoman.lint.shape import check as check_shape
 from dragoman.lint.sharing import check as check_sharing
@@ -58,6 +59,7 @@ FAMILIES: tuple[Family, ...] = (
     check_capacity,
     check_rollouts,
     check_sharing,
+    check_schedulers,
     check_made,
     check_allocated,
     check_updates,

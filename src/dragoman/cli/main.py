@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "explain why a pod is pending, or the state of a claim, node or device",
     ),
     "devices": ("devices", "list devices: how many exist, are held and are free, and what still fits"),
+    "web": ("web", "show a cluster or its dump as a read-only page in the browser"),
     "lint": ("lint", "check manifests against the API, the drivers and each other, and fix them with --fix"),
     "record": ("record", "save a cluster's DRA state in a file, for commands that take -f"),
     "simulate": ("simulate", "show where the pods of these files would run and with which devices, or why they cannot"),

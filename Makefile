@@ -89,8 +89,9 @@ bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON 
 proto: $(VENV)/.dev ## make the gRPC messages again from their .proto files
 	@$(BIN)/python tools/make_proto.py
 
-docs: $(VENV)/.run ## make docs/reference/commands.md, metrics.md and schemas again
+docs: $(VENV)/.run ## make docs/reference/commands.md, doctor.md, metrics.md and schemas again
 	@$(BIN)/python tools/make_commands.py
+	@$(BIN)/python tools/make_doctor.py
 	@$(BIN)/python tools/make_metrics.py
 	@$(BIN)/python tools/make_output_schemas.py
 

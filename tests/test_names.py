@@ -30,6 +30,7 @@ PLACES_ALLOWED = {
     ("sort", "daemon/scheduler_config.py"): "kube-scheduler's extension point queueSort and its plugin",
     ("sort", "kubelet/shell/text.py"): "the program of that name",
     ("guide", "daemon/coexistence.py"): "the folder of a page that help names",
+    ("guide", "doctor/table.py"): "the folder of pages that fixes and sources name",
     ("view", "allocate/attribute_reads.py"): VIEW,
     ("view", "allocate/equivalence.py"): VIEW,
     ("view", "allocate/match.py"): VIEW,
@@ -215,15 +216,32 @@ PROSE = re.compile(
 
 
 def _prose() -> Iterator[tuple[str, str]]:
-    """(file, line) of all sources but generated ones, and of all pages but the glossary, which lists the words."""
+    """(file, line) of all sources but generated ones, and of all pages but two: the glossary lists the
+    words, and conformance.md has what upstream's suite said."""
     pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
-    for file in (*_files(), *(page for page in pages if page.name != "glossary.md")):
+    for file in (*_files(), *(page for page in pages if page.name not in ("glossary.md", "conformance.md"))):
         for line in file.read_text(encoding="utf-8").splitlines():
             yield file.relative_to(ROOT).as_posix(), line
 
 
 def test_docs_docstrings_and_messages_are_plain_english() -> None:
     assert not [found for found in _prose() if PROSE.search(found[1])]
+
+
+def test_no_help_text_or_message_says_a_word_twice() -> None:
+    twice = re.compile(r"\b([a-z]{3,}(?: [a-z]+)?) \1\b(?! ?-)")
+    assert not [(file.name, text) for file in _files() for text in _said(file) if twice.search(text)]
+
+
+def test_names_in_tests_are_plain_english() -> None:
+    """Functions and classes, which failures and `-k` show."""
+    found = set()
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                words = " ".join(_words(node.name))
+                found |= {(file.relative_to(ROOT).as_posix(), node.name)} if PROSE.search(words) else set()
+    assert not found
 
 
 def test_nothing_is_allowed_that_does_not_occur() -> None:

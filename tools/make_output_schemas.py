@@ -18,6 +18,9 @@ from dragoman.explain.hint_changes import SingleChange, Together
 from dragoman.explain.messages import camel
 from dragoman.explain.state import ConsumerState, StateReason
 from dragoman.node.bench.report import CaseResult
+from dragoman.plan.buy import Purchase
+from dragoman.plan.capacity import Capacity
+from dragoman.plan.mig import MigPlan
 from dragoman.schedule import refusal as pod
 from dragoman.snapshot.usage import DeviceId, Holder
 from dragoman.values.quantity import Quantity
@@ -75,6 +78,10 @@ def fields(kind: type, *, brief: bool = False) -> tuple[dict[str, Any], tuple[st
 
 
 CHANGES = (hint_changes.HintChangeBase, hint_changes.PodPriority, hint_changes.ToleratedTaint, hint_changes.DeviceMove)
+
+
+RESULTS: dict[str, type] = {"CapacityPlan": Capacity, "PurchasePlan": Purchase, "MigPlan": MigPlan}
+"""Outputs whose schemas follow from their types as a whole."""
 
 
 def sentence(kind: type) -> str:
@@ -154,6 +161,11 @@ def written() -> dict[str, str]:
         needed = made if name == "Explanation" else {key: made[key] for key in made if key != "consumer"}
         schema["$defs"] |= needed
         texts[f"{name}.json"] = json.dumps(schema, indent=2) + "\n"
+    for title, kind in RESULTS.items():
+        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+        properties, optional = fields(kind)
+        whole = {"apiVersion": {"const": "cli.dragoman.dev/v1"}, "kind": {"const": title}, **properties}
+        texts[f"{title}.json"] = json.dumps(schema | closed(whole, optional, sentence(kind)), indent=2) + "\n"
     bench = json.loads((SCHEMAS / "DriverBenchReport.json").read_text())
     bench["properties"]["cases"]["items"] = of(CaseResult)
     texts["DriverBenchReport.json"] = json.dumps(bench, indent=2) + "\n"

@@ -154,7 +154,7 @@ def search_requests(objects: list[tuple[str, Any]], *claims: ResourceClaim, on: 
     base = [o for o in (node(), device_class()) if (o[0], o[1].metadata.name) not in kinds]
     snapshot = Snapshot.from_objects([*base, *objects])
     rules = rules_of(options().gates)
-    states = device_states_of(snapshot.nodes[on], pools_for(snapshot, snapshot.nodes[on]), snapshot.holders, rules)
+    states = device_states_of(snapshot, snapshot.nodes[on], pools_for(snapshot, snapshot.nodes[on]), rules)
     device_filter = DeviceFilter(rules, Matcher(), FIRST_FIT, Demand())
     requests = []
     for index, made in enumerate(claims):

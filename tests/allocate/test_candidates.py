@@ -38,7 +38,7 @@ def filtered(
     """What is left of a node's devices for the claim's first request."""
     snapshot = Snapshot.from_objects([node(), device_class(), *objects])
     rules = rules_of(options().gates)
-    states = device_states_of(snapshot.nodes["n1"], pools_for(snapshot, snapshot.nodes["n1"]), snapshot.holders, rules)
+    states = device_states_of(snapshot, snapshot.nodes["n1"], pools_for(snapshot, snapshot.nodes["n1"]), rules)
     plan = plan_claim(made, snapshot, rules)
     assert isinstance(plan, ClaimPlan)
     found = DeviceFilter(rules, Matcher(), policy, Demand())

@@ -234,7 +234,7 @@ def test_the_demand_does_not_depend_on_the_order_of_tasks() -> None:
     assert first.demand == second.demand
 
 
-def test_only_the_commonest_kinds_are_told() -> None:
+def test_only_the_commonest_kinds_count() -> None:
     recent = TaskHistory()
     for number in range(16 * KINDS_MAX):
         recent.add(TaskType(1, cpu=number))

@@ -12,6 +12,7 @@ from dragoman.allocate.search import Exhausted, Found, Halted, OutOfSteps, Searc
 from tests.allocate.shortforms import DRIVER, asked, claim, device, first_of, resource_slice, search_requests, wants
 
 X = f"device.attributes['{DRIVER}'].x"
+Z = f"device.attributes['{DRIVER}'].z"
 MATCH = [{"matchAttribute": f"{DRIVER}/x"}]
 
 
@@ -43,6 +44,20 @@ SAME: dict[str, tuple[list[Any], list[Any]]] = {
     "devices of one value": (pool(1, 2, 2), [claim(wants("x", 2), constraints=MATCH)]),
     "two claims": (pool(1, 1, 2, 2), [claim(wants("x", 2), constraints=MATCH), claim(wants("x", 2), name="d")]),
     "all devices": (pool(1, 1), [claim(wants(every=True), constraints=MATCH)]),
+    "all devices, of which one breaks a constraint": (pool(1, 1, 2), [claim(wants(every=True), constraints=MATCH)]),
+    "all devices that break a constraint with what an earlier request has": (
+        [*pool(1, 1, 1), resource_slice([device("e0", attrs={"x": 3})], name="s2", pool="p2")],
+        [claim(wants("first"), wants("every", every=True, select=f"{X} == 3"), constraints=MATCH)],
+    ),
+    "all devices that break a constraint, behind a request that cannot be met": (
+        pool(1, 1, 2),
+        [claim(wants("four", 4), wants("every", every=True), constraints=MATCH)],
+    ),
+    "an alternative for all devices that break a constraint": (
+        pool(1, 2),
+        [claim(first_of("r", asked(3), asked(every=True)), constraints=MATCH)],
+    ),
+    "all devices, on one of which a selector fails": (pool(1, 1, None), [claim(wants(every=True, select=f"{X} == 1"))]),
     "a selector that fails on the way": (pool(1, None, 2), [claim(wants(select=f"{X} == 2"))]),
     "a selector that fails after a device was taken": (
         pool(1, 1, None, 2),
@@ -61,11 +76,16 @@ def test_it_comes_to_what_the_plain_search_comes_to(case: str) -> None:
     assert bool(ledger.trail) == isinstance(outcome, Found)
 
 
-def test_all_devices_that_break_a_constraint_are_a_plain_no() -> None:
-    """The plain search, which comes first, names the device."""
-    outcome, ledger = guided(pool(1, 2), claim(wants(every=True), constraints=MATCH))
-    assert isinstance(outcome, Exhausted)
-    assert ledger.trail == []
+def test_a_search_that_is_hard_before_it_comes_to_all_devices_names_the_one_in_the_way() -> None:
+    """Past the steps of the plain search: the first request can only have the device whose z is not that of all."""
+    last = [device(f"e{i}", attrs={"z": 2}) for i in range(3)]
+    every = wants("every", every=True, select=f"{Z} == 2 && !has({X})")
+    objects, claims = _late(every, constraints=[{"matchAttribute": f"{DRIVER}/z", "requests": ["r0", "every"]}])
+    objects = [*objects, resource_slice(last, name="s2", pool="p2")]
+    outcome = find(search_requests(objects, *claims), Ledger(lists=False), steps_max=100_000)
+    assert isinstance(outcome, Halted)
+    assert outcome.steps > GUIDED_STEPS
+    assert shown(outcome) == (24, "e0", 0)
 
 
 def test_without_steps_nothing_is_decided_and_the_ledger_stays_empty() -> None:
@@ -104,9 +124,9 @@ def test_find_stays_within_the_steps_that_it_is_given() -> None:
     assert isinstance(find(search_requests(objects, *claims), Ledger(lists=False), steps_max=100_000), Found)
 
 
-def _late() -> tuple[list[Any], list[Any]]:
-    """Requests in an order that is wrong for them: the choosiest come last."""
+def _late(*more: dict[str, Any], **devices: Any) -> tuple[list[Any], list[Any]]:
+    """Requests in an order that is wrong for them: the choosiest come last. z is 2 on one device that they need."""
     count = 24
-    return pool(*range(count)), [
-        claim(*(wants(f"r{i}", select=f"{X} <= {count - 1 - i}") for i in range(count)), name="late")
-    ]
+    late = (wants(f"r{i}", select=f"has({X}) && {X} <= {count - 1 - i}") for i in range(count))
+    made = [device(f"d{i:02d}", attrs={"x": i, "z": 2 if i == 5 else 1}) for i in range(count)]
+    return [resource_slice(made)], [claim(*late, *more, name="late", **devices)]

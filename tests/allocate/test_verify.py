@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from dragoman.allocate.allocator import Allocation, Ask, allocate
+from dragoman.allocate.refusal import PoolInvalid, Refusals
 from dragoman.allocate.verify import verify
 from dragoman.api.resource import DeviceRequestAllocationResult
 from dragoman.snapshot.change import Snapshot
@@ -118,3 +119,15 @@ def test_all_devices_are_those_of_pools_that_are_not_obsolete() -> None:
     new = resource_slice([device("new")], name="s2", pool="moving", nodeName="n2", generation=2)
     answer = run([resource_slice([device("a")]), old, new], claim(wants(every=True)))
     assert given(answer) == ["r=p1/a"]
+
+
+def test_without_its_gate_a_slice_with_per_device_nodes_is_on_no_node() -> None:
+    both = [
+        resource_slice([device("gpu-7", allNodes=True)], name="s1", count=2, perDeviceNodeSelection=True),
+        resource_slice([device("gpu-7")], name="s2", count=2),
+    ]
+    answer = run(both, claim(wants()), DRAPartitionableDevices=False, DRADeviceCompatibilityGroups=False)
+    assert given(answer) == ["r=p1/gpu-7"]
+    again = run(both, claim(wants()))
+    assert isinstance(again, Refusals)
+    assert [type(reason) for reason in again.reasons if isinstance(reason, PoolInvalid)]

@@ -32,7 +32,7 @@ def test_a_gate_that_is_asked_for_brings_what_it_needs() -> None:
     assert dropped == ()
 
 
-def test_contradictions_are_told() -> None:
+def test_contradictions_are_reported() -> None:
     gates, dropped = parse_gates("DRADeviceTaints=false, DRADeviceTaintRules=true")
     assert not gates.on("DRADeviceTaintRules")
     assert dropped == ("DRADeviceTaintRules",)

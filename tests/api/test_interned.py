@@ -17,7 +17,7 @@ def slice_of(index: int) -> dict[str, Any]:
     return {"spec": {"driver": "d", "devices": [device]}}
 
 
-def test_alike_attributes_and_capacities_are_kept_once() -> None:
+def test_equal_attributes_and_capacities_are_kept_once() -> None:
     one, two = (codec.decode(ResourceSlice, slice_of(index)).spec.devices[0] for index in (1, 2))
     assert one.attributes["model"] is two.attributes["model"]
     assert one.capacity["memory"] is two.capacity["memory"]

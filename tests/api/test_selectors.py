@@ -117,7 +117,7 @@ def test_a_device_shared_by_many_says_so() -> None:
 # ---- failures
 
 
-def test_a_missing_attribute_is_named_with_its_place_and_what_looks_alike() -> None:
+def test_a_missing_attribute_is_named_with_its_place_and_similar_names() -> None:
     found = failed("device.driver == 'gpu.example.com' &&\n device.attributes['gpu.example.com'].modell == 'x'")
     assert found.message == "no such key: modell (did you mean model?)"
     assert found.attribute == "gpu.example.com/modell"
@@ -130,7 +130,7 @@ def test_a_missing_capacity_is_named_through_a_binding() -> None:
     assert (found.attribute, found.near) == ("gpu.example.com/Memory", "gpu.example.com/memory")
 
 
-def test_nothing_is_suggested_where_nothing_looks_alike() -> None:
+def test_nothing_is_suggested_where_no_name_is_similar() -> None:
     assert failed("device.attributes['gpu.example.com'].zone == 'x'").near is None
     assert failed("device.attributes['nobody'].model == 'x'").near is None
 

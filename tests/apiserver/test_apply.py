@@ -149,7 +149,7 @@ def test_what_a_manager_applies_no_longer_is_removed(sentence):
     assert bare(ssa(live, second, gvk=gvk)) == expected
 
 
-def test_what_the_server_defaulted_stays_when_an_applied_neighbour_goes():
+def test_what_the_server_defaulted_stays_when_an_applied_field_beside_it_goes():
     live = ssa(None, pod({"name": "c", "image": "i"}, hostNetwork=True), gvk=POD)
     live["spec"]["containers"][0]["imagePullPolicy"] = "Always"
     live["spec"]["restartPolicy"] = "Always"

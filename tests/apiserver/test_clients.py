@@ -18,6 +18,7 @@ from dragoman.cluster.http import HttpClient
 from dragoman.errors import Denied, Invalid, NotFound, Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.testing.build import pod
 
 pytestmark = pytest.mark.slow
 
@@ -57,18 +58,9 @@ def play(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
     return run
 
 
-def pod(name: str, **labels: str) -> dict[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"containers": [{"name": "c", "image": "i:1"}]},
-    }
-
-
 def test_objects_come_back_whole(play: Callable[[Scenario], None]) -> None:
     async def scenario(client: Client, registry: Registry) -> None:
-        made = await client.create(POD, pod("a", app="x"), "default")
+        made = await client.create(POD, pod("a", metadata={"labels": {"app": "x"}}), "default")
         assert made["kind"] == "Pod"
         assert made["apiVersion"] == "v1"
         assert await client.get(POD, "a", "default") == made
@@ -85,7 +77,7 @@ def test_errors_are_those_of_the_protocol(play: Callable[[Scenario], None]) -> N
         with pytest.raises(NotFound):
             await client.get(POD, "a", "default")
         with pytest.raises(NotFound):
-            await client.create(POD, pod("a"), "nowhere")
+            await client.create(POD, pod("a", namespace="nowhere"), "nowhere")
         await client.create(POD, pod("a"), "default")
         with pytest.raises(Stale):
             await client.create(POD, pod("a"), "default")
@@ -100,7 +92,7 @@ def test_errors_are_those_of_the_protocol(play: Callable[[Scenario], None]) -> N
         with pytest.raises(Denied):
             await client.create(
                 POD,
-                {**pod("c"), "spec": {"containers": [{"name": "c", "image": "i"}], "priorityClassName": "none"}},
+                pod("c", priorityClassName="none"),
                 "default",
             )
         with pytest.raises(Invalid):
@@ -111,7 +103,7 @@ def test_errors_are_those_of_the_protocol(play: Callable[[Scenario], None]) -> N
 
 def test_binding_and_eviction(play: Callable[[Scenario], None]) -> None:
     async def scenario(client: Client, registry: Registry) -> None:
-        made = await client.create(POD, pod("a", app="x"), "default")
+        made = await client.create(POD, pod("a", metadata={"labels": {"app": "x"}}), "default")
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",

@@ -15,6 +15,7 @@ from dragoman.api.shape import Object
 from dragoman.apiserver.app import App
 from dragoman.apiserver.registry import Registry
 from dragoman.runtime.clock import Clock
+from dragoman.testing.build import pod
 
 TOKEN = "letmein"
 PODS = "/api/v1/namespaces/default/pods"
@@ -109,11 +110,6 @@ def api(registry: Registry) -> Api:
 
 def config_map(name: str, **data: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-
-
-def pod(name: str, **spec: Any) -> Object:
-    spec = {"containers": [{"name": "c", "image": "i"}], **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 # ---- who may

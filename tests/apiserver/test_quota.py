@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from dragoman.apiserver.request import Write
 from dragoman.apiserver.status import StatusError
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.testing import build
+from dragoman.testing.build import request
 
 KIND = BY_NAME
+pod, claim = partial(build.pod, namespace="team"), partial(build.claim, namespace="team")
 
 
 @pytest.fixture
@@ -26,23 +30,6 @@ def registry() -> Registry:
 
 def quota(registry: Registry, hard: dict[str, str], name: str = "q", **spec: Any) -> None:
     registry.create(KIND["ResourceQuota"], {"metadata": {"name": name}, "spec": {"hard": hard, **spec}}, "team")
-
-
-def pod(name: str, requests: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    resources = {"requests": requests, "limits": requests} if requests else {}
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "main", "image": "i", "resources": resources}], **more},
-    }
-
-
-def claim(name: str, *requests: dict[str, Any]) -> dict[str, Any]:
-    named = [{"name": f"r{i}", **request} for i, request in enumerate(requests)]
-    return {"metadata": {"name": name}, "spec": {"devices": {"requests": named}}}
-
-
-def exactly(device_class: str, count: int = 1, **more: Any) -> dict[str, Any]:
-    return {"exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count, **more}}
 
 
 def refusal(registry: Registry, kind: str, body: dict[str, Any]) -> str:
@@ -68,8 +55,8 @@ def test_compute_is_summed_and_must_be_stated(registry: Registry) -> None:
     assert refusal(registry, "Pod", pod("silent")) == (
         'pods "silent" is forbidden: failed quota: q: must specify limits.memory for: main; requests.cpu for: main'
     )
-    registry.create(KIND["Pod"], pod("a", {"cpu": "700m", "memory": "512Mi"}), "team")
-    assert refusal(registry, "Pod", pod("b", {"cpu": "400m", "memory": "1Gi"})) == (
+    registry.create(KIND["Pod"], pod("a", extended={"cpu": "700m", "memory": "512Mi"}), "team")
+    assert refusal(registry, "Pod", pod("b", extended={"cpu": "400m", "memory": "1Gi"})) == (
         'pods "b" is forbidden: exceeded quota: q, requested: limits.memory=1Gi,requests.cpu=400m, '
         "used: limits.memory=512Mi,requests.cpu=700m, limited: limits.memory=1Gi,requests.cpu=1"
     )
@@ -82,27 +69,27 @@ def test_devices_count_per_class_with_the_most_of_the_alternatives(registry: Reg
         {"name": "y", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
         {"name": "z", "deviceClassName": "old", "allocationMode": "ExactCount", "count": 2},
     ]
-    registry.create(KIND["ResourceClaim"], claim("a", {"firstAvailable": alternatives}), "team")
-    assert refusal(registry, "ResourceClaim", claim("b", exactly("gpu", 2))) == (
+    registry.create(KIND["ResourceClaim"], claim("a", {"name": "r0", "firstAvailable": alternatives}), "team")
+    assert refusal(registry, "ResourceClaim", claim("b", request("r0", "gpu", count=2))) == (
         'resourceclaims.resource.k8s.io "b" is forbidden: exceeded quota: q, '
         "requested: gpu.deviceclass.resource.k8s.io/devices=2, used: gpu.deviceclass.resource.k8s.io/devices=4, "
         "limited: gpu.deviceclass.resource.k8s.io/devices=5"
     )
-    every = {"exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
+    every = request("r0", "gpu", allocationMode="All")
     assert "requested: gpu.deviceclass.resource.k8s.io/devices=32" in refusal(
         registry, "ResourceClaim", claim("c", every)
     )
-    registry.create(KIND["ResourceClaim"], claim("d", exactly("gpu")), "team")
-    assert "old.deviceclass" in refusal(registry, "ResourceClaim", claim("e", exactly("old")))
+    registry.create(KIND["ResourceClaim"], claim("d", request("r0", "gpu")), "team")
+    assert "old.deviceclass" in refusal(registry, "ResourceClaim", claim("e", request("r0", "old")))
 
 
 def test_admin_access_is_charged(registry: Registry) -> None:
     label = {"resource.kubernetes.io/admin-access": "true"}
     registry.patch(KIND["Namespace"], "team", {"metadata": {"labels": label}})
     quota(registry, {"gpu.deviceclass.resource.k8s.io/devices": "1"})
-    registry.create(KIND["ResourceClaim"], claim("a", exactly("gpu", adminAccess=True)), "team")
+    registry.create(KIND["ResourceClaim"], claim("a", request("r0", "gpu", adminAccess=True)), "team")
     assert "used: gpu.deviceclass.resource.k8s.io/devices=1" in refusal(
-        registry, "ResourceClaim", claim("b", exactly("gpu", adminAccess=True))
+        registry, "ResourceClaim", claim("b", request("r0", "gpu", adminAccess=True))
     )
 
 
@@ -111,9 +98,12 @@ def test_extended_resources_and_claims_share_one_budget(registry: Registry) -> N
         KIND["DeviceClass"], {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
     )
     quota(registry, {"requests.example.com/gpu": "3"})
-    registry.create(KIND["Pod"], pod("a", {"example.com/gpu": "2"}), "team")
-    registry.create(KIND["ResourceClaim"], claim("c", exactly("gpu")), "team")
-    for kind, body in (("ResourceClaim", claim("d", exactly("gpu"))), ("Pod", pod("b", {"example.com/gpu": "1"}))):
+    registry.create(KIND["Pod"], pod("a", extended={"example.com/gpu": "2"}), "team")
+    registry.create(KIND["ResourceClaim"], claim("c", request("r0", "gpu")), "team")
+    for kind, body in (
+        ("ResourceClaim", claim("d", request("r0", "gpu"))),
+        ("Pod", pod("b", extended={"example.com/gpu": "1"})),
+    ):
         assert "requested: requests.example.com/gpu=1, used: requests.example.com/gpu=3" in refusal(
             registry, kind, body
         )
@@ -124,10 +114,10 @@ def test_the_special_claim_of_a_pod_is_not_charged_twice(registry: Registry) -> 
         KIND["DeviceClass"], {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
     )
     quota(registry, {"requests.example.com/gpu": "2"})
-    made = registry.create(KIND["Pod"], pod("a", {"example.com/gpu": "2"}), "team")
+    made = registry.create(KIND["Pod"], pod("a", extended={"example.com/gpu": "2"}), "team")
     uid = registry.get(KIND["Pod"], "a", "team").uid
     assert made.created
-    special = claim("s", exactly("gpu", 2))
+    special = claim("s", request("r0", "gpu", count=2))
     special["metadata"] |= {
         "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": uid, "controller": True}],
@@ -196,13 +186,13 @@ def test_limit_range_limits(registry: Registry) -> None:
         {"type": "Container", "max": {"memory": "1Gi"}, "maxLimitRequestRatio": {"memory": "2"}},
         {"type": "Pod", "min": {"memory": "64Mi"}},
     )
-    assert refusal(registry, "Pod", pod("big", {"memory": "2Gi"})) == (
+    assert refusal(registry, "Pod", pod("big", extended={"memory": "2Gi"})) == (
         'pods "big" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi'
     )
     assert "minimum memory usage per Pod is 64Mi, but request is 1Mi" in refusal(
-        registry, "Pod", pod("small", {"memory": "1Mi"})
+        registry, "Pod", pod("small", extended={"memory": "1Mi"})
     )
-    loose = pod("loose", {"memory": "1Gi"})
+    loose = pod("loose", extended={"memory": "1Gi"})
     loose["spec"]["containers"][0]["resources"]["requests"] = {"memory": "256Mi"}
     assert "memory max limit to request ratio per Container is 2, but provided ratio is 4.000000" in refusal(
         registry, "Pod", loose

@@ -16,6 +16,7 @@ from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.store import Selection
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+from dragoman.testing.build import claim, pod, request
 
 POD, NODE, MAP = BY_NAME["Pod"], BY_NAME["Node"], BY_NAME["ConfigMap"]
 NAMESPACE, DEPLOYMENT, JOB = BY_NAME["Namespace"], BY_NAME["Deployment"], BY_NAME["Job"]
@@ -27,15 +28,6 @@ def obj(outcome: RequestOutcome) -> Object:
     assert outcome.body is not None
     decoded: Object = msgspec.json.decode(outcome.body)
     return decoded
-
-
-def pod(name: str = "p", **spec: Any) -> Object:
-    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i:1"}], **spec}}
-
-
-def claim(name: str = "c", **exactly: Any) -> Object:
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu.example.com", **exactly}}
-    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
 
 
 def deployment(name: str = "d", **spec: Any) -> Object:
@@ -58,7 +50,7 @@ def status(registry: Registry, kind: Kind, name: str, value: Object, namespace: 
 
 
 def test_a_new_object_gets_its_identity_from_the_server(registry: Registry) -> None:
-    body = pod()
+    body = pod("p")
     body["metadata"] |= {"uid": "mine", "generation": 7, "creationTimestamp": "2000-01-01T00:00:00Z", "selfLink": "/x"}
     body["metadata"]["deletionTimestamp"] = "2000-01-01T00:00:00Z"
     meta = obj(registry.create(POD, body, "default"))["metadata"]
@@ -88,9 +80,9 @@ CREATE_REFUSED: dict[str, tuple[int, Kind, Object, str]] = {
     "the same name": (409, MAP, {"metadata": {"name": "kube-root-ca.crt"}}, "default"),
     "a bad name": (422, MAP, {"metadata": {"name": "A_"}}, "default"),
     "no containers": (422, POD, {"metadata": {"name": "a"}, "spec": {"containers": []}}, "default"),
-    "an unknown service account": (403, POD, pod(serviceAccountName="nobody"), "default"),
-    "an unknown priority class": (403, POD, pod(priorityClassName="nothing"), "default"),
-    "a priority by number": (403, POD, pod(priority=7), "default"),
+    "an unknown service account": (403, POD, pod("p", serviceAccountName="nobody"), "default"),
+    "an unknown priority class": (403, POD, pod("p", priorityClassName="nothing"), "default"),
+    "a priority by number": (403, POD, pod("p", priority=7), "default"),
     "a selector beside the template": (422, DEPLOYMENT, deployment(selector={"matchLabels": {"x": "y"}}), "default"),
 }
 
@@ -115,7 +107,7 @@ def test_invalid_objects_list_all_causes(registry: Registry) -> None:
 
 def test_pods_get_what_admission_adds(registry: Registry) -> None:
     registry.create(BY_NAME["PriorityClass"], {"metadata": {"name": "high"}, "value": 9, "preemptionPolicy": "Never"})
-    spec = obj(registry.create(POD, pod(priorityClassName="high"), "default"))["spec"]
+    spec = obj(registry.create(POD, pod("p", priorityClassName="high"), "default"))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"], spec["serviceAccountName"]) == (9, "Never", "default")
     assert {t["key"] for t in spec["tolerations"]} == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
     default = {"metadata": {"name": "usual"}, "value": 3, "globalDefault": True}
@@ -137,12 +129,12 @@ QOS = {
 
 @pytest.mark.parametrize(("resources", "expected"), QOS.values(), ids=QOS)
 def test_quality_of_service(registry: Registry, resources: Object, expected: str) -> None:
-    body = pod(containers=[{"name": "c", "image": "i", "resources": resources}])
+    body = pod("p", containers=[{"name": "c", "image": "i", "resources": resources}])
     assert obj(registry.create(POD, body, "default"))["status"] == {"phase": "Pending", "qosClass": expected}
 
 
 def test_gated_pods_say_so(registry: Registry) -> None:
-    made = obj(registry.create(POD, pod(schedulingGates=[{"name": "example.com/wait"}]), "default"))
+    made = obj(registry.create(POD, pod("p", schedulingGates=[{"name": "example.com/wait"}]), "default"))
     (condition,) = made["status"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
     registry.patch(POD, "p", {"spec": {"nodeSelector": {"a": "b"}, "schedulingGates": None}}, "default")
@@ -151,7 +143,7 @@ def test_gated_pods_say_so(registry: Registry) -> None:
 
 
 def test_a_status_sent_at_creation_does_not_count_but_a_nodes_does(registry: Registry) -> None:
-    body = {**claim(), "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}}
+    body = {**claim("c"), "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}}
     assert obj(registry.create(CLAIM, body, "default"))["status"] == {}
     made = obj(registry.create(NODE, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}}))
     assert made["status"]["allocatable"] == {"cpu": "4"}
@@ -186,13 +178,13 @@ def test_services_get_addresses_of_their_own(registry: Registry) -> None:
 
 
 def test_admin_access_needs_the_label_of_the_namespace(registry: Registry) -> None:
-    template = {"metadata": {"name": "t"}, "spec": {"spec": claim(adminAccess=True)["spec"]}}
-    for kind, body in ((CLAIM, claim(adminAccess=True)), (TEMPLATE, template)):
+    template = {"metadata": {"name": "t"}, "spec": {"spec": claim("c", request("r", adminAccess=True))["spec"]}}
+    for kind, body in ((CLAIM, claim("c", request("r", adminAccess=True))), (TEMPLATE, template)):
         no = refused(403, lambda kind=kind, body=body: registry.create(kind, body, "default"))
         assert "resource.kubernetes.io/admin-access: true" in no.message
     label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
     registry.patch(NAMESPACE, "default", label)
-    registry.create(CLAIM, claim(adminAccess=True), "default")
+    registry.create(CLAIM, claim("c", request("r", adminAccess=True)), "default")
     registry.create(TEMPLATE, template, "default")
 
 
@@ -236,14 +228,14 @@ def test_generation_counts_changes_of_spec_only(registry: Registry) -> None:
 
 
 def test_claims_keep_no_generation_and_no_other_spec(registry: Registry) -> None:
-    assert "generation" not in obj(registry.create(CLAIM, claim(), "default"))["metadata"]
+    assert "generation" not in obj(registry.create(CLAIM, claim("c"), "default"))["metadata"]
     change = {"spec": {"devices": {"requests": [{"name": "x", "exactly": {"deviceClassName": "y"}}]}}}
     no = refused(422, lambda: registry.patch(CLAIM, "c", change, "default"))
     assert "immutable" in no.message
 
 
 def test_status_and_the_rest_do_not_touch_each_other(registry: Registry) -> None:
-    registry.create(CLAIM, claim(), "default")
+    registry.create(CLAIM, claim("c"), "default")
     both = {
         "metadata": {"labels": {"a": "b"}, "finalizers": ["x.example.com/y"]},
         "status": {"allocation": {"devices": {"results": []}}},
@@ -268,13 +260,13 @@ def test_identity_survives_every_update(registry: Registry) -> None:
 
 
 def test_a_pods_spec_hardly_changes(registry: Registry) -> None:
-    registry.create(POD, pod(), "default")
-    image = {"spec": {"containers": [{"name": "c", "image": "i:2"}]}}
+    registry.create(POD, pod("p"), "default")
+    image = {"spec": {"containers": [{"name": "main", "image": "i:2"}]}}
     registry.patch(POD, "p", image, "default", type="strategic")
     tolerations = obj(registry.patch(POD, "p", {}, "default"))["spec"]["tolerations"]
     registry.patch(POD, "p", {"spec": {"tolerations": [*tolerations, {"operator": "Exists"}]}}, "default")
     for patch in (
-        {"spec": {"containers": [{"name": "c", "command": ["x"]}]}},
+        {"spec": {"containers": [{"name": "main", "command": ["x"]}]}},
         {"spec": {"nodeName": "n"}},
         {"spec": {"restartPolicy": "Never"}},
         {"spec": {"priority": 3}},
@@ -284,7 +276,7 @@ def test_a_pods_spec_hardly_changes(registry: Registry) -> None:
 
 
 def test_devices_no_longer_allocated_leave_the_claims_status(registry: Registry) -> None:
-    registry.create(CLAIM, claim(), "default")
+    registry.create(CLAIM, claim("c", request("r")), "default")
     device = {"driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
     allocation = {"devices": {"results": [{"request": "r", **device}]}}
     status(registry, CLAIM, "c", {"allocation": allocation, "devices": [{**device, "data": {"a": 1}}]})
@@ -294,7 +286,7 @@ def test_devices_no_longer_allocated_leave_the_claims_status(registry: Registry)
     refused(422, lambda: status(registry, CLAIM, "c", {"allocation": allocation, "devices": [other]}))
 
 
-def test_a_taint_rule_whose_effect_changes_starts_anew(registry: Registry) -> None:
+def test_a_taint_rule_whose_effect_changes_starts_again(registry: Registry) -> None:
     taint = {"key": "a.example.com/b", "effect": "NoSchedule", "timeAdded": "2020-01-01T00:00:00Z"}
     registry.create(RULE, {"metadata": {"name": "r"}, "spec": {"taint": taint}})
     changed = obj(registry.patch(RULE, "r", {"spec": {"taint": {"effect": "NoExecute"}}}))
@@ -372,7 +364,7 @@ def test_pods_wait_for_their_node_and_grace_only_shrinks(registry: Registry) -> 
 
 
 def test_pods_that_nobody_runs_go_at_once(registry: Registry) -> None:
-    registry.create(POD, pod(), "default")
+    registry.create(POD, pod("p"), "default")
     registry.delete(POD, "p", "default")
     assert registry.find(POD, "p", "default") is None
     bound(registry)
@@ -382,7 +374,7 @@ def test_pods_that_nobody_runs_go_at_once(registry: Registry) -> None:
 
 
 def test_a_pod_with_finalizers_goes_when_its_node_and_they_are_done(registry: Registry) -> None:
-    body = pod()
+    body = pod("p")
     body["metadata"]["finalizers"] = ["x.example.com/1"]
     registry.create(POD, body, "default")
     registry.patch(POD, "p", {"spec": {"nodeName": "n"}}, "default", subresource="binding")
@@ -450,13 +442,13 @@ def test_bootstrap_is_done_once(registry: Registry) -> None:
 
 
 def test_what_is_unknown_survives_storage(registry: Registry) -> None:
-    body = pod(future={"deep": [1, {"x": None, "y": 2}]})
+    body = pod("p", future={"deep": [1, {"x": None, "y": 2}]})
     made = obj(registry.create(POD, body, "default"))
     assert made["spec"]["future"] == {"deep": [1, {"y": 2}]}, "null is absent"
 
 
 ONCE: dict[str, tuple[Kind, Object, Object, str, str]] = {
-    "a pod's network": (POD, pod(), {"spec": {"hostNetwork": True}}, "", "spec"),
+    "a pod's network": (POD, pod("p"), {"spec": {"hostNetwork": True}}, "", "spec"),
     "a deployment's selector": (
         DEPLOYMENT,
         deployment(),
@@ -478,7 +470,7 @@ def test_what_is_wrong_is_said_once(registry: Registry, case: str) -> None:
 
 
 def test_ephemeral_containers_are_only_added(registry: Registry) -> None:
-    registry.create(POD, pod(), "default")
+    registry.create(POD, pod("p"), "default")
     first = {"name": "e", "image": "i:1"}
     registry.patch(POD, "p", {"spec": {"ephemeralContainers": [first]}}, "default", subresource="ephemeralcontainers")
     for changed in ([{**first, "image": "i:2"}], [{"name": "f", "image": "i:1"}]):
@@ -488,7 +480,7 @@ def test_ephemeral_containers_are_only_added(registry: Registry) -> None:
 
 
 def test_null_is_a_value_inside_what_only_drivers_read(registry: Registry) -> None:
-    body = claim(count=None)
+    body = claim("c", request("r", count=None))
     body["spec"]["devices"]["config"] = [
         {"opaque": {"driver": "d.example.com", "parameters": {"a": None, "b": [{"c": None}]}}, "requests": None}
     ]
@@ -520,9 +512,9 @@ def test_old_versions_are_converted_on_the_way_in(registry: Registry) -> None:
 
 def test_every_kind_of_the_table_can_be_made_listed_and_deleted(registry: Registry) -> None:
     bodies: dict[str, Object] = {
-        "Pod": pod(),
-        "ResourceClaim": claim(),
-        "ResourceClaimTemplate": {"spec": {"spec": claim()["spec"]}},
+        "Pod": pod("p"),
+        "ResourceClaim": claim("c"),
+        "ResourceClaimTemplate": {"spec": {"spec": claim("c")["spec"]}},
         "ResourceSlice": {
             "spec": {
                 "driver": "d.example.com",

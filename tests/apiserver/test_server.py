@@ -77,7 +77,7 @@ def test_certificates_are_made_once_and_for_the_names_asked(tmp_path: Path) -> N
     assert file.read_bytes() != first
 
 
-def test_a_certificate_from_the_future_is_made_anew(tmp_path: Path) -> None:
+def test_a_certificate_from_the_future_is_made_again(tmp_path: Path) -> None:
     now = Clock().utc()
     file, _, _ = certificates.ensure(tmp_path, "127.0.0.1", now + timedelta(hours=2))
     ahead = file.read_bytes()

@@ -13,19 +13,13 @@ from dragoman.apiserver.fields import fields_of
 from dragoman.apiserver.selectors import parse_fields, parse_labels
 from dragoman.apiserver.status import StatusError
 from dragoman.apiserver.store import RING_EVENTS_OF, WATCHER_EVENTS, Selection, Store, StoredObject
+from dragoman.testing.build import pod
 
 POD, LEASE, NODE = BY_NAME["Pod"], BY_NAME["Lease"], BY_NAME["Node"]
 
 
 def new_store() -> Store:
     return Store(fields_of)
-
-
-def pod(name: str, namespace: str = "default", node: str = "", **labels: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": namespace, "uid": f"u-{name}", "labels": labels},
-        "spec": {"nodeName": node} if node else {},
-    }
 
 
 def put(store: Store, obj: dict[str, Any]) -> StoredObject:
@@ -46,7 +40,7 @@ def test_versions_have_no_gaps() -> None:
 def test_a_list_is_ordered_and_bounded_by_namespace() -> None:
     store = new_store()
     for namespace, name in (("b", "x"), ("a", "z"), ("a", "y"), ("ab", "y")):
-        put(store, pod(name, namespace))
+        put(store, pod(name, namespace=namespace))
     assert [(r.namespace, r.name) for r in store.select(POD)] == [("a", "y"), ("a", "z"), ("ab", "y"), ("b", "x")]
     assert [r.name for r in store.select(POD, Selection("a"))] == ["y", "z"]
 
@@ -85,7 +79,11 @@ def test_who_lists_and_watches_sees_what_is_stored(selection: Selection, steps: 
         if delete and old:
             store.remove(old)
         else:
-            store.put(POD, pod(name, namespace, node, **({"app": app} if app else {})), old)
+            store.put(
+                POD,
+                pod(name, namespace=namespace, nodeName=node, metadata={"labels": {"app": app} if app else {}}),
+                old,
+            )
     if watcher is None:
         return
     for seen in watcher.take():
@@ -108,7 +106,7 @@ def test_a_late_watch_sees_the_same_as_an_early_one(steps: list[Any]) -> None:
         if delete and old:
             store.remove(old)
         else:
-            store.put(POD, pod(name, namespace, node), old)
+            store.put(POD, pod(name, namespace=namespace, nodeName=node), old)
     late = store.watch(POD, Selection(), 0)
     assert late.take() == early.take()
 
@@ -119,9 +117,9 @@ def test_only_watchers_who_may_care_are_woken() -> None:
     for node in ("n1", "n2"):
         watcher = store.watch(POD, Selection(fields=parse_fields(f"spec.nodeName={node}")), None)
         watcher.wake = lambda node=node: woken.append(node)
-    put(store, pod("a", node="n1"))
+    put(store, pod("a", nodeName="n1"))
     assert woken == ["n1"]
-    put(store, pod("a", node="n2"))
+    put(store, pod("a", nodeName="n2"))
     assert sorted(woken) == ["n1", "n1", "n2"], "the node it leaves is told as well"
 
 

@@ -43,7 +43,7 @@ def test_a_pod_that_has_no_place(ask: Any) -> None:
     assert reported["errors"] == []
 
 
-def test_a_pod_that_waits_and_fits_is_told_why_there(ask: Any) -> None:
+def test_a_pending_pod_that_fits_says_why_there(ask: Any) -> None:
     status, lines, reported = ask([*BASE, node("b"), claim("c"), pod("p", "c")], "pod/p")
     assert status == 0
     assert lines[0] == "pod default/p is pending; would fit on a"
@@ -57,7 +57,7 @@ def test_pods_before_it_in_the_file_are_placed_first(ask: Any) -> None:
     assert ask([*objects[:-2], *reversed(objects[-2:])], "pod/q")[0] == 0
 
 
-def test_everything_that_waits_alike_ones_together(ask: Any) -> None:
+def test_all_pending_pods_with_equivalent_ones_together(ask: Any) -> None:
     pods = [pod(f"p{i}", templates=["t"]) for i in range(4)]
     status, lines, reported = ask([*BASE, template("t", count=2), *pods])
     assert status == 1
@@ -69,7 +69,7 @@ def test_everything_that_waits_alike_ones_together(ask: Any) -> None:
     assert ask([*BASE])[1] == ["no pending pods"]
 
 
-def test_a_misspelt_attribute_is_told_even_where_all_devices_are_held(ask: Any) -> None:
+def test_a_misspelt_attribute_is_named_even_where_all_devices_are_held(ask: Any) -> None:
     typo = claim("d")
     expression = f"device.attributes['{DRIVER}'].indx == 1"
     typo["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
@@ -136,7 +136,7 @@ def test_what_is_the_matter_with_devices_stands_below_their_node(ask: Any) -> No
     assert [line.split(":")[0] for line in lines[1:4]] == ["  a", "    claim d, request gpu", "  b"]
 
 
-def test_devices_that_were_given_alike_stand_together(ask: Any) -> None:
+def test_devices_that_were_allocated_for_the_same_reason_stand_together(ask: Any) -> None:
     objects = [node("a"), gpus("a", 4), device_class(), claim("c", count=3), pod("p", "c")]
     reported = "gpu-0, gpu-1, gpu-2 for request gpu: 3 of 4 matching of 4 devices on a"
     assert any(reported in line for line in ask(objects, "pod/p")[1])

@@ -77,7 +77,7 @@ WRONG = {
 
 
 @pytest.mark.skipif(find_library("nvidia-ml") is not None, reason="this machine has the NVIDIA driver")
-def test_a_machine_without_the_kernels_driver_is_told_at_once() -> None:
+def test_a_machine_without_the_kernels_driver_is_reported_at_once() -> None:
     with pytest.raises(
         Denied, match=r"libnvidia-ml\.so\.1 was not found: install the NVIDIA driver, or use --simulate"
     ):
@@ -85,7 +85,7 @@ def test_a_machine_without_the_kernels_driver_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_told_before_anything_runs(case: str) -> None:
+def test_what_is_wrong_is_reported_before_anything_runs(case: str) -> None:
     arguments, text = WRONG[case]
     with pytest.raises(DragomanError) as caught:
         main(arguments)

@@ -54,7 +54,7 @@ class Partly:
         return Listed([item], "1")
 
 
-def test_what_may_not_be_listed_is_told_and_what_is_not_served_is_not_missed() -> None:
+def test_what_may_not_be_listed_is_named_and_what_is_not_served_is_not_missed() -> None:
     async def main(clock: Clock) -> None:
         items, seen = await recorded(Partly(), "team")  # type: ignore[arg-type]
         assert seen.hidden == (("Node", ""),)

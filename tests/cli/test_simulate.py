@@ -46,7 +46,7 @@ def ran(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, Any]:
     return status, json.loads(capsys.readouterr().out)
 
 
-def test_a_taint_for_no_device_is_told(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taint_for_no_device_is_reported(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     taint = f"{DRIVER}/a/gpu-9=k:NoExecute"
     assert main(["simulate", "-f", write(*BASE, *BUSY), "--taint", taint]) == 0
     assert capsys.readouterr().out == f"no device is tainted by {taint}\n"
@@ -101,7 +101,7 @@ def test_one_more_node_from_a_file(write: Any, capsys: pytest.CaptureFixture[str
         main(["simulate", "-f", file, "--add-node", write(node("a"), name="same.yaml")])
 
 
-def test_without_a_node_its_pods_are_placed_anew(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_node_its_pods_are_placed_again(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(*BASE, *BUSY, node("b"), gpus("b", 1))
     status, reported = ran(capsys, "-f", file, "--remove-node", "a")
     assert status == 0

@@ -439,7 +439,7 @@ def test_gone_and_put_are_what_consumers_get() -> None:
     assert named([Gone("Pod", "default", "a")]) == ["-a"]
 
 
-def test_a_part_follows_shared_informers_until_it_ends_and_again_when_it_starts_anew(run: Any) -> None:
+def test_a_part_follows_shared_informers_until_it_ends_and_when_it_starts_again(run: Any) -> None:
     async def body(t: Any) -> None:
         metrics = Metrics()
         informers = Informers(t.client, t.clock, t.entropy, metrics)

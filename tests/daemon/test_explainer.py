@@ -45,7 +45,7 @@ class ReadOnly:
         return write
 
 
-class Told:
+class Reported:
     """What the stage's events say."""
 
     def __init__(self, stage: Stage) -> None:
@@ -69,13 +69,13 @@ class Told:
         return await self.of(name)
 
 
-def staged(scenario: Callable[[Stage, Told, ReadOnly], Awaitable[None]], *, events: bool = True) -> None:
+def staged(scenario: Callable[[Stage, Reported, ReadOnly], Awaitable[None]], *, events: bool = True) -> None:
     async def main(clock: Clock) -> None:
         stage = Stage(clock)
         client = ReadOnly(stage.api, events=events)
         async with Tasks("test", clock, stage.entropy) as tasks:
             tasks.supervise("explainer", Explainer(client, clock, stage.entropy).run)
-            await scenario(stage, Told(stage), client)
+            await scenario(stage, Reported(stage), client)
             tasks.stop()
 
     run(main)
@@ -89,7 +89,7 @@ async def held(stage: Stage, name: str, namespace: str, device: str) -> None:
 
 
 def test_a_waiting_pod_hears_why_within_ten_seconds_once() -> None:
-    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Reported, client: ReadOnly) -> None:
         await stage.apply(manifest("Namespace", "secret"), node("a"), gpus("a", 1), device_class())
         await stage.apply(claim("theirs", namespace="secret"), claim("c"))
         await held(stage, "theirs", "secret", "gpu-0")
@@ -105,8 +105,8 @@ def test_a_waiting_pod_hears_why_within_ten_seconds_once() -> None:
     staged(scenario)
 
 
-def test_another_reason_is_told_and_the_first_one_counted_when_it_is_back() -> None:
-    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
+def test_another_reason_is_reported_and_the_first_one_counted_when_it_is_back() -> None:
+    async def scenario(stage: Stage, reported: Reported, client: ReadOnly) -> None:
         await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c", count=2), pod("p", "c"))
         ((few, _),) = await reported.count("p", 1)
         await stage.api.delete(CLASS, "gpu.example.com")
@@ -125,7 +125,7 @@ def test_another_reason_is_told_and_the_first_one_counted_when_it_is_back() -> N
 
 
 def test_numbers_alone_are_no_other_reason() -> None:
-    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Reported, client: ReadOnly) -> None:
         await stage.apply(node("a"), gpus("a", 3), device_class(), claim("c", count=4), claim("d"), pod("p", "c"))
         await reported.count("p", 1)
         await held(stage, "d", "default", "gpu-0")
@@ -136,7 +136,7 @@ def test_numbers_alone_are_no_other_reason() -> None:
 
 
 def test_pods_that_fit_are_gated_or_bound_are_let_be() -> None:
-    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Reported, client: ReadOnly) -> None:
         await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c"), claim("d", count=5))
         gate = {**pod("gated", "d")}
         gate["spec"] = {**gate["spec"], "schedulingGates": [{"name": "wait"}]}
@@ -150,7 +150,7 @@ def test_pods_that_fit_are_gated_or_bound_are_let_be() -> None:
 def test_a_restart_tells_nothing_twice() -> None:
     async def main(clock: Clock) -> None:
         stage = Stage(clock)
-        client, reported = ReadOnly(stage.api), Told(stage)
+        client, reported = ReadOnly(stage.api), Reported(stage)
         await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c", count=2), pod("p", "c"))
         for _ in range(2):
             async with Tasks("test", clock, stage.entropy) as tasks:
@@ -164,7 +164,7 @@ def test_a_restart_tells_nothing_twice() -> None:
 
 
 def test_without_the_right_to_write_events_it_goes_on() -> None:
-    async def scenario(stage: Stage, reported: Told, client: ReadOnly) -> None:
+    async def scenario(stage: Stage, reported: Reported, client: ReadOnly) -> None:
         await stage.apply(node("a"), gpus("a", 1), device_class(), claim("c", count=2), pod("p", "c"))
         await stage.clock.sleep(30)
         client._events = True

@@ -259,7 +259,7 @@ def test_an_extended_resource_gets_a_claim() -> None:
     staged(scenario)
 
 
-def test_binding_conditions_are_waited_for_and_a_failure_allocates_anew() -> None:
+def test_binding_conditions_are_waited_for_and_a_failure_allocates_again() -> None:
     conditional = {"bindingConditions": ["up"], "bindingFailureConditions": ["broken"]}
 
     async def report(stage: Stage, device_name: str, condition: str) -> None:
@@ -287,11 +287,11 @@ def test_binding_conditions_are_waited_for_and_a_failure_allocates_anew() -> Non
         assert "nodeName" not in (await stage.pod("p"))["spec"]
         await report(stage, "x", "broken")
 
-        async def anew() -> bool:
+        async def again() -> bool:
             status = (await stage.claim("c")).get("status", {})
             return bool(status.get("reservedFor")) and not status.get("devices")
 
-        await stage.until(anew)
+        await stage.until(again)
         await report(stage, "x", "up")
         assert await stage.bound("p") < 1.0
 
@@ -513,7 +513,7 @@ def test_what_a_decision_found_out_before_its_time_was_over_is_not_asked_again()
     )
 
 
-def test_reasons_that_pass_by_themselves_are_told_only_if_they_last() -> None:
+def test_reasons_that_pass_by_themselves_are_reported_only_if_they_last() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.apply(node("a"), template("t"), pod("p", templates=["t"]), pod("q", templates=["none"]))
         assert "ResourceClaimTemplate none does not exist" in await stage.event("FailedScheduling", "q")

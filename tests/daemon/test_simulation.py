@@ -96,7 +96,7 @@ def test_an_xid_evicts_the_pod_where_that_is_wanted() -> None:
     played(scenario, ("n1", "dgx-h100"), drivers=EVICTING)
 
 
-def test_a_lost_gpu_is_told_in_the_pods_status_and_comes_back() -> None:
+def test_a_lost_gpu_is_reported_in_the_pods_status_and_comes_back() -> None:
     async def scenario(world: Lab) -> None:
         await world.apply(claim("c", request("gpu", "gpu.nvidia.com")), short_pod("p", "c"))
         await world.phase("p", "Running")
@@ -329,7 +329,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-def test_a_fault_that_cannot_be_is_told_in_its_object() -> None:
+def test_a_fault_that_cannot_be_is_reported_in_its_object() -> None:
     async def scenario(world: Lab) -> None:
         for number, (data, said) in enumerate(WRONG.values()):
             name = f"wrong-{number}"

@@ -130,7 +130,7 @@ def test_time_slicing_and_mps_are_configured_by_claims(cluster: Cluster) -> None
     cluster.gone("deployments", "-n", "dra-driver-nvidia-gpu")
 
 
-def test_a_bad_configuration_is_told_on_the_pod(cluster: Cluster) -> None:
+def test_a_bad_configuration_is_reported_on_the_pod(cluster: Cluster) -> None:
     cluster.apply(claim("bad", f"[{request()}]", config("GpuConfig", "sharing: {strategy: Turns}")) + pod("p", "bad"))
 
     def look() -> str:

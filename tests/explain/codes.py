@@ -45,14 +45,14 @@ ATTRIBUTE = f"device.attributes['{DRIVER}']"
 Reasons = Iterable[Any]
 
 
-def pods(*made: dict[str, Any], gates: dict[str, bool] | None = None, **context: Any) -> Reasons:
+def pods(*made: dict[str, Any], gates: dict[str, bool] | None = None, strict: bool = False, **context: Any) -> Reasons:
     """All reasons that the pods of these objects are refused for; a node with two GPUs unless some are given."""
     kinds = {obj["kind"] for obj in made}
     base = [node("node-a")] if "Node" not in kinds else []
     base += [device_class()] if "DeviceClass" not in kinds else []
     base += [gpus("node-a", 2, model="A")] if "ResourceSlice" not in kinds else []
     snapshot = settled(bring(snapshot_of(*base, *made), NOW)).snapshot
-    options = AllocatorOptions(gates=gates_with(gates or {})[0])
+    options = AllocatorOptions(gates=gates_with(gates or {})[0], strict=strict)
     asked = SchedulingContext(new_id=iter(map(str, range(10_000))).__next__, options=options, **context)
     order = [(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in made if obj["kind"] == "Pod"]
     found: list[Any] = []
@@ -119,6 +119,14 @@ def given(name: str = "train", *, reserved: bool = True, device_name: str = "gpu
     consumer = {"resource": "pods", "name": "p" if reserved else "other", "uid": "uid-p" if reserved else "uid-other"}
     status = {"allocation": {"devices": {"results": [result]}, "nodeSelector": where}, "reservedFor": [consumer]}
     return claim(name, status=status, metadata=meta)
+
+
+def replaced() -> dict[str, Any]:
+    """The claim, whose driver wrote down which card it prepared."""
+    made = given()
+    about = {"driver": DRIVER, "pool": "node-a", "device": "gpu-0", "data": {"uuid": "card-1"}}
+    made["status"]["devices"] = [about]
+    return made
 
 
 def running(*claims: str, **rest: Any) -> dict[str, Any]:
@@ -226,6 +234,31 @@ PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPo
 TAINTED = [{**device("gpu-0"), "taints": [{"key": "example.com/xid", "value": "79", "effect": "NoExecute"}]}]
 
 
+ZONE = "topology.kubernetes.io/zone"
+ELSEWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r7"]}]}]}
+
+
+def mounting(name: str = "p", **spec: Any) -> dict[str, Any]:
+    return pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}], **spec)
+
+
+def storage_claim(name: str = "data", status: Any = None, metadata: Any = None, **spec: Any) -> dict[str, Any]:
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}, **spec}
+    return manifest("PersistentVolumeClaim", name, spec=asked, status=status or {}, metadata=metadata or {})
+
+
+def on_disk(metadata: Any = None, **spec: Any) -> list[dict[str, Any]]:
+    """Claim data bound to a volume."""
+    modes = {"accessModes": spec.pop("accessModes", ["ReadWriteOnce"])}
+    done = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    kept = {"namespace": "default", "name": "data"}
+    volume = {"capacity": {"storage": "10Gi"}, "claimRef": kept, **modes, **spec}
+    return [
+        storage_claim(volumeName="disk-7", status={"phase": "Bound"}, metadata=done, **modes),
+        manifest("PersistentVolume", "disk-7", spec=volume, metadata=metadata or {}),
+    ]
+
+
 def required(key: str, value: str) -> NodeAffinity:
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     return codec.decode(NodeAffinity, {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}})
@@ -265,6 +298,15 @@ CODES: dict[str, Callable[[], Reasons]] = {
         pod("p", "a", metadata={"labels": {"gang": "team"}}),
         pod("q", "b", metadata={"labels": {"gang": "team"}}),
     ),
+    "VolumeClaimNotFound": lambda: pods(mounting()),
+    "VolumeClaimDeleting": lambda: pods(
+        storage_claim(metadata={"deletionTimestamp": "2025-12-31T22:00:00Z"}), mounting()
+    ),
+    "VolumeClaimNotOwned": lambda: pods(
+        storage_claim("p-scratch"), pod("p", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
+    ),
+    "VolumeClaimLost": lambda: pods(storage_claim(volumeName="disk-7", status={"phase": "Lost"}), mounting()),
+    "VolumeClaimUnbound": lambda: pods(storage_claim(storageClassName="fast"), mounting()),
     "NoNodes": lambda: list(pods_without_nodes()),
     # the node
     "NodeUnschedulable": lambda: pods(node("node-a", unschedulable=True), pod("p")),
@@ -282,6 +324,23 @@ CODES: dict[str, Callable[[], Reasons]] = {
     ),
     "TopologySpread": lambda: pods(
         pod("p", topologySpreadConstraints=[NO_SPREAD], metadata={"labels": {"app": "web"}})
+    ),
+    "VolumeClaimInUse": lambda: pods(
+        *on_disk(accessModes=["ReadWriteOncePod"]), mounting("other", nodeName="node-a"), mounting()
+    ),
+    "VolumeAffinityMismatch": lambda: pods(*on_disk(nodeAffinity={"required": ELSEWHERE}), mounting()),
+    "VolumeZone": lambda: pods(
+        node("node-a", labels={ZONE: "eu-1"}), *on_disk(metadata={"labels": {ZONE: "eu-2"}}), mounting()
+    ),
+    "VolumeNotAvailable": lambda: pods(
+        manifest(
+            "StorageClass",
+            "local",
+            provisioner="kubernetes.io/no-provisioner",
+            volumeBindingMode="WaitForFirstConsumer",
+        ),
+        storage_claim(storageClassName="local"),
+        mounting(),
     ),
     "ClaimNotAvailableOnNode": lambda: pods(
         node("node-b"), given(reserved=False), pod("p", "train", nodeSelector={"kubernetes.io/hostname": "node-b"})
@@ -321,6 +380,9 @@ CODES: dict[str, Callable[[], Reasons]] = {
     "InsufficientDevices": lambda: asked(request(count=3)),
     "SelectorFalse": lambda: asked(request(select=f"{ATTRIBUTE}.model == 'B'")),
     "DeviceInUse": lambda: asked(request(count=2), held("other", "gpu-0")),
+    "UnpublishedOverlap": lambda: asked(
+        request(), held("other", "old"), *partitions({**device("whole"), **draws(4)}), strict=True
+    ),
     "DeviceTainted": lambda: asked(request(), pool("node-a", TAINTED, node="node-a")),
     "InsufficientCounter": lambda: asked(
         request(), held("other", "half"), *partitions({**device("half"), **draws(3)}, {**device("rest"), **draws(2)})
@@ -367,6 +429,12 @@ CODES: dict[str, Callable[[], Reasons]] = {
     "NoResourceSlices": lambda: bound(node("node-a"), given(), running("train")),
     "DeviceNotPublished": lambda: bound(
         node("node-a"), gpus("node-a", 1), given(device_name="gpu-7"), running("train")
+    ),
+    "DeviceReplaced": lambda: bound(
+        node("node-a"),
+        gpus("node-a", 1, uuid="card-2"),
+        replaced(),
+        running("train"),
     ),
     "PrepareResourcesFailed": lambda: bound(
         node("node-a"),

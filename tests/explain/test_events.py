@@ -65,7 +65,7 @@ def test_only_reasons_that_go_away_by_themselves_are_passing() -> None:
     assert not is_passing(refused())
 
 
-def test_placed_and_waiting_pods_are_told_as_upstream_does() -> None:
+def test_placed_and_pending_pods_are_reported_as_upstream_does() -> None:
     placed = placed_effect(Placement(("default", "p"), "u", "node-a"), "s")
     assert (placed.type, placed.reason, placed.message) == (
         "Normal",

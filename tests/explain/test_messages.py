@@ -135,7 +135,7 @@ def refused(*nodes: NodesRefused, reasons: tuple[Any, ...] = (), total: int = 3)
     return Refused(("default", "p"), "uid", reasons, nodes, total)
 
 
-def test_a_pending_pod_is_told_in_upstreams_words_then_in_numbers() -> None:
+def test_a_pending_pod_is_described_in_upstreams_words_then_in_numbers() -> None:
     text = message(
         refused(
             NodesRefused(("a",), (too_few(seen=8, held=8),)),

@@ -170,7 +170,7 @@ def test_one_node_alone() -> None:
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4), st.sampled_from("AB")), min_size=1, max_size=5),
     st.sampled_from([*TERMS, "model"]),
 )
-def test_rows_add_up_and_layouts_that_are_alike_change_nothing(nodes: list[tuple[int, int, str]], by: str) -> None:
+def test_rows_add_up_and_equal_layouts_change_nothing(nodes: list[tuple[int, int, str]], by: str) -> None:
     objects = [device_class()]
     expected = 0
     for index, (number, taken, model) in enumerate(nodes):

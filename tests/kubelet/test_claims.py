@@ -239,7 +239,7 @@ def test_operations_to_skip_call_nobody(tmp_path: Path, skip: tuple[str, ...], c
     asyncio.run(main())
 
 
-def test_mixed_wishes_are_calls(tmp_path: Path) -> None:
+def test_mixed_requests_are_calls(tmp_path: Path) -> None:
     mixed = claim("one", "a", skip=("*",))
     plain = {"request": "r", "driver": "a", "pool": "n1", "device": "x"}
     mixed["status"]["allocation"]["devices"]["results"].append(plain)

@@ -312,7 +312,7 @@ def test_registrations_that_are_refused(version: str, resource: str, text: str) 
     played(scenario)
 
 
-def test_a_node_that_was_made_anew_has_no_devices_of_its_earlier_life() -> None:
+def test_a_node_that_was_made_again_has_no_devices_of_its_earlier_life() -> None:
     async def scenario(world: Stage) -> None:
         agent = await world.agent()
         async with serving(world, Bulbs(2)):

@@ -76,7 +76,7 @@ def test_what_is_wrong_is_named(data: dict[str, str], said: str) -> None:
     assert str(caught.value).startswith(said)
 
 
-def test_wishes_for_the_clock() -> None:
+def test_requests_for_the_clock() -> None:
     assert clock_request_of({"advance": "1h30m"}) == Advance(5400.0)
     assert clock_request_of({"speed": "0.5"}) == Speed(0.5)
     for data in ({}, {"advance": "1m", "speed": "2"}, {"speed": "nan"}, {"speed": "fast"}, {"advance": "-1"}):

@@ -529,7 +529,7 @@ async def orphans_do_not_wait_for_the_next_round(scene: Scene) -> None:
     assert again.states.claims == {}
 
 
-async def reboot_starts_everything_anew(scene: Scene) -> None:
+async def reboot_starts_everything_again(scene: Scene) -> None:
     await scene.lamp_claim("one", "lamp-1")
     await scene.lamp_claim("two", "lamp-2")
     await scene.pod("stays", claims={"lamp": "one"})
@@ -695,7 +695,7 @@ SCENARIOS: dict[str, Scenario] = {
     "claims from templates must be the pod's own": template_claims_must_be_owned,
     "a restarted agent keeps containers and finds what went": agent_restart_keeps_the_containers,
     "what was left behind goes as soon as the driver is back": orphans_do_not_wait_for_the_next_round,
-    "after a reboot pods run again, one-time pods failed": reboot_starts_everything_anew,
+    "after a reboot pods run again, one-time pods failed": reboot_starts_everything_again,
     "a driver that stays away loses its slices, not its pods": driver_stays_away,
     "a wrong annotation is said on the container": annotations_that_say_nothing,
     "status that others wrote is corrected within 10 s": status_of_others_is_corrected,

@@ -10,6 +10,7 @@ from dragoman.apiserver.client_apply import applied
 from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import CODES, Finding, as_json
 from dragoman.lint.linter import LintTarget, lint
+from tests.lint.test_sharing import PROVOKED
 
 G = "apiVersion: resource.k8s.io"
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n"
@@ -498,6 +499,32 @@ CASES |= {
 }
 
 
+HOLDING = (
+    f"{G}/v1\nkind: ResourceClaim\nmetadata: {{name: h}}\n"
+    "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}\nstatus:\n"
+    "  allocation: {devices: {results: [{request: r, driver: gpu.example.com, pool: n1, device: %s}]}}\n"
+)
+CASES |= {
+    "a held device that no slice shows": (
+        "HeldNotPublished",
+        DEVICES + GPU_CLASS + HOLDING % "old-2",
+        31,
+        "status.allocation.devices.results",
+        "holds old-2 of pool n1, which no ResourceSlice shows any longer",
+    ),
+    "another card under the name of the one that is held": (
+        "DeviceReplaced",
+        DEVICES.replace("{name: b, attributes: {", "{name: b, attributes: {serial: {string: s-9}, ")
+        + GPU_CLASS
+        + HOLDING % "b"
+        + "  devices: [{driver: gpu.example.com, pool: n1, device: b, data: {serial: s-3}}]\n",
+        31,
+        "status.allocation.devices.results",
+        "its serial is s-9, it was s-3 when it was allocated",
+    ),
+}
+
+
 def run(text: str, **target: Any) -> list[Finding]:
     *earlier, last = text.split("# another file\n")
     texts = [*((f"earlier-{i}.yaml", one) for i, one in enumerate(earlier)), ("f.yaml", last)]
@@ -515,7 +542,8 @@ def test_each_code(code: str, text: str, line: int, field: str, message: str) ->
 
 
 def test_every_code_is_provoked_and_has_a_meaning() -> None:
-    assert {case[0] for case in CASES.values()} == set(CODES) - {"UpdateRefused"}, "see test_updates.py"
+    elsewhere = PROVOKED | {"UpdateRefused"}  # test_sharing.py, test_updates.py
+    assert {case[0] for case in CASES.values()} == set(CODES) - elsewhere
     assert all(code.meaning.endswith(".") for code in CODES.values())
 
 

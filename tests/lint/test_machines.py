@@ -12,6 +12,7 @@ from dragoman.drivers.registry import known_drivers
 from dragoman.lint.finding import Finding
 from dragoman.lint.linter import LintTarget, lint
 from dragoman.profiles.load import Catalog
+from dragoman.testing.build import claim, request
 
 CATALOG = Catalog.packaged()
 PCIE, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
@@ -52,14 +53,10 @@ def of(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def claim(gpus: int, nics: int, attribute: str) -> dict[str, Any]:
+def together(gpus: int, nics: int, attribute: str) -> dict[str, Any]:
     wanted = {"gpu": ("gpu.nvidia.com", gpus), "nic": ("dra.net", nics)}
-    requests = [
-        {"name": name, "exactly": {"deviceClassName": owner, "count": count}}
-        for name, (owner, count) in wanted.items()
-        if count
-    ]
-    return of("ResourceClaim", "c", {"devices": {"requests": requests, "constraints": [{"matchAttribute": attribute}]}})
+    requests = [request(name, owner, count=count) for name, (owner, count) in wanted.items() if count]
+    return claim("c", *requests, match=attribute)
 
 
 def run(*objects: dict[str, Any]) -> list[Finding]:
@@ -80,15 +77,15 @@ TOGETHER: dict[str, tuple[str, int, int, str, bool]] = {
 
 
 @pytest.mark.parametrize("name", TOGETHER)
-def test_what_a_topology_cannot_give_is_told(name: str) -> None:
+def test_what_a_topology_cannot_give_is_reported(name: str) -> None:
     kind, gpus, nics, attribute, can = TOGETHER[name]
-    assert [f.code for f in run(*machine(kind), claim(gpus, nics, attribute))] == (
+    assert [f.code for f in run(*machine(kind), together(gpus, nics, attribute))] == (
         [] if can else ["ConstraintUnmeetable"]
     )
 
 
 def test_on_gb200_the_numa_node_is_named() -> None:
-    (finding,) = run(*machine("gb200-nvl72"), claim(1, 1, PCIE))
+    (finding,) = run(*machine("gb200-nvl72"), together(1, 1, PCIE))
     assert finding.fix == f"use {NUMA}, which can be met here"
     assert "gpu has pci0008:00, pci0009:00, pci0018:00, pci0019:00; nic has pci0000:00" in finding.message
 
@@ -105,7 +102,7 @@ def test_a_threshold_of_80_gb_on_h100(least: str, said: bool) -> None:
     assert found == ([("NeverTrue", "matches 0 of 8 devices", fix)] if said else [])
 
 
-def test_a_product_of_nearly_that_name_is_told() -> None:
+def test_a_product_of_nearly_that_name_is_suggested() -> None:
     expression = (
         "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB'"
     )

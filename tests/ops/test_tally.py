@@ -49,7 +49,7 @@ class World:
         asked = {"max_nodes": 200, "by_namespace": True} | more
         return {(family, *labels): value for family, labels, value in self.tally.values(NOW.timestamp(), **asked)}
 
-    def anew(self) -> Values:
+    def counted(self) -> Values:
         fresh = ClusterTally()
         kinds = {
             "Node": self.snapshot.nodes,
@@ -226,15 +226,15 @@ def _random_step(draw: random.Random) -> list[Change]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_kept_up_to_date_as_if_counted_anew(seed: int) -> None:
+def test_kept_up_to_date_as_if_counted_again(seed: int) -> None:
     draw = random.Random(seed)
     world = World(device_class("one"))
     for _ in range(60):
         world.step([change for _ in range(draw.randrange(1, 4)) for change in _random_step(draw)])
         if draw.random() < 0.4:
-            assert world.values() == world.anew()
+            assert world.values() == world.counted()
     found = world.values()
-    assert found == world.anew()
+    assert found == world.counted()
     counted = inventory(world.snapshot, ("class",), NOW).total.counts
     by_state = sum(value for key, value in found.items() if key[0] == "dragoman_driver_devices")
     assert by_state == counted.total

@@ -287,11 +287,11 @@ def _use_every_right(cluster: Cluster, folder: Path) -> None:
     )
     cluster.until(lambda: any(one.get("count", 1) > 1 for one in events(cluster, "unbound")), "the same again")
     cluster.kubectl("delete", "pod", "unbound", "--wait=false")
-    cluster.until(lambda: told(cluster, "large"), "the reason", 60)
+    cluster.until(lambda: events_of(cluster, "large"), "the reason", 60)
     cluster.kubectl("cordon", "worker")
-    cluster.until(lambda: len(told(cluster, "large")) > 1, "another reason")
+    cluster.until(lambda: len(events_of(cluster, "large")) > 1, "another reason")
     cluster.kubectl("uncordon", "worker")
-    cluster.until(lambda: any(one.get("count", 1) > 1 for one in told(cluster, "large")), "the first reason again")
+    cluster.until(lambda: any(one.get("count", 1) > 1 for one in events_of(cluster, "large")), "the first reason again")
     # A device's taint evicts; a pod of higher priority displaces one; pods end.
     taint = {"key": "example.com/broken", "effect": "NoExecute"}
     cluster.apply(
@@ -354,7 +354,7 @@ def group_with_claim(name: str) -> list[dict[str, Any]]:
     return [group, *pods]
 
 
-def told(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+def events_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
     """Events of `explain --watch` on a pod."""
     return [one for one in events(cluster, name) if "dragoman-explain" in str(one)]
 

@@ -220,16 +220,16 @@ def test_a_claim_is_made_for_a_pod_and_goes_with_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_namespace_is_furnished_and_emptied() -> None:
+def test_a_namespace_gets_its_default_objects_and_is_emptied() -> None:
     async def body(t: Live) -> None:
         await t.create("Namespace", "team")
 
-        async def furnished() -> bool:
+        async def default_objects() -> bool:
             return not await t.gone("ServiceAccount", "default", "team") and not await t.gone(
                 "ConfigMap", "kube-root-ca.crt", "team"
             )
 
-        await t.until(furnished)
+        await t.until(default_objects)
         await t.create("Deployment", "web", "team", spec=web())
         await t.create("ConfigMap", "mine", "team", data={"a": "b"})
         await t.client.delete(kind_of("Namespace"), "team")

@@ -82,7 +82,7 @@ def test_rules_make_devices_unavailable(cluster: Any) -> None:
     assert (pool["unavailableDevices"], pool["availableDevices"]) == (1, 1)
 
 
-def test_a_pool_that_is_being_published_is_waited_for_then_told_as_it_is(cluster: Any) -> None:
+def test_a_pool_that_is_being_published_is_waited_for_then_reported_as_it_is(cluster: Any) -> None:
     slices(cluster, "old", {"name": "a"}, name="s0", generation=1)
     slices(cluster, "old", {"name": "a"}, name="s1", generation=2, count=3)
     meta = {"name": "r", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}

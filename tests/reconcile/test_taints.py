@@ -238,7 +238,7 @@ RELIEFS: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("case", RELIEFS)
-def test_a_pod_that_may_stay_after_all_is_told(cluster: Any, case: str) -> None:
+def test_a_pod_that_may_stay_after_all_gets_an_event(cluster: Any, case: str) -> None:
     kind, name, relieve = RELIEFS[case]
     slices(cluster, TAINT)
     user(cluster, tolerations=LATER)

@@ -614,8 +614,9 @@ SITUATIONS: dict[str, Situation] = {
             pod("bowls", "next"),
         ],
         {"default/bowls": None},
-        {"pod/bowls": ["part-5", "oven-0"]},
-        missing="counters of a device that is held and published no more are unknown, so nothing may draw on them",
+        {"pod/bowls": ["part-5", "oven-0"], "claim/old": ["part-5"], "device/kiln.example.org/shed-1/part-5": ["old"]},
+        lint=(Finding("ResourceClaim default/old", "HeldNotPublished", ("part-5", "shed-1")),),
+        flags=("--strict",),
     ),
     "shares pay their counters once": Situation(
         [
@@ -677,7 +678,7 @@ SITUATIONS: dict[str, Situation] = {
         ],
         {"default/tiles": None, "default/bowls": ("shed-1", ["kiln-0"])},
         {"pod/tiles": ["32"]},
-        lint=(Finding("ResourceClaim default/huge", "LargerThanAnyNode"),),
+        lint=(Finding("ResourceClaim default/huge", "OverClaimLimit", ("32", "18446744073709551614")),),
     ),
     "a device for several without an amount": Situation(
         [
@@ -691,6 +692,7 @@ SITUATIONS: dict[str, Situation] = {
         ],
         {"default/bowls": ("shed-1", ["kiln-0"]), "default/tiles": None},
         {"pod/tiles": ["kiln-0", "0 of 60"]},
+        lint=(Finding("ResourceClaim default/greedy", "TakesWholeDevice", ("clay",)),),
     ),
     "admin access in a namespace without the label": Situation(
         [

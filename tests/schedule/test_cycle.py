@@ -161,7 +161,7 @@ def test_a_claim_being_written_is_waited_for() -> None:
     assert ("ResourceClaim", "default", "c") in decision.topics
 
 
-def test_too_few_devices_are_told_with_numbers_and_waited_for() -> None:
+def test_too_few_devices_are_reported_with_numbers_and_waited_for() -> None:
     snapshot = snapshot_of(node("a"), gpus("a", 3), GPU, claim("c", count=4), pod("p", "c"))
     decision = decided(snapshot)
     assert decision.effects == ()
@@ -213,7 +213,7 @@ def allocated_claim(name: str, node_name: str, *reserved: str) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("reserved", [(), ("p",)])
-def test_an_idle_claim_on_a_node_that_cannot_take_the_pod_is_given_up_and_allocated_anew(
+def test_an_idle_claim_on_a_node_that_cannot_take_the_pod_is_given_up_and_allocated_again(
     reserved: tuple[str, ...],
 ) -> None:
     snapshot = snapshot_of(
@@ -534,7 +534,7 @@ def test_a_template_that_is_missing_is_named() -> None:
     )
 
 
-def test_devices_of_a_gangs_earlier_pods_are_chosen_anew_if_that_lets_a_later_one_fit() -> None:
+def test_devices_of_a_gangs_earlier_pods_are_chosen_again_if_that_lets_a_later_one_fit() -> None:
     # The first pod alone prefers the whole card; both fit only on halves (counters: two slots).
     def part(name: str, slots: str, size: int) -> dict[str, Any]:
         return device(name, size=size) | {
@@ -589,7 +589,7 @@ CLAIM_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", CLAIM_FAULTS)
 @pytest.mark.parametrize("nodes", [[], [node("a", unschedulable=True)], [node("a")]])
-def test_what_is_wrong_with_a_claim_is_told_whatever_the_nodes_are(name: str, nodes: list[dict[str, Any]]) -> None:
+def test_what_is_wrong_with_a_claim_is_reported_whatever_the_nodes_are(name: str, nodes: list[dict[str, Any]]) -> None:
     made, code = CLAIM_FAULTS[name]
     (refused,) = decided(snapshot_of(GPU, made, pod("p", "c"), *nodes)).refused
     assert [type(reason).__name__ for reason in refused.reasons] == [code]

@@ -99,7 +99,7 @@ def room(wanting: dict[str, Any], used: dict[str, int] | None = None, **amounts:
     return list(insufficient_resources(pod_requests(typed(wanting)), allocatable(**amounts), used or {}))
 
 
-def test_all_resources_that_do_not_suffice_are_told() -> None:
+def test_all_resources_that_do_not_suffice_are_named() -> None:
     found = room(pod("p", cpu="2", memory="2Gi"), {"cpu": NANOS}, cpu="2", memory="1Gi", pods="10")
     assert found == [
         refusal.InsufficientResource("cpu", Quantity.parse("2"), Quantity.parse("1"), Quantity.parse("2")),

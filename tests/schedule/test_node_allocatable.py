@@ -82,7 +82,7 @@ MAPPINGS: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", MAPPINGS)
-def test_what_devices_need_is_told_before_the_binding_and_counts_from_then_on(case: str) -> None:
+def test_what_devices_need_is_written_before_the_binding_and_counts_from_then_on(case: str) -> None:
     gpu, mapping, overhead = MAPPINGS[case]
     snapshot = world(claim("train"), pod("p", "train", cpu="1"), gpu=gpu)
     decision = decided(snapshot)
@@ -111,7 +111,7 @@ def test_a_node_with_too_little_for_the_devices_refuses() -> None:
     assert decided(snapshot, on=False).placements
 
 
-def test_a_node_that_has_room_is_chosen_though_others_are_alike_to_selectors() -> None:
+def test_a_node_that_has_room_is_chosen_though_selectors_see_no_difference() -> None:
     small = pool("node-b", [brings(memory=memory("1Gi"))], node="node-b")
     snapshot = world(node("node-b", **ROOM), small, claim("train"), pod("p", "train", memory="30Gi"))
     assert decided(snapshot).placements[0].node == "node-b"
@@ -156,14 +156,14 @@ def test_pod_level_requests_must_cover_containers_and_devices(stated: str, fits:
     assert used["memory"] == 9 * GIB, "the pod level takes precedence"
 
 
-def test_a_decision_that_fails_clears_what_it_told() -> None:
+def test_a_decision_that_fails_clears_what_it_wrote() -> None:
     decision = decided(world(claim("train"), pod("p", "train")))
     answers = [{"metadata": {"name": "x", "resourceVersion": "7"}} for _ in decision.effects]
     [cleared] = [e for e in undo(decision, answers) if isinstance(e, Patch) and e.ref.kind == "Pod"]
     assert cleared.patch == {"status": {"nodeAllocatableResourceClaimStatuses": None}}
 
 
-def test_a_special_claim_is_named_in_what_is_told() -> None:
+def test_a_special_claim_is_named_in_what_is_written() -> None:
     gpu = brings(memory=memory("8Gi"))
     snapshot = snapshot_of(
         node("node-a", **ROOM),

@@ -35,7 +35,7 @@ def test_a_changed_priority_counts_and_does_not_duplicate() -> None:
     assert taken(queue, 0.0) == ["b", "a"]
 
 
-def test_back_off_doubles_from_one_to_ten_seconds_and_a_refusal_starts_it_anew() -> None:
+def test_back_off_doubles_from_one_to_ten_seconds_and_a_refusal_starts_it_again() -> None:
     queue = Queue()
     queue.add(key("a"), 0, 0.0)
     now, waits = 0.0, []

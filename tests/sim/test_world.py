@@ -145,7 +145,7 @@ def test_longer_lives(seed: int) -> None:
     assert {"refuse", "lose", "conflict", "drop"} <= set(world.faults.counts)
 
 
-def test_without_faults_nothing_is_ever_retried_in_vain() -> None:
+def test_without_faults_nothing_is_ever_retried() -> None:
     async def calm(clock: Clock) -> SimulatedCluster:
         rates = Rates(refuse=0, lose=0, conflict=0, drop=0, expire=0, die=0, delay_s=0.01)
         async with SimulatedCluster(clock, 7, rates=rates) as world:
@@ -163,6 +163,6 @@ def test_without_faults_nothing_is_ever_retried_in_vain() -> None:
     run(calm)
 
 
-def test_one_seed_is_one_story() -> None:
+def test_one_seed_is_one_history() -> None:
     first, second = (run(lambda clock: lives(clock, 11, steps=10)).checker.trace for _ in range(2))
     assert first == second

@@ -128,7 +128,7 @@ def two(name: str = "gpu-0", **attrs: tuple[str, str]) -> list[Put]:
     return [resource_slice("s1", name, **first), resource_slice("s2", name, on="n2", pool="n2", **second)]
 
 
-def test_nodes_with_alike_slices_are_alike() -> None:
+def test_nodes_with_equal_slices_are_equivalent() -> None:
     assert equivalent(*two(model=("x", "x")))
     assert not equivalent(*two(model=("x", "y")))
 

@@ -30,7 +30,7 @@ if not peer():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(FIRST, FIRST + CASES, BATCH))
-def test_random_calls_are_answered_alike(first: int) -> None:
+def test_random_calls_have_the_same_answers(first: int) -> None:
     cases = [random_case(seed) for seed in range(first, min(first + BATCH, FIRST + CASES))]
     counts: Counter[str] = Counter()
     found = [difference(case, theirs, counts) for case, theirs in zip(cases, ask(cases, timeout_s=1), strict=True)]

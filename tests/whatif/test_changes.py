@@ -50,7 +50,7 @@ def rule(effect: str = "NoExecute") -> Any:
     return snapshot_of(made).taint_rules["r"]
 
 
-def test_without_a_node_its_slices_go_and_its_pods_are_created_anew() -> None:
+def test_without_a_node_its_slices_go_and_its_pods_are_created_again() -> None:
     after = apply(at_rest(snapshot_of(*WORLD, held("c"), running("p", "c"))), [RemoveNode("a")])
     snapshot = after.cluster.snapshot
     assert not snapshot.nodes

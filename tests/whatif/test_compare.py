@@ -83,7 +83,7 @@ def test_a_node_that_is_refused_here_comes_with_the_reason() -> None:
     assert "didn't match Pod's node affinity/selector" in difference(found)
 
 
-def test_another_order_of_neighbours_explains_a_difference() -> None:
+def test_another_order_of_pods_explains_a_difference() -> None:
     only = {"nodeSelector": {"name": "n1"}}
     objects = (bound("a", "n1", **only), held("a", "n1", "gpu-1"), bound("b", "n1", **only), held("b", "n1", "gpu-0"))
     found = compared(world(*objects), "a", later=("b",))

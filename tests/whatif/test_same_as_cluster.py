@@ -80,7 +80,7 @@ async def _embedded(clock: Clock, seed: int, given: Scenario) -> Outcome:
             await _carry_out(cluster, operation)
         await cluster.calm()
         if any(operation.what in ("remove node", "taint") for operation in given.changes):
-            await cluster.create(_anew(before, await cluster.objects()))
+            await cluster.create(_created(before, await cluster.objects()))
         await cluster.start("scheduler")
         await cluster.calm()
         return Outcome(dump, refused, await cluster.snapshot(), now)
@@ -168,7 +168,7 @@ def _like(objects: list[Object], shape: str, name: str) -> list[Object]:
     return made
 
 
-def _anew(before: list[Object], after: list[Object]) -> list[Object]:
+def _created(before: list[Object], after: list[Object]) -> list[Object]:
     """Pods that ran without a workload and are gone, as their users create them again."""
     there = {(o["metadata"].get("namespace"), o["metadata"]["name"]) for o in after if o["kind"] == "Pod"}
     made: list[Object] = []

@@ -21,7 +21,16 @@ import msgspec
 
 from dragoman.allocate.assemble import allocation_of
 from dragoman.allocate.candidates import DeviceFilter
-from dragoman.allocate.decide import AllocationUnit, Decider, Planned, Solution, chosen_of, settled, unit_of
+from dragoman.allocate.decide import (
+    AllocationUnit,
+    Decider,
+    Planned,
+    Solution,
+    chosen_of,
+    overlaps_of,
+    settled,
+    unit_of,
+)
 from dragoman.allocate.device_state import DeviceState
 from dragoman.allocate.equivalence import (
     AllocationCache,
@@ -34,7 +43,7 @@ from dragoman.allocate.equivalence import (
 from dragoman.allocate.fragmentation import Demand, FreeResources, TaskType
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.policy import NodeChange, Policy, Weight, policy_of
-from dragoman.allocate.refusal import FilterStep, Refusal, Refusals, Undecided, renamed_in
+from dragoman.allocate.refusal import FilterStep, Refusal, Refusals, Undecided, UnpublishedOverlap, renamed_in
 from dragoman.allocate.remaining import ConsumedDevice, ConsumedOnNode, consumed_by
 from dragoman.allocate.slots import ClaimPlan, RequestPlan, key_of, plan_claims, rules_of
 from dragoman.allocate.task_history import TaskHistory
@@ -82,12 +91,16 @@ class SearchLimits(msgspec.Struct, frozen=True):
 
 
 class AllocatorOptions(msgspec.Struct, frozen=True):
-    """How to decide. policy: "first-fit" (upstream's choice device by device), "pack", or one of your own (rank.py)."""
+    """How to decide. policy: "first-fit" (upstream's choice device by device), "pack", or one of your own (rank.py).
+
+    strict: refuses devices that may use what a held device does which is no longer published; else that is a warning.
+    """
 
     gates: Gates = DEFAULTS
     policy: str | Policy = "first-fit"
     limits: SearchLimits = SearchLimits()
     demand: Demand = Demand()
+    strict: bool = False
 
 
 OPTIONS = AllocatorOptions()
@@ -301,13 +314,15 @@ class _Surveyor:
             raise Bug(f"claims were refused on node {node}: there is no allocation to ask for")
         device_states = self.decider.node_devices(self.snapshot.nodes[node]).device_states
         results = []
+        overlapping: list[UnpublishedOverlap] = []
         for plan, request_plans, picks in zip(shape.plans, outcome.chosen, outcome.picks, strict=True):
             picked = [
                 (request_plan, self.decider.device_filter.candidate(request_plan, device_states[position]))
                 for request_plan, position in picks
             ]
             results.append(allocation_of(plan, request_plans, picked, node, self.rules, share_id))
-        warnings = renamed_in(Refusals(outcome.warnings), self.names(shape)).reasons
+            overlapping += overlaps_of(plan.key, node, picked)
+        warnings = renamed_in(Refusals((*outcome.warnings, *overlapping)), self.names(shape)).reasons
         allocation = Allocation((tuple(results),), self.chosen(shape, outcome), warnings, outcome.steps)
         _check(self.snapshot, (Ask(self.claims, node),), allocation, self.options)
         return allocation
@@ -328,7 +343,9 @@ def _groups(partition: NodePartition, nodes: Iterable[str] | None) -> Iterable[t
 
 
 def _device_filter(options: AllocatorOptions, matcher: Matcher) -> DeviceFilter:
-    return DeviceFilter(rules_of(options.gates), matcher, policy_of(options.policy), options.demand)
+    return DeviceFilter(
+        rules_of(options.gates, strict=options.strict), matcher, policy_of(options.policy), options.demand
+    )
 
 
 def _check(snapshot: Snapshot, asks: Sequence[Ask], allocation: Allocation, options: AllocatorOptions) -> None:

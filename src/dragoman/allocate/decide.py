@@ -7,17 +7,25 @@ Never enumerates nodes; that is the survey's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, assert_never
 
 from dragoman.allocate.assemble import allocation_of, is_local, selector_of
 from dragoman.allocate.candidates import Candidate, DeviceFilter
 from dragoman.allocate.device_state import device_states_of
-from dragoman.allocate.diagnosis import Diagnoser, NodeDevices, bad_pool_for_all
+from dragoman.allocate.diagnosis import Diagnoser, NodeDevices, bad_pool_for_all, overlaps_with_unpublished
 from dragoman.allocate.guided_search import find
 from dragoman.allocate.ledger import Ledger
 from dragoman.allocate.pace import OutOfTime
-from dragoman.allocate.refusal import MultipleSelectorTerms, NodeNotFound, Refusal, Refusals, TooManyDevices, Undecided
+from dragoman.allocate.refusal import (
+    MultipleSelectorTerms,
+    NodeNotFound,
+    Refusal,
+    Refusals,
+    TooManyDevices,
+    Undecided,
+    UnpublishedOverlap,
+)
 from dragoman.allocate.search import Exhausted, Found, Halted, OutOfSteps, SearchRequest
 from dragoman.allocate.slots import MAX_RESULTS, ClaimPlan, RequestPlan, Rules, plan_claim
 from dragoman.allocate.values import Allocation, Ask, ChosenAlternative
@@ -97,7 +105,7 @@ class Decider:
         found = self.all_node_devices.get(name)
         if found is None:
             pools = pools_for(self.snapshot, node, partitionable=self.rules.counters)
-            found = NodeDevices(node, pools, device_states_of(node, pools, self.snapshot.holders, self.rules))
+            found = NodeDevices(node, pools, device_states_of(self.snapshot, node, pools, self.rules))
             self.all_node_devices[name] = found
         return found
 
@@ -240,6 +248,22 @@ def settled(unit: AllocationUnit, solution: Solution, rules: Rules, share_id: Ca
     return Allocation(
         results=tuple(tuple(results[place] for place in row) for row in unit.places),
         chosen=chosen_of(unit, solution),
-        warnings=solution.warnings,
+        warnings=(*solution.warnings, *unpublished_overlaps(unit, solution)),
         steps=solution.steps,
     )
+
+
+def unpublished_overlaps(unit: AllocationUnit, solution: Solution) -> tuple[UnpublishedOverlap, ...]:
+    """What the picks may share with devices that are held and no longer published."""
+    return tuple(
+        overlap
+        for planned, picks in zip(unit.claims, solution.picks, strict=True)
+        for overlap in overlaps_of(planned.plan.key, planned.node.metadata.name, picks)
+    )
+
+
+def overlaps_of(claim: str, node: str, picks: Sequence[tuple[RequestPlan, Candidate]]) -> Iterator[UnpublishedOverlap]:
+    """The same of one claim."""
+    for request_plan, candidate in picks:
+        if not request_plan.admin:
+            yield from overlaps_with_unpublished(claim, node, request_plan.request, candidate.device_state)

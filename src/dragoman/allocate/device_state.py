@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from immutables import Map
-
 from dragoman.allocate.counters import Book, Use, book_of, uses_of
 from dragoman.allocate.slots import Rules
 from dragoman.api.core import Node
 from dragoman.api.resource import DeviceCapacity, DeviceTaint
+from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.pools import SeenDevice, VisiblePool
-from dragoman.snapshot.usage import DeviceId, Holder
+from dragoman.snapshot.unpublished import UnpublishedDevice, overlaps, unpublished_of
+from dragoman.snapshot.usage import Holder
 
 SKIP_OPERATIONS = "DRAOptionalNodeOperations"
 """The gate, and the feature that a node declares, without which slices that skip node operations are of no use."""
@@ -28,7 +28,8 @@ class DeviceState:
     multi: several claims may share it. exclusive: held by one claim alone (or the device is no longer shareable but
     shared still). shares: shares that exist. left: what is left of each capacity, in nano-units, of shareable
     devices. gated: the feature gate without which the device cannot be used, checked before selectors (early) or
-    after. frozen: an overdrawn counter of the pool as (set, counter).
+    after. frozen: an overdrawn counter of the pool as (set, counter). overlapping: held devices that the pool no longer
+    publishes and that may use the same hardware.
     """
 
     __slots__ = (
@@ -42,6 +43,7 @@ class DeviceState:
         "id",
         "left",
         "multi",
+        "overlapping",
         "position",
         "seen",
         "shares",
@@ -58,6 +60,7 @@ class DeviceState:
         rules: Rules,
         *,
         may_skip: bool,
+        overlapping: tuple[UnpublishedDevice, ...] = (),
     ) -> None:
         device = seen.device
         self.position = position
@@ -69,6 +72,9 @@ class DeviceState:
         self.multi = rules.shares and bool(device.allow_multiple_allocations)
         self.capacity = device.capacity if rules.shares else NO_CAPACITY
         self.exclusive = bool(held) and (not self.multi or any(holder.share_id is None for holder in held))
+        self.overlapping = overlapping
+        if overlapping and rules.strict:
+            self.exclusive = True
         self.shares = len(held)
         self.left: dict[str, int] = {}
         if self.multi:
@@ -105,16 +111,18 @@ def _left(capacity: Mapping[str, DeviceCapacity], held: tuple[Holder, ...]) -> d
     return left
 
 
-def device_states_of(
-    node: Node, pools: tuple[VisiblePool, ...], holders: Map[DeviceId, tuple[Holder, ...]], rules: Rules
-) -> list[DeviceState]:
+def device_states_of(snapshot: Snapshot, node: Node, pools: tuple[VisiblePool, ...], rules: Rules) -> list[DeviceState]:
     """The devices of the node's pools that are fit for use, in order."""
     found: list[DeviceState] = []
+    holders = snapshot.holders
     may_skip = rules.skip_operations and SKIP_OPERATIONS in node.status.declared_features
     for pool in pools:
         if pool.state != "ok":
             continue
         book = book_of(pool, holders) if pool.counters else None
+        unpublished = unpublished_of(snapshot, pool.driver, pool.name)
         for seen in pool.devices:
-            found.append(DeviceState(len(found), seen, book, holders.get(seen.id, ()), rules, may_skip=may_skip))
+            overlapping = tuple(one for one in unpublished if overlaps(one, seen.device)) if unpublished else ()
+            held = holders.get(seen.id, ())
+            found.append(DeviceState(len(found), seen, book, held, rules, may_skip=may_skip, overlapping=overlapping))
     return found

@@ -6,7 +6,7 @@ The hot path asks for one decisive reason; `diagnosis` goes through every reques
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dragoman.allocate.bounds import Infeasibility, Scarce, UnsatisfiedConstraint
@@ -37,6 +37,7 @@ from dragoman.allocate.refusal import (
     SelectorError,
     SelectorFalse,
     Undecided,
+    UnpublishedOverlap,
 )
 from dragoman.allocate.search import Exhausted, Halted, OutOfSteps, SearchRequest
 from dragoman.allocate.shares import ZERO, consumption, violation
@@ -55,6 +56,23 @@ class NodeDevices(NamedTuple):
     node: Node
     pools: tuple[VisiblePool, ...]
     device_states: list[DeviceState]
+
+
+def overlaps_with_unpublished(
+    claim: str, node: str, request: str, device_state: DeviceState
+) -> Iterator[UnpublishedOverlap]:
+    """What a device may share with devices that are held and no longer published."""
+    for one in device_state.overlapping:
+        sets = {use.key[2] for use in device_state.uses if one.sets is None or use.key[2] in one.sets}
+        yield UnpublishedOverlap(
+            claim=claim,
+            request=request,
+            device=device_state.id,
+            unpublished=one.id,
+            holders=one.holders,
+            counter_sets=tuple(sorted(sets)),
+            node=node,
+        )
 
 
 class Diagnoser:
@@ -310,7 +328,9 @@ class Diagnoser:
                 feature = device_state.gated_early or device_state.gated
                 yield DeviceFeatureGateDisabled(claim=claim, request=name, device=device, feature=feature, node=node)
             case FilterStep.HELD:
-                yield DeviceInUse(claim=claim, request=name, device=device, holders=device_state.holders, node=node)
+                if device_state.holders:
+                    yield DeviceInUse(claim=claim, request=name, device=device, holders=device_state.holders, node=node)
+                yield from overlaps_with_unpublished(claim, node, name, device_state)
             case FilterStep.CAPACITY:
                 yield from self._capacity(plan, request_plan, device_state, node)
             case FilterStep.COUNTERS:

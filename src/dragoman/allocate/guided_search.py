@@ -95,7 +95,7 @@ class GuidedSearch:
 
     def _run(self) -> SearchResult:
         if not self._can(self.requests):
-            return Exhausted(self.steps)
+            return self._device_in_the_way() or Exhausted(self.steps)
         for index in range(len(self.requests)):
             halted = self._fill(index)
             if halted is not None:
@@ -168,14 +168,36 @@ class GuidedSearch:
         mine.discard(chosen)
         return True
 
+    def _device_in_the_way(self) -> Halted | None:
+        """After a no: the device at which a plain search halts, where it comes to a request for all devices."""
+        for index, request in enumerate(self.requests):
+            if not any(alternative.every for alternative in request.alternatives):
+                continue
+            mark = self.ledger.mark()
+            before = GuidedSearch(
+                self.requests[:index], self.ledger, steps=self.steps, steps_max=self.steps_max, check=self.check
+            )
+            outcome = before.run()
+            self.steps = outcome.steps
+            if not isinstance(outcome, Found):
+                return outcome if isinstance(outcome, Halted) else None  # it does not come that far
+            halted = next(filter(None, (self._breaks(index, each) for each in request.alternatives)), None)
+            self.ledger.rewind(mark)
+            if halted is not None:
+                return halted
+        return None
+
     def _breaks(self, index: int, alternative: RequestCandidates) -> Halted | None:
-        """Whether a constraint is what keeps a request for all devices from them."""
+        """Whether a device is what keeps a request from all of them: it breaks a constraint, or a selector fails."""
         if not alternative.every:
             return None
         mark = self.ledger.mark()
         for candidate in alternative.candidates:
             if alternative.blocked is not None and alternative.blocked[0] is candidate.device_state:
                 break
+            if candidate.failure is not None:
+                self.ledger.rewind(mark)
+                return Halted(self.steps, index, alternative, candidate, -1)
             blocked = take(self.ledger, alternative, candidate, self.requests[index].claim)
             if blocked is not None:
                 self.ledger.rewind(mark)

@@ -251,6 +251,23 @@ class DeviceInUse(Fact, frozen=True, kw_only=True):
     node: str = ""
 
 
+class UnpublishedOverlap(Fact, frozen=True, kw_only=True):
+    """A matching device that may use what `unpublished` does: a device that is held and that no slice shows any longer.
+
+    counter_sets: sets of `device` that the other may draw on, how much is not known; empty: one is a part of the other.
+    A refusal under `strict`, else a warning of an allocation.
+    """
+
+    code = "UnpublishedOverlap"
+    claim: str
+    request: str
+    device: DeviceId
+    unpublished: DeviceId
+    holders: tuple[Holder, ...]
+    counter_sets: tuple[str, ...] = ()
+    node: str = ""
+
+
 class DeviceTainted(Fact, frozen=True, kw_only=True):
     """A matching device with a taint that the request does not tolerate."""
 
@@ -425,6 +442,7 @@ NodeLocal: TypeAlias = (
     | InsufficientDevices
     | SelectorFalse
     | DeviceInUse
+    | UnpublishedOverlap
     | DeviceTainted
     | InsufficientCounter
     | CompatibilityGroupConflict

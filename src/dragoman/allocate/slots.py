@@ -47,7 +47,7 @@ MAX_RESULTS = 32
 
 
 class Rules(NamedTuple):
-    """What the gates allow, read once at the door."""
+    """What the gates allow, read once at the door. strict: nothing is given that an unpublished held device may use."""
 
     admin: bool
     prioritized: bool
@@ -61,9 +61,10 @@ class Rules(NamedTuple):
     lists: bool
     derived: bool
     skip_operations: bool
+    strict: bool = False
 
 
-def rules_of(gates: Gates) -> Rules:
+def rules_of(gates: Gates, *, strict: bool = False) -> Rules:
     """The gates as the allocator names them."""
     return Rules(
         admin=gates.on("DRAAdminAccess"),
@@ -78,6 +79,7 @@ def rules_of(gates: Gates) -> Rules:
         lists=gates.on("DRAListTypeAttributes"),
         derived=gates.on("DRADerivedAttributes"),
         skip_operations=gates.on("DRAOptionalNodeOperations"),
+        strict=strict,
     )
 
 

@@ -152,7 +152,7 @@ class _Check:
             for resource_slice in self._newest(result.driver, result.pool, node)
             for device in resource_slice.spec.devices
             if device.name == result.device
-            and slice_targets(resource_slice, node)
+            and self._targets(resource_slice, node)
             and device_targets(resource_slice, device, node)
         ]
         if len(found) != 1:
@@ -286,7 +286,7 @@ class _Check:
         pinned = len(terms) == 1 and any(r.operator == "In" and r.values == (node.metadata.name,) for r in named)
         for result in allocation.devices.results:
             for resource_slice in self._newest(result.driver, result.pool, node):
-                for device in resource_slice.spec.devices:
+                for device in resource_slice.spec.devices if self._targets(resource_slice, node) else ():
                     if device.name != result.device or pinned or not device_targets(resource_slice, device, node):
                         continue
                     if resource_slice.spec.node_name or device.node_name:
@@ -362,10 +362,17 @@ class _Check:
 
     # ---- facts of the snapshot
 
+    def _targets(self, resource_slice: ResourceSlice, node: Node) -> bool:
+        """Without the gate a slice that needs it is on no node: its devices may have the names of others there."""
+        spec = resource_slice.spec
+        if (spec.per_device_node_selection or spec.shared_counters) and not self.on("DRAPartitionableDevices"):
+            return False
+        return slice_targets(resource_slice, node)
+
     def _newest(self, driver: str, pool: str, node: Node) -> list[ResourceSlice]:
         """The slices of a pool at the newest generation that targets the node; none if the pool is obsolete there."""
         resource_slices = [self.snapshot.slices[name] for name in keys_of(self.snapshot.slices_by_pool, (driver, pool))]
-        here = [resource_slice for resource_slice in resource_slices if slice_targets(resource_slice, node)]
+        here = [resource_slice for resource_slice in resource_slices if self._targets(resource_slice, node)]
         if not here:
             return []
         newest = max(resource_slice.spec.pool.generation for resource_slice in here)
@@ -389,9 +396,7 @@ class _Check:
         pools = {(p.spec.driver, p.spec.pool.name) for p in (self.snapshot.slices[name] for name in names)}
         for driver, pool in sorted(pools):
             for resource_slice in self._newest(driver, pool, node):
-                if not self.on("DRAPartitionableDevices") and resource_slice.spec.per_device_node_selection:
-                    continue
-                for device in resource_slice.spec.devices if slice_targets(resource_slice, node) else ():
+                for device in resource_slice.spec.devices if self._targets(resource_slice, node) else ():
                     if wanted or device.allow_multiple_allocations or not device_targets(resource_slice, device, node):
                         continue
                     if any(entry.request_policy is not None for entry in device.capacity.values()):

@@ -32,6 +32,9 @@ EFFECTS = {
     "ResourceQuota": "refusals by quota are not predicted",
     "LimitRange": "refusals by limits are not predicted",
     "PodDisruptionBudget": "what preemption may evict is not known",
+    "PersistentVolumeClaim": "pods that mount one count as pending for it",
+    "PersistentVolume": "pods whose volumes they are count as pending for them",
+    "StorageClass": "claims for volumes count as not bound",
     "Event": "what schedulers and nodes reported is missing",
 }
 _OTHERS = "they are missing from the result"
@@ -88,7 +91,7 @@ async def read(client: Client, kinds: Sequence[str], *, namespace: str = "", own
     if refused and not any(name != "Event" for name in found):
         names = ", ".join(sorted(kind_of(entry.kind).plural for entry in hidden))
         raise Forbidden(f"{refused[0]}; nothing is visible: not one of {names}; ask for the right to list them")
-    return LiveObjects(found, tuple(sorted(hidden)), _who(client))
+    return LiveObjects(found, tuple(sorted(hidden)), who(client))
 
 
 async def _listed(client: Client, name: str, namespace: str, own: str) -> tuple[Listed, str]:
@@ -125,7 +128,7 @@ def _not_served(absent: Sequence[NotFound]) -> NotServed:
     )
 
 
-def _who(client: Client) -> str:
+def who(client: Client) -> str:
     access = getattr(client, "access", None)
     return str(access.who) if access is not None else ""
 

@@ -1,6 +1,7 @@
 """`dragoman record`: a cluster's DRA state in one file, for every command that takes -f. Reads only.
 
-What no decision needs is left out: environments, commands and arguments of containers, managed fields.
+What no decision needs is left out: environments, commands and arguments of containers, managed fields. What only
+`dragoman doctor` reads (roles, webhooks, facts of the server) is added where it may be seen.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dragoman.api.shape import Object
+from dragoman.api.shape import Object, items, objects
 from dragoman.cli import connect, live, output
 from dragoman.cluster.client import Client
 from dragoman.errors import Denied
@@ -31,15 +32,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file; 0."""
-    items, seen = asyncio.run(_recorded(args))
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, separators=(",", ":"))
+    found, seen = asyncio.run(_recorded(args))
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, separators=(",", ":"))
     for line in live.notes(seen):
         output.say(line)
     if args.output == "-":
         output.write(text)
         return 0
     _write(Path(args.output), text + "\n")
-    output.say(f"{len(items)} objects in {args.output}")
+    output.say(f"{len(found)} objects in {args.output}")
     return 0
 
 
@@ -56,8 +57,15 @@ def _write(path: Path, text: str) -> None:
 
 
 async def _recorded(args: argparse.Namespace) -> tuple[list[Object], live.LiveObjects]:
+    from dragoman.cli import doctor
+    from dragoman.doctor.state import FACTS, facts_as_json
+
     async with connect.client(args) as client:
-        return await recorded(client, args.namespace, own=client.access.namespace)
+        found, seen = await recorded(client, args.namespace, own=client.access.namespace)
+        if args.namespace:
+            return found, seen
+        more, facts = await doctor.beside(client, seen)
+    return [*found, *map(_needed, more), output.versioned(FACTS, facts_as_json(facts))], seen
 
 
 async def recorded(client: Client, namespace: str = "", *, own: str = "") -> tuple[list[Object], live.LiveObjects]:
@@ -92,4 +100,21 @@ def _without_secrets(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     is_container = isinstance(value.get("name"), str) and "image" in value
-    return {k: _without_secrets(v) for k, v in value.items() if not (is_container and k in _UNNEEDED)}
+    needed = {k: _without_secrets(v) for k, v in value.items() if not (is_container and k in _UNNEEDED)}
+    return {**needed, **_gates_of(value)} if is_container else needed
+
+
+def _gates_of(container: Object) -> Object:
+    """The feature gates that a container is started with, which are no secrets."""
+    found: Object = {}
+    flags = [flag for field in ("command", "args") for flag in items(container, field) if _is_gates(flag)]
+    if flags:
+        found["args"] = flags
+    gates = [entry for entry in objects(container, "env") if entry.get("name") == "FEATURE_GATES"]
+    if gates:
+        found["env"] = gates
+    return found
+
+
+def _is_gates(flag: object) -> bool:
+    return isinstance(flag, str) and flag.startswith("--feature-gates=")

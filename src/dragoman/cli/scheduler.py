@@ -43,6 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="allocate only devices of these drivers or pools",
     )
     parser.add_argument("--policy", choices=["first-fit", "pack"], default="first-fit")
+    simulate.strict(parser)
     simulate.preemption(parser, "off")
     parser.add_argument(
         "--feature-gates",
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     names = args.scheduler_name or ["default-scheduler" if args.shadow else "dragoman"]
     settings = SchedulerSettings(
         names=tuple(names.split(",") if isinstance(names, str) else names),
-        options=AllocatorOptions(gates=gates, policy=args.policy),
+        options=AllocatorOptions(gates=gates, policy=args.policy, strict=args.strict),
         preemption=args.preemption,
         filter_timeout_s=duration_s(args.filter_timeout, "--filter-timeout"),
     )
@@ -109,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
             scheduler.shared = found if found.is_shared else None
 
         shell.before = before
+        shell.ready = lambda: scheduler.ready
         return scheduler.run
 
     return serve.serve(args, work)

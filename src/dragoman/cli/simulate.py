@@ -44,11 +44,22 @@ def deciding(parser: argparse.ArgumentParser) -> None:
         help="placement policy: first-fit as Kubernetes, or pack; default: first-fit",
     )
     preemption(parser, "nodes")
+    strict(parser)
     parser.add_argument(
         "--steps",
         type=int,
         default=MOST_STEPS,
         help="step limit of one search, beyond which it is undecided; default: %(default)s",
+    )
+
+
+def strict(parser: argparse.ArgumentParser) -> None:
+    """The flag that makes refusals of warnings."""
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse devices that may be in use under a name that is no longer published; default: warn, as upstream "
+        "allocates them",
     )
 
 
@@ -75,7 +86,9 @@ def options_of(args: argparse.Namespace) -> AllocatorOptions:
 
     if args.steps < 1:
         raise Invalid("--steps", f"must be 1 or more, got {args.steps}")
-    return AllocatorOptions(gates=source.gates(args), policy=args.policy, limits=SearchLimits(args.steps))
+    return AllocatorOptions(
+        gates=source.gates(args), policy=args.policy, limits=SearchLimits(args.steps), strict=args.strict
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -177,6 +190,10 @@ def _print(explanations: list[Explanation], changed: ChangedSnapshot, world: sou
         output.say("no unscheduled pods in these files")
         return
     output.write(table(explanations))
+    warned = [line for explanation in explanations for line in say.warning_lines(explanation)]
+    if warned:
+        output.write("")
+        output.prose(warned)
     for explanation in explanations:
         verdict = explanation.verdict
         if verdict.node is None:

@@ -23,6 +23,7 @@ from dragoman.cluster.client import Listed, PatchOptions, WatchEvent
 from dragoman.cluster.credentials import Credentials
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.proxies import proxy_of
+from dragoman.cluster.reach import Reach, followed
 from dragoman.errors import (
     Bug,
     Denied,
@@ -57,6 +58,7 @@ class HttpClient:
     def __init__(self, access: Access, clock: Clock, entropy: Entropy, *, manager: str = "dragoman") -> None:
         self.access = access
         self.manager = manager
+        self.reach = Reach()
         self._entropy = entropy
         self._credentials = Credentials(access, clock)
         self._proxy = proxy_of(access.server, access.proxy_url, os.environ)
@@ -231,7 +233,11 @@ class HttpClient:
     async def logs(self, name: str, namespace: str, container: str = "") -> str:
         """What a container of a pod wrote so far."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
-        response = await self._send("GET", path, query={"container": container}, accept="text/plain, */*")
+        return await self.text(path, {"container": container})
+
+    async def text(self, path: str, query: dict[str, str] | None = None) -> str:
+        """GET a path that answers text, such as /metrics."""
+        response = await self._send("GET", path, query=query or {}, accept="text/plain, */*")
         try:
             return (await response.read()).decode(errors="replace")
         finally:
@@ -290,6 +296,7 @@ class HttpClient:
             },
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=seconds + 15),
         )
+        self.reach.works(followed(kind.plural, namespace, field_selector, label_selector))
         try:
             async for line in _lines(response):
                 event = _event(line)

@@ -207,6 +207,7 @@ def _decided(scene: ExplainInput, step: DecidedUnit, explanation: Explanation) -
     entry["choices"] = [plain(choice) for choice in choices]
     lines = [f"pod {'/'.join(verdict.pod)} is pending; would fit on {verdict.node}"]
     lines += [f"  {in_user_words(line, explanation.names)}" for line in describe.choice_lines(choices)]
+    lines += [f"  {line}" for line in say.warning_lines(explanation)]
     if verdict.nodes:
         lines.append("  other nodes cannot take it:")
         lines += [f"    {line}" for line in (*say.node_lines(verdict.nodes), *say.absent_lines(explanation))]
@@ -282,6 +283,7 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
     claims: list[dict[str, Any]] = []
     pending: list[say.Summary] = []
     fits: list[tuple[str, str]] = []
+    warned: list[str] = []
     waiting = units(scene.cluster, scene.order)
     undecided = (
         [key for unit in waiting for key in unit.pods if _is_asked(key, namespace)] if hidden_basis(scene) else []
@@ -308,6 +310,7 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
             pending.append(say.summary(explanation))
         else:
             fits.append(("/".join(verdict.pod), verdict.node))
+            warned += say.warning_lines(explanation)
     for key in sorted(key for key in scene.raw.pods if _is_asked(key, namespace)):
         pod = scene.raw.pods[key]
         reasons = stuck(scene.raw, pod, scene.events, now, scene.hidden)
@@ -323,7 +326,7 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
             pending.append(say.Summary(f"claim {'/'.join(key)}", why, why))
     refused = quotas.blocks(scene.cluster, namespace)
     lines = [*say.summary_lines(pending), *(line for block in refused for line in quotas.block_lines(block))]
-    lines = [*lines, *say.fit_lines(fits)] or ["no pending pods"]
+    lines = [*lines, *say.fit_lines(fits), *warned] or ["no pending pods"]
     body: dict[str, Any] = {"pods": pods, "claims": claims}
     if refused:
         body["quota"] = [quotas.as_json(block) for block in refused]

@@ -507,7 +507,7 @@ class _Of:
         holders: dict[tuple[str, str], None] = {}
         for fact in self.facts:
             match fact:
-                case refusal.DeviceInUse():
+                case refusal.DeviceInUse() | refusal.UnpublishedOverlap():
                     holders.update(((h.namespace, h.claim), None) for h in fact.holders)
                 case refusal.InsufficientCapacity():
                     held = self.snapshot.holders.get(fact.device, ())

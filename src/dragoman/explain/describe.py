@@ -21,6 +21,7 @@ from dragoman.explain.objects import (
     NodeDescription,
     PodDescription,
 )
+from dragoman.inspect.inventory import Row
 from dragoman.values.quantity import Quantity
 
 _STEPS: dict[str, str] = {
@@ -173,6 +174,7 @@ def device_json(facts: DeviceDescription) -> dict[str, Any]:
         for group, name, *numbers in facts.counters
     ]
     del reported["id"]
+    reported["reasons"] = [messages.as_json(reason) for reason in facts.reasons]
     return reported
 
 
@@ -181,12 +183,17 @@ def device_lines(facts: DeviceDescription) -> list[str]:
     where = f" on {listed(facts.nodes, 3)}" if facts.nodes else ""
     lines = [f"device {facts.id} is {facts.state}{where}"]
     if facts.state == "gone":
-        lines[0] = f"device {facts.id} is no longer published"
+        verb = "held" if any(not holder.admin for holder in facts.holders) else "in an allocation"
+        lines[0] = f"device {facts.id} is {verb}, and no longer published"
+    lines += [f"  {messages.sentence(reason)}" for reason in facts.reasons]
     lines += [f"  {_held(holder)}" for holder in facts.holders]
     lines += [
         f"  taint {t.key}{'=' + t.value if t.value else ''}:{t.effect}" + (f" by rule {t.rule}" if t.rule else "")
         for t in facts.taints
     ]
+    for one in facts.overlapping:
+        name, claims = device_name(one.device), listed(one.claims, 3)
+        lines.append(f"  may overlap with {name}, which claim {claims} holds and no ResourceSlice shows any longer")
     if facts.state == "unusable":
         have, expected = facts.slices
         lines.append(f"  its pool is {facts.pool_state}: {have} of {expected} slices of generation {facts.generation}")
@@ -216,7 +223,7 @@ def _held(holder: DeviceHolder) -> str:
 
 def node_json(facts: NodeDescription) -> dict[str, Any]:
     """Everything that is known of a node's devices."""
-    names = ("driver", "pool", "state", "slices", "resourceSliceCount", "devices", "held")
+    names = ("driver", "pool", "state", "slices", "resourceSliceCount", "devices", "held", "shared", "unpublished")
     return {
         "name": facts.name,
         "ready": facts.ready,
@@ -224,11 +231,20 @@ def node_json(facts: NodeDescription) -> dict[str, Any]:
         "taints": list(facts.taints),
         "pools": [dict(zip(names, pool, strict=True)) for pool in facts.pools],
         "classes": [
-            {"class": row.terms[0], **plain_counts(row.counts), "fits": row.fits} for row in facts.devices.rows
+            {"class": row.terms[0], **plain_counts(row.counts), "fits": row.fits, "capacity": capacity_json(row)}
+            for row in facts.devices.rows
         ],
-        "pods": [{"namespace": ns, "name": name, "devices": list(devices)} for ns, name, devices in facts.pods],
+        "pods": [
+            {"namespace": ns, "name": name, "devices": list(devices), "adminAccess": list(admin)}
+            for ns, name, devices, admin in facts.pods
+        ],
         "driversWithoutSlices": list(facts.absent),
     }
+
+
+def capacity_json(row: Row) -> dict[str, dict[str, str]]:
+    """{name: {"used", "total"}} of devices that may be shared."""
+    return {name: {"used": str(use.used), "total": str(use.total)} for name, use in row.capacity.items()}
 
 
 def plain_counts(counts: Any) -> dict[str, int]:
@@ -242,9 +258,11 @@ def node_lines(facts: NodeDescription) -> list[str]:
     state += ["cordoned"] if facts.cordoned else []
     lines = [f"node {facts.name}" + (f" is {' and '.join(state)}" if state else "")]
     lines += [f"  taint {taint}" for taint in facts.taints]
-    for driver, pool, condition, have, expected, devices, held in facts.pools:
+    for driver, pool, condition, have, expected, devices, held, shared, gone in facts.pools:
         bad = "" if condition == "ok" else f"; {condition}: {have} of {expected} slices"
-        lines.append(f"  pool {driver}/{pool}: {plural(devices, 'device')}, {held} held{bad}")
+        used = f"{held} held" + (f", {shared} shared" if shared else "")
+        also = f", {gone} of them not published any longer" if gone else ""
+        lines.append(f"  pool {driver}/{pool}: {plural(devices, 'device')}, {used}{also}{bad}")
     if not facts.pools:
         lines.append("  no ResourceSlice is for this node")
     lines += [f"  no ResourceSlice of driver {driver}, of which running pods have devices" for driver in facts.absent]
@@ -257,8 +275,13 @@ def node_lines(facts: NodeDescription) -> list[str]:
             for s in ("shared", "unavailable", "tainted", "blocked", "unusable")
             if getattr(counts, s)
         ]
+        others += [f"{counts.admin} with admin access"] if counts.admin else []
+        others += [f"{use.used} of {use.total} {name} used" for name, use in row.capacity.items()]
         reported = ", ".join([f"{counts.free} of {counts.total} free", f"{counts.held} held", *others])
         lines.append(f"  class {row.terms[0]}: {reported}{more}")
-    for namespace, name, names in facts.pods:
-        lines.append(f"  {namespace}/{name} has {listed([device_name(d) for d in names])}")
+    for namespace, name, names, admin in facts.pods:
+        own = [device_name(d) for d in names if d not in admin]
+        has = [f"has {listed(own)}"] if own else []
+        has += [f"has admin access to {listed([device_name(d) for d in admin])}"] if admin else []
+        lines.append(f"  {namespace}/{name} {' and '.join(has)}")
     return lines

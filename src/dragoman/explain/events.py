@@ -10,6 +10,7 @@ from datetime import datetime
 from dragoman.api.core import Pod, PodGroup
 from dragoman.api.meta import Ref, format_time
 from dragoman.effects import Effect, Emit, Patch
+from dragoman.explain import messages
 from dragoman.explain.messages import message
 from dragoman.explain.user_names import in_user_words, user_names
 from dragoman.schedule.decision import Placement, Refused, Wait
@@ -33,7 +34,8 @@ def refusal_effects(pod: Pod, refused: Refused, now: datetime, component: str) -
 def is_passing(refused: Refused) -> bool:
     """Whether the reason mostly goes away by itself in a moment, so that telling can wait."""
     return bool(refused.reasons) and all(
-        isinstance(reason, ClaimInFlight) or (isinstance(reason, ClaimNotCreated) and reason.template_exists)
+        isinstance(reason, ClaimInFlight)
+        or (isinstance(reason, ClaimNotCreated) and reason.template_exists and not reason.unlabelled)
         for reason in refused.reasons
     )
 
@@ -95,6 +97,16 @@ def placed_effect(placement: Placement, component: str) -> Emit:
     namespace, name = placement.pod
     text = f"Successfully assigned {namespace}/{name} to {placement.node}"
     return Emit(Ref("Pod", namespace, name, placement.uid), "Normal", "Scheduled", text, component, "Binding")
+
+
+def warning_effects(placement: Placement, component: str) -> tuple[Emit, ...]:
+    """What should be known of the devices that a placed pod got, without names of other namespaces."""
+    namespace, name = placement.pod
+    about = Ref("Pod", namespace, name, placement.uid)
+    return tuple(
+        Emit(about, "Warning", messages.code(fact), messages.sentence(fact, namespace), component, "Scheduling")
+        for fact in placement.warnings
+    )
 
 
 def wait_effect(wait: Wait, uid: str, component: str) -> Emit:

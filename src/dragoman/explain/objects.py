@@ -28,7 +28,9 @@ from dragoman.explain.state import (
     consumers_of,
     deletion,
     publishes,
+    replaced,
     stuck,
+    unpublished,
     users_of,
 )
 from dragoman.inspect.inventory import Inventory, devices_on
@@ -37,6 +39,7 @@ from dragoman.schedule.units import SchedulingContext
 from dragoman.snapshot.change import Put, Snapshot, apply_all, keys_of
 from dragoman.snapshot.pools import VisiblePool, pools_for, slice_targets
 from dragoman.snapshot.taints import rules_of_pool, taints_of
+from dragoman.snapshot.unpublished import overlaps, unpublished_of
 from dragoman.snapshot.usage import DeviceId, Holder, is_finished
 
 PROBE = "claim-alone"
@@ -116,6 +119,13 @@ class DeviceHolder(msgspec.Struct, frozen=True):
     admin: bool
 
 
+class OverlappingDevice(msgspec.Struct, frozen=True):
+    """A device that claims hold, that no slice shows any longer, and that may use the same hardware."""
+
+    device: str
+    claims: tuple[str, ...]
+
+
 class DeviceDescription(msgspec.Struct, frozen=True):
     """A device. state: free, held, shared, tainted, blocked, unusable or gone (in claims, but not published)."""
 
@@ -132,6 +142,8 @@ class DeviceDescription(msgspec.Struct, frozen=True):
     taints: tuple[DeviceTaintInfo, ...]
     holders: tuple[DeviceHolder, ...]
     classes: tuple[ClassMatch, ...]
+    reasons: tuple[StateReason, ...] = ()
+    overlapping: tuple[OverlappingDevice, ...] = ()
 
 
 class NodeDescription(msgspec.Struct, frozen=True):
@@ -141,9 +153,9 @@ class NodeDescription(msgspec.Struct, frozen=True):
     ready: str
     cordoned: bool
     taints: tuple[str, ...]
-    pools: tuple[tuple[str, str, str, int, int, int, int], ...]
+    pools: tuple[tuple[str, str, str, int, int, int, int, int, int], ...]
     devices: Inventory
-    pods: tuple[tuple[str, str, tuple[str, ...]], ...]
+    pods: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...]
     absent: tuple[str, ...]
 
 
@@ -249,6 +261,8 @@ def claim_facts(
     blocker = deletion(snapshot, claim, now)
     node = _node_of(claim)
     reasons: list[StateReason] = [blocker] if blocker is not None else []
+    reasons += unpublished(snapshot, claim)
+    reasons += replaced(snapshot, claim)
     if blocker is not None:
         state = "deleting"
     elif status.allocation is None:
@@ -325,7 +339,12 @@ def device_facts(snapshot: Snapshot, device: DeviceId, context: SchedulingContex
         for rule, t in taints_of(published, device.driver, device.pool, rules)
     )
     counters = _counters(snapshot, pool, published, device)
-    state = _state(pool, snapshot.holders.get(device, ()), counters, taints)
+    overlapping = tuple(
+        OverlappingDevice(str(one.id), tuple(dict.fromkeys(f"{h.namespace}/{h.claim}" for h in one.holders)))
+        for one in unpublished_of(snapshot, device.driver, device.pool)
+        if overlaps(one, published)
+    )
+    state = _state(pool, snapshot.holders.get(device, ()), counters, taints, is_overlapped=bool(overlapping))
     return DeviceDescription(
         device,
         state,
@@ -340,6 +359,13 @@ def device_facts(snapshot: Snapshot, device: DeviceId, context: SchedulingContex
         taints,
         holders,
         tuple(_in_class(snapshot, name, published, device.driver) for name in sorted(snapshot.classes)),
+        tuple(
+            fact
+            for key in dict.fromkeys((holder.namespace, holder.claim) for holder in holders)
+            for fact in replaced(snapshot, snapshot.claims[key])
+            if fact.device == str(device)
+        ),
+        overlapping,
     )
 
 
@@ -393,12 +419,14 @@ def _state(
     holders: Sequence[Holder],
     counters: Sequence[tuple[str, str, int, int, int]],
     taints: Sequence[DeviceTaintInfo],
+    *,
+    is_overlapped: bool,
 ) -> str:
     if holders:
         return "shared" if all(holder.share_id is not None for holder in holders) else "held"
     if pool is None or pool.state != "ok":
         return "unusable"
-    if any(drawn > left for _, _, drawn, left, _ in counters):
+    if is_overlapped or any(drawn > left for _, _, drawn, left, _ in counters):
         return "blocked"
     return "tainted" if any(taint.effect in ("NoSchedule", "NoExecute") for taint in taints) else "free"
 
@@ -435,6 +463,14 @@ def _in_class(snapshot: Snapshot, name: str, device: Device, driver: str) -> Cla
 # ---- nodes
 
 
+def _in_use(snapshot: Snapshot, pool: VisiblePool) -> tuple[int, int, int]:
+    """Devices held, shared, and of both together those no longer published."""
+    gone = [one.holders for one in unpublished_of(snapshot, pool.driver, pool.name)]
+    every = [*(snapshot.holders.get(seen.id, ()) for seen in pool.devices), *gone]
+    shared = sum(bool(holders) and all(holder.share_id is not None for holder in holders) for holders in every)
+    return sum(map(bool, every)) - shared, shared, len(gone)
+
+
 def node_facts(snapshot: Snapshot, node: Node, now: datetime) -> NodeDescription:
     """A node and its devices."""
     name = node.metadata.name
@@ -449,14 +485,16 @@ def node_facts(snapshot: Snapshot, node: Node, now: datetime) -> NodeDescription
         pod = snapshot.pods[key]
         if is_finished(pod):
             continue
-        devices = []
+        devices, admin = [], []
         for claim in claims_used(snapshot, pod):
             allocation = claim.status.allocation
             for result in allocation.devices.results if allocation is not None else ():
                 devices.append(f"{result.driver}/{result.pool}/{result.device}")
                 drivers[result.driver] = None
+                if result.admin_access:
+                    admin.append(devices[-1])
         if devices:
-            pods.append((*key, tuple(devices)))
+            pods.append((*key, tuple(devices), tuple(admin)))
     return NodeDescription(
         name,
         reported,
@@ -470,7 +508,7 @@ def node_facts(snapshot: Snapshot, node: Node, now: datetime) -> NodeDescription
                 pool.have,
                 pool.expected,
                 len(pool.devices),
-                sum(device.id in snapshot.holders for device in pool.devices),
+                *_in_use(snapshot, pool),
             )
             for pool in pools
         ),

@@ -29,7 +29,8 @@ from dragoman.schedule.claims import group_name, same
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.pools import slice_targets
 from dragoman.snapshot.taints import rules_of_pool, taints_of, tolerates
-from dragoman.snapshot.usage import DeviceId, claim_names, is_finished
+from dragoman.snapshot.unpublished import replaced_of, unpublished_of
+from dragoman.snapshot.usage import DeviceId, claim_names, holds, is_finished
 
 PREPARE_FAILED = "FailedPrepareDynamicResources"
 _NOT_REGISTERED = re.compile(r"DRA driver (\S+) is not registered")
@@ -61,6 +62,16 @@ class DeviceNotPublished(StateBase, frozen=True):
 
     claim: str
     device: str
+
+
+class DeviceReplaced(StateBase, frozen=True):
+    """An allocated device whose name other hardware has now: attribute was `before` at allocation and is `now`."""
+
+    claim: str
+    device: str
+    attribute: str
+    before: str
+    now: str
 
 
 class PrepareResourcesFailed(StateBase, frozen=True):
@@ -153,6 +164,7 @@ StateReason: TypeAlias = (
     DriverNotRegistered
     | NoResourceSlices
     | DeviceNotPublished
+    | DeviceReplaced
     | PrepareResourcesFailed
     | ClaimNotAllocated
     | ClaimNotReserved
@@ -169,6 +181,7 @@ _FOLLOWS_FROM: dict[type[StateBase], str] = {
     PodNodeNotFound: "Node",
     NoResourceSlices: "ResourceSlice",
     DeviceNotPublished: "ResourceSlice",
+    DeviceReplaced: "ResourceSlice",
     PodClaimNotFound: "ResourceClaim",
 }
 """Facts that are read from the absence of an object of a kind."""
@@ -347,6 +360,20 @@ def _prepare(snapshot: Snapshot, pod: Pod, events: Sequence[EventInfo], now: dat
                 yield NoResourceSlices(node, result.driver)
             elif not _published(snapshot, DeviceId(result.driver, result.pool, result.device)):
                 yield DeviceNotPublished(claim.metadata.name, f"{result.driver}/{result.pool}/{result.device}")
+        yield from replaced(snapshot, claim)
+
+
+def replaced(snapshot: Snapshot, claim: ResourceClaim) -> Iterator[DeviceReplaced]:
+    """Devices of a claim that came back as other hardware under the same name."""
+    for one in replaced_of(snapshot, claim):
+        yield DeviceReplaced(claim.metadata.name, str(one.id), one.attribute, one.before, one.now)
+
+
+def unpublished(snapshot: Snapshot, claim: ResourceClaim) -> Iterator[DeviceNotPublished]:
+    """Devices that a claim holds and that no slice of their pool's newest generation shows."""
+    for device in holds(claim):
+        if any(one.id == device for one in unpublished_of(snapshot, device.driver, device.pool)):
+            yield DeviceNotPublished(claim.metadata.name, str(device))
 
 
 def publishes(snapshot: Snapshot, driver: str, node: str) -> bool:

@@ -32,6 +32,11 @@ def sentence(reason: state.StateReason) -> str:
             return f"no ResourceSlice of driver {reason.driver} for {reason.node}"
         case state.DeviceNotPublished():
             return f"claim {reason.claim}: device {reason.device} is no longer published"
+        case state.DeviceReplaced():
+            return (
+                f"claim {reason.claim}: device {reason.device} is another card now: its {reason.attribute} is "
+                f"{reason.now}, it was {reason.before} when it was allocated"
+            )
         case state.PrepareResourcesFailed():
             times = f" ({reason.count} times)" if reason.count > 1 else ""
             return f"bound to {reason.node}, preparing its devices fails{_since(reason.since_s)}{times}: {reason.error}"

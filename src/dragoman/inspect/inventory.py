@@ -17,13 +17,15 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from dragoman.api.core import Node
-from dragoman.api.meta import parse_time
+from dragoman.api.meta import NamespacedName, parse_time
 from dragoman.api.resource import Device, DeviceTaint, ResourceSlice
 from dragoman.api.selectors import DeviceView, Selector, compile_selector, device_view
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.taints import rules_of_pool, taints_of
-from dragoman.snapshot.usage import Holder
+from dragoman.snapshot.unpublished import UnpublishedDevice, overlaps, replaced_of, unpublished_of
+from dragoman.snapshot.usage import DeviceId, Holder
 from dragoman.values.names import split_qualified
+from dragoman.values.quantity import Quantity
 
 TERMS = ("class", "driver", "node", "pool", "namespace", "claim", "age", "type")
 NO_CLASS = "(no class)"
@@ -43,7 +45,9 @@ class Counts(msgspec.Struct):
     held: given to a claim, alone. shared: in use by shares, others may join. blocked: nobody holds it, but others use
     up a counter that it draws on. tainted: free but for an effective taint. unavailable: free, but on a node that
     takes no pod now (not ready, cordoned) or only pods that tolerate its taints. unusable: its pool is incomplete,
-    invalid or obsolete, or its node does not exist. heldTainted counts the tainted among those in use once more.
+    invalid or obsolete, or its node does not exist. heldTainted counts the tainted among those in use once more, and
+    unpublished those that claims hold and no slice shows any longer; what may overlap with one of these is blocked.
+    admin counts those that claims have with admin access, which holds nothing, whatever their state.
     """
 
     total: int = 0
@@ -55,6 +59,8 @@ class Counts(msgspec.Struct):
     unusable: int = 0
     held_tainted: int = 0
     unavailable: int = 0
+    unpublished: int = 0
+    admin: int = 0
 
     def add(self, state: str, number: int, *, tainted: bool) -> None:
         """Counts devices in a state."""
@@ -64,23 +70,40 @@ class Counts(msgspec.Struct):
             self.held_tainted += number
 
 
+class CapacityUse(msgspec.Struct, frozen=True):
+    """A capacity of devices that may be shared: what their shares have of it, and all that there is."""
+
+    used: Quantity
+    total: Quantity
+
+
 class Row(msgspec.Struct):
-    """Devices with the same terms. fits: partition type to how many of them can still be given together."""
+    """Devices with the same terms. fits: partition type to how many of them can still be given together. capacity: by
+    name, of the devices that may be shared."""
 
     terms: Terms
     counts: Counts
     fits: dict[str, int]
+    capacity: dict[str, CapacityUse] = {}
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """A pool whose devices cannot be used, or a device allocated twice. what: incomplete, invalid, obsolete, no node,
-    allocated twice."""
+    """A pool whose devices cannot be used, or a device that is held in a way that should not be. what: incomplete,
+    invalid, obsolete, no node, allocated twice, held but not published, another device."""
 
     what: str
     driver: str
     pool: str
     devices: int
     detail: str
+
+
+class AdminClaim(msgspec.Struct, frozen=True):
+    """A claim that has devices with admin access, beside whoever holds them."""
+
+    namespace: str
+    claim: str
+    devices: tuple[str, ...]
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -94,6 +117,7 @@ class Inventory(msgspec.Struct, frozen=True):
     pools: int
     unavailable: dict[str, int] = {}
     """Why devices are unavailable: the node's state to the number of devices."""
+    admin: tuple[AdminClaim, ...] = ()
 
 
 def inventory(snapshot: Snapshot, by: Sequence[str], now: datetime, *, nodes_known: bool = True) -> Inventory:
@@ -108,6 +132,8 @@ def devices_on(snapshot: Snapshot, node: str, now: datetime) -> Inventory:
     """The devices whose slices name one node, by class."""
     count = _Count(snapshot, ("class",), now)
     pools = {count.pool_of(name): None for name in keys_of(snapshot.slices_by_node, node)}
+    gone = (pool for pool in snapshot.held_by_pool if pool not in snapshot.slices_by_pool)
+    pools |= {pool: None for pool in gone if any(_node_of(snapshot, d) == node for d in snapshot.held_by_pool[pool])}
     return count.run(pools)
 
 
@@ -155,6 +181,7 @@ class _Part(NamedTuple):
     is_shared: bool
     node: str
     values: tuple[str, ...]
+    capacity: tuple[tuple[str, Quantity], ...] = ()
 
 
 class _Count:
@@ -181,6 +208,10 @@ class _Count:
         self.troubles: list[Trouble] = []
         self.unavailable: dict[str, int] = {}
         self.node_states: dict[str, str] = {}
+        self.gone: dict[Terms | None, int] = {}
+        self.admin: dict[Terms | None, int] = {}
+        self.amounts: dict[Terms | None, dict[str, list[Any]]] = {}
+        self.admin_claims: dict[tuple[str, str, str], list[NamespacedName]] = {}
         self.ages: dict[tuple[str, str], str] = {}
 
     def pool_of(self, resource_slice: str) -> tuple[str, str]:
@@ -188,22 +219,35 @@ class _Count:
         return self.snapshot.shapes[resource_slice].pool
 
     def run(self, pools: Iterable[tuple[str, str]] | None = None) -> Inventory:
-        every = sorted(self.snapshot.slices_by_pool) if pools is None else sorted(pools)
+        snapshot = self.snapshot
+        if pools is None or self.each is None:
+            self.admin_claims = _admin_claims(snapshot)
+        every = sorted({*snapshot.slices_by_pool, *snapshot.held_by_pool}) if pools is None else sorted(pools)
         for driver, pool in every:
-            self._pool(driver, pool)
+            unpublished = unpublished_of(snapshot, driver, pool)
+            if (driver, pool) in snapshot.slices_by_pool:
+                self._pool(driver, pool, unpublished)
+            self._unpublished(driver, pool, unpublished)
+        if pools is None:
+            self._replaced()
         rows: dict[Terms, Row] = {}
         for (terms, state, tainted), number in sorted(self.seen.items()):
             row = rows.setdefault(terms, Row(terms, Counts(), self.fits.get(terms, {})))
             row.counts.add(state, number, tainted=tainted)
+            row.counts.unpublished, row.counts.admin = self.gone.get(terms, 0), self.admin.get(terms, 0)
+            row.capacity = _capacity_use(self.amounts.get(terms, {}))
         total = Row((), Counts(), self.fits.get(None, {}))
         for (state, tainted), number in self.states.items():
             total.counts.add(state, number, tainted=tainted)
-        nodes = len(self.snapshot.nodes)
+        total.counts.unpublished, total.counts.admin = self.gone.get(None, 0), self.admin.get(None, 0)
+        total.capacity = _capacity_use(self.amounts.get(None, {}))
+        nodes, published = len(snapshot.nodes), sum(pool in snapshot.slices_by_pool for pool in every)
+        troubles = tuple(self.troubles)
         return Inventory(
-            self.by, total, tuple(rows.values()), tuple(self.troubles), nodes, len(every), self.unavailable
+            self.by, total, tuple(rows.values()), troubles, nodes, published, self.unavailable, self._admin(every)
         )
 
-    def _pool(self, driver: str, pool: str) -> None:
+    def _pool(self, driver: str, pool: str, unpublished: Sequence[UnpublishedDevice]) -> None:
         snapshot = self.snapshot
         names = keys_of(snapshot.slices_by_pool, (driver, pool))
         resource_slices = [snapshot.slices[name] for name in names]
@@ -235,6 +279,10 @@ class _Count:
             unusable = trouble or self._homeless(resource_slice, part)
             state = _state(part, holders, left, unusable=unusable, tainted=is_tainted)
             why = self._node_state(resource_slice.spec.node_name or part.node) if state == "free" else ""
+            if unpublished and state in ("free", "tainted"):
+                device = resource_slice.spec.devices[seen_at[index]]
+                if any(overlaps(one, device) for one in unpublished):
+                    state, why = "blocked", ""
             if why:
                 state = "unavailable"
                 self.unavailable[why] = self.unavailable.get(why, 0) + 1
@@ -247,17 +295,61 @@ class _Count:
                 mark = (terms, state, is_tainted)
                 self.seen[mark] = self.seen.get(mark, 0) + 1
             self.states[state, is_tainted] = self.states.get((state, is_tainted), 0) + 1
+            if self.admin_claims:
+                name = resource_slice.spec.devices[seen_at[index]].name
+                for owner in (None, *every) if (driver, pool, name) in self.admin_claims else ():
+                    self.admin[owner] = self.admin.get(owner, 0) + 1
+            if part.capacity and state != "unusable":
+                for owner in (None, *every):
+                    _add_amounts(self.amounts.setdefault(owner, {}), part, holders)
             if part.uses and state in ("free", "blocked"):
                 for owner in (None, *every):
                     fitting = free.setdefault((owner, part.kind), [])
                     if state == "free":
                         fitting.append(part)
             if len(holders) > 1 and any(holder.share_id is None for holder in holders):
-                claims = ", ".join(f"{h.namespace}/{h.claim}" for h in holders)
-                self.troubles.append(Trouble("allocated twice", driver, pool, 1, claims))
+                self.troubles.append(Trouble("allocated twice", driver, pool, 1, _claims(holders)))
         for (whose, kind), fitting in free.items():
             fits = self.fits.setdefault(whose, {})
             fits[kind] = fits.get(kind, 0) + _greedy(fitting, left)
+
+    def _unpublished(self, driver: str, pool: str, unpublished: Sequence[UnpublishedDevice]) -> None:
+        """Devices that are held and that no slice shows: they count as held."""
+        for one in unpublished:
+            classes = tuple(sorted({_class_of(self.snapshot, holder) for holder in one.holders}))
+            node = _node_of(self.snapshot, one.id)
+            part = _Part(classes, "", (), False, False, node, ("",) * len(self.attributes))
+            state = "shared" if all(holder.share_id is not None for holder in one.holders) else "held"
+            if self.each is not None:
+                self.each(CountedDevice(driver, pool, Device(name=one.id.device), classes, state, "", node))
+            for terms in self._combined(driver, pool, node, part, one.holders if self.dynamic else ()):
+                mark = (terms, state, False)
+                self.seen[mark] = self.seen.get(mark, 0) + 1
+                self.gone[terms] = self.gone.get(terms, 0) + 1
+            self.states[state, False] = self.states.get((state, False), 0) + 1
+            self.gone[None] = self.gone.get(None, 0) + 1
+        if unpublished:
+            names = ", ".join(f"{one.id.device} by {_claims(one.holders)}" for one in unpublished)
+            self.troubles.append(Trouble("held but not published", driver, pool, len(unpublished), names))
+
+    def _admin(self, pools: Iterable[tuple[str, str]]) -> tuple[AdminClaim, ...]:
+        counted = set(pools)
+        devices: dict[NamespacedName, list[str]] = {}
+        for (driver, pool, name), claims in sorted(self.admin_claims.items()):
+            for key in claims if (driver, pool) in counted else ():
+                devices.setdefault(key, []).append(f"{driver}/{pool}/{name}")
+        return tuple(AdminClaim(*key, tuple(names)) for key, names in sorted(devices.items()))
+
+    def _replaced(self) -> None:
+        """Devices that came back as other hardware under the name that a claim holds."""
+        snapshot = self.snapshot
+        for key in sorted(snapshot.claims):
+            for one in replaced_of(snapshot, snapshot.claims[key]):
+                detail = (
+                    f"{one.id.device}, held by {'/'.join(key)}, is {one.attribute} {one.now}, and was {one.before} "
+                    "when it was allocated"
+                )
+                self.troubles.append(Trouble("another device", one.id.driver, one.id.pool, 1, detail))
 
     def _ruled(self, driver: str, pool: str, current: list[ResourceSlice]) -> frozenset[int]:
         """Positions of devices that a DeviceTaintRule taints."""
@@ -330,6 +422,9 @@ class _Count:
             bool(device.allow_multiple_allocations),
             device.node_name or "",
             tuple(_value(view, name) for name in self.attributes),
+            tuple((n, c.value) for n, c in device.capacity.items() if c.value is not None)
+            if device.allow_multiple_allocations
+            else (),
         )
 
     def _terms(
@@ -337,16 +432,16 @@ class _Count:
     ) -> list[Terms]:
         """The terms of a device; several where it is in several classes or used from several namespaces."""
         if self.dynamic and holders:
-            return self._combined(driver, pool, resource_slice, part, holders)
+            return self._combined(driver, pool, resource_slice.spec.node_name or part.node, part, holders)
         key = (id(part), resource_slice.spec.node_name, pool) if self.placed else (id(part), "", "")
         found = self.static.get(key)
         if found is None:
-            found = self.static[key] = self._combined(driver, pool, resource_slice, part, ())
+            found = self.static[key] = self._combined(
+                driver, pool, resource_slice.spec.node_name or part.node, part, ()
+            )
         return found
 
-    def _combined(
-        self, driver: str, pool: str, resource_slice: ResourceSlice, part: _Part, holders: Sequence[Holder]
-    ) -> list[Terms]:
+    def _combined(self, driver: str, pool: str, node: str, part: _Part, holders: Sequence[Holder]) -> list[Terms]:
         found: list[Terms] = [()]
         values = iter(part.values)
         for term in self.by:
@@ -359,7 +454,7 @@ class _Count:
                 case "pool":
                     options = (f"{driver}/{pool}",)
                 case "node":
-                    options = (resource_slice.spec.node_name or part.node or NOWHERE,)
+                    options = (node or NOWHERE,)
                 case "namespace":
                     options = dict.fromkeys(holder.namespace for holder in holders) or (UNALLOCATED,)
                 case "claim":
@@ -382,6 +477,64 @@ class _Count:
             since = allocation.allocation_timestamp if allocation is not None else None
             found = self.ages[key] = age_of(since or claim.metadata.creation_timestamp, self.now)
         return found
+
+
+def _admin_claims(snapshot: Snapshot) -> dict[tuple[str, str, str], list[NamespacedName]]:
+    """By device: the claims that have it with admin access."""
+    found: dict[tuple[str, str, str], list[NamespacedName]] = {}
+    for key, claim in snapshot.claims.items():
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            if result.admin_access:
+                found.setdefault((result.driver, result.pool, result.device), []).append(key)
+    return found
+
+
+def _add_amounts(amounts: dict[str, list[Any]], part: _Part, holders: Sequence[Holder]) -> None:
+    """Adds a device that may be shared: who holds it alone has all of it."""
+    alone = any(holder.share_id is None for holder in holders)
+    for name, total in part.capacity:
+        consumed = (holder.consumed.get(name) for holder in holders)
+        used = total.nanos if alone else sum(amount.nanos for amount in consumed if amount is not None)
+        entry = amounts.setdefault(name, [0, 0, total.format])
+        entry[0] += used
+        entry[1] += total.nanos
+
+
+def _capacity_use(amounts: dict[str, list[Any]]) -> dict[str, CapacityUse]:
+    return {
+        name: CapacityUse(Quantity(used, form), Quantity(total, form))
+        for name, (used, total, form) in sorted(amounts.items())
+    }
+
+
+def _claims(holders: Iterable[Holder]) -> str:
+    return ", ".join(dict.fromkeys(f"{holder.namespace}/{holder.claim}" for holder in holders))
+
+
+def _class_of(snapshot: Snapshot, holder: Holder) -> str:
+    """The class by which a claim asked for what it holds."""
+    parent, _, option = holder.request.partition("/")
+    for request in snapshot.claims[holder.namespace, holder.claim].spec.devices.requests:
+        if request.name != parent:
+            continue
+        for alternative in request.first_available:
+            if alternative.name == option:
+                return alternative.device_class_name
+        if request.exactly is not None:
+            return request.exactly.device_class_name
+    return NO_CLASS
+
+
+def _node_of(snapshot: Snapshot, device: DeviceId) -> str:
+    """The one node that the allocation of a held device is for, "" if it is for several."""
+    for holder in snapshot.holders[device]:
+        allocation = snapshot.claims[holder.namespace, holder.claim].status.allocation
+        terms = allocation.node_selector.node_selector_terms if allocation and allocation.node_selector else ()
+        names = {value for term in terms for field in term.match_fields for value in field.values}
+        if len(names) == 1:
+            return names.pop()
+    return ""
 
 
 def age_of(since: str | None, now: datetime) -> str:

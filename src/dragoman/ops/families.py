@@ -134,7 +134,7 @@ FAMILIES: tuple[MetricFamily, ...] = (
     MetricFamily(
         "dragoman_node_devices",
         "gauge",
-        "Devices on a node: total, and held or shared (in_use). At most --max-nodes nodes, the first by name.",
+        "Devices on a node: total, and held or shared (in_use). For the first nodes by name, up to --max-nodes.",
         ("node", "what"),
     ),
     MetricFamily(

@@ -121,6 +121,7 @@ class ClusterTally:
             self._everything = False
             self._pools = PoolCounts(snapshot)
             self._dirty.update(dict.fromkeys(("pool", *pool) for pool in snapshot.slices_by_pool))
+            self._dirty.update(dict.fromkeys(("pool", *pool) for pool in snapshot.held_by_pool))
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             kind, *names = key
@@ -158,7 +159,7 @@ class ClusterTally:
     def _count_pool(self, driver: str, pool: str) -> Contribution:
         snapshot = self._snapshot
         self._free.pop((driver, pool), None)
-        if (driver, pool) not in snapshot.slices_by_pool:
+        if (driver, pool) not in snapshot.slices_by_pool and (driver, pool) not in snapshot.held_by_pool:
             return _NOTHING
         sums: Counter[tuple[str, Labels]] = Counter()
         tops: dict[tuple[str, Labels], int] = {}
@@ -196,7 +197,7 @@ class ClusterTally:
         what = {trouble.what for trouble in found.troubles}
         for state in what & set(POOL_STATES):
             sums["dragoman_pools", (driver, state)] += 1
-        if not what & {"incomplete", "invalid"}:
+        if not what & {"incomplete", "invalid"} and (driver, pool) in snapshot.slices_by_pool:
             sums["dragoman_pools", (driver, "usable")] += 1
         for row in found.rows:
             for partition, number in row.fits.items():

@@ -24,6 +24,7 @@ from dragoman.reconcile import (
     pool_status,
     quota,
     taints,
+    volumes,
 )
 from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.workloads import (
@@ -96,13 +97,14 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
         Controller("job-orphans", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
     )
     return (
-        Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
+        Controller("claims", claims.KINDS, _claim_keys, claims.sync, claims.write_events, workers=16),
         *workloads,
         Controller("taints", taints.KINDS, taints.keys, taints.sync, idle=taints.is_idle),
         Controller("pool-status", frozenset({pool_status.KIND}), pool_status.keys, pool_status.sync, workers=2),
         Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
         Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),
         Controller("endpoints", endpoints.KINDS, endpoints.keys, endpoints.sync),
+        Controller("volumes", volumes.KINDS, volumes.keys, volumes.sync),
         Controller("podgc", frozenset({"Node", "Pod"}), podgc.keys, podgc.sync),
         Controller("resourcequota", EVERYTHING, quota.keys, quota.sync, workers=2),
         Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),

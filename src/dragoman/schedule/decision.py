@@ -76,7 +76,8 @@ class UndecidedPod(msgspec.Struct, frozen=True):
 class Placement(msgspec.Struct, frozen=True):
     """Where a pod goes and what its claims get. allocations: (claim key, result) of those allocated now.
 
-    kind: the pod as one to expect again, for policies that learn.
+    kind: the pod as one to expect again, for policies that learn. warnings: facts that do not forbid the place, such as
+    a device that may use what a held device does which is no longer published.
     """
 
     pod: NamespacedName
@@ -84,6 +85,7 @@ class Placement(msgspec.Struct, frozen=True):
     node: str
     allocations: tuple[tuple[NamespacedName, AllocationResult], ...] = ()
     kind: TaskType | None = None
+    warnings: tuple[Refusal, ...] = ()
 
 
 class Victim(msgspec.Struct, frozen=True):
@@ -104,12 +106,17 @@ class Preemption(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A placed pod waits until the devices' binding conditions hold, at most until the deadline."""
+    """A placed pod waits until the devices' binding conditions hold, at most until the deadline, and its volumes are
+    bound.
+
+    claims: ResourceClaims with conditions that do not hold yet; volume_claims: PersistentVolumeClaims without volume.
+    """
 
     pod: NamespacedName
     node: str
     claims: tuple[NamespacedName, ...]
     deadline: datetime | None
+    volume_claims: tuple[NamespacedName, ...] = ()
 
 
 class Decision(msgspec.Struct, frozen=True):

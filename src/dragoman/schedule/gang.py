@@ -13,10 +13,10 @@ import msgspec
 
 from dragoman.allocate.allocator import Allocation, Ask, allocate
 from dragoman.allocate.match import Matcher
+from dragoman.allocate.refusal import Refusal
 from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
-from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
 from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, UndecidedFit, feasible_nodes
 from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.refusal import PodGroupDoesNotFit, PodGroupNotFound, PodGroupTooSmall
@@ -111,7 +111,7 @@ def _together(snapshot: Snapshot, trial: _Trial, pod: Pod, now: datetime, contex
         matcher = context.memory.matcher
         outcome = allocate(snapshot, every, context.options, share_id=context.new_id, matcher=matcher)
         if isinstance(outcome, Allocation):
-            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, outcome), now, context)
+            return _rebuilt(snapshot, [*before, (pod, node)], _by_claim(every, outcome), outcome.warnings, now, context)
     return None
 
 
@@ -119,10 +119,7 @@ def _pod_info(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> PodIn
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
-    off = context.profile.off
-    return pod_info_of(
-        pod, claims, by_resource_of(snapshot, context), inter_pod_state_of(snapshot, pod, off), context.profile
-    )
+    return pod_info_of(snapshot, pod, claims, by_resource_of(snapshot, context), context.profile)
 
 
 def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[ResourceClaim, ...]:
@@ -143,6 +140,7 @@ def _rebuilt(
     snapshot: Snapshot,
     places: Sequence[tuple[Pod, str]],
     results: dict[str, AllocationResult],
+    warnings: Sequence[Refusal],
     now: datetime,
     context: SchedulingContext,
 ) -> _Trial | None:
@@ -152,5 +150,10 @@ def _rebuilt(
         if pod_info is None:
             return None
         chosen = tuple(results[claim.metadata.name] for claim in pod_info.to_allocate)
-        trial.add(placed(pod_info, ScheduleResult(node, chosen), now, context))
+        volumes = pod_info.volumes.choose(trial.snapshot.nodes[node]) if pod_info.volumes is not None else ()
+        if not isinstance(volumes, tuple):
+            return None
+        names = {f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in pod_info.to_allocate}
+        mine = tuple(fact for fact in warnings if getattr(fact, "claim", "") in names)
+        trial.add(placed(pod_info, ScheduleResult(node, chosen, warnings=mine, volumes=volumes), now, context))
     return trial

@@ -27,6 +27,7 @@ DEVICES: Topic = ("devices",)
 FREED: Topic = ("freed",)
 CLASSES: Topic = ("classes",)
 INTER_POD: Topic = ("inter-pod",)
+VOLUMES: Topic = ("volumes",)
 
 
 def amount_freed(resource: str) -> Topic:
@@ -57,10 +58,16 @@ def topics(before: Snapshot, change: Change) -> tuple[Topic, ...]:
             return tuple(_of_claim(before.claims.get((namespace, name)), new, namespace, name))
         case "ResourceSlice" | "DeviceTaintRule":
             return (DEVICES,)
+        case "Namespace":
+            return (named("Namespace", "", name),)
         case "DeviceClass":
             return (named("DeviceClass", "", name), CLASSES)
         case "ResourceClaimTemplate" | "PodGroup":
             return (named(change.kind, namespace, name),)
+        case "PersistentVolumeClaim":
+            return (named(change.kind, namespace, name), VOLUMES)
+        case "PersistentVolume" | "StorageClass":
+            return (VOLUMES,)
         case _:
             return ()
 
@@ -158,6 +165,8 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
     match reason:
         case refusal.ClaimNotCreated():
             yield named("ResourceClaimTemplate", namespace, reason.template)
+            if reason.unlabelled:
+                yield named("Namespace", "", reason.unlabelled)
         case refusal.ClaimNotFound():
             yield named("ResourceClaim", namespace, reason.claim)
         case refusal.PodGroupNotFound() | refusal.PodGroupTooSmall() | refusal.PodGroupDoesNotFit():
@@ -187,6 +196,18 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield INTER_POD
         case refusal.PodAffinity() | refusal.PodAntiAffinity() | refusal.TopologySpread():
             yield from (INTER_POD, LABELS)
+        case (
+            refusal.VolumeClaimNotFound()
+            | refusal.VolumeClaimDeleting()
+            | refusal.VolumeClaimNotOwned()
+            | refusal.VolumeClaimLost()
+            | refusal.VolumeClaimUnbound()
+        ):
+            yield from (named("PersistentVolumeClaim", namespace, reason.volume_claim), VOLUMES)
+        case refusal.VolumeClaimInUse():
+            yield INTER_POD
+        case refusal.VolumeAffinityMismatch() | refusal.VolumeZone() | refusal.VolumeNotAvailable():
+            yield from (VOLUMES, LABELS)
         case device.ClassNotFound():
             yield named("DeviceClass", "", reason.class_name)
         case _ if device.is_pod_wide(reason):

@@ -26,11 +26,14 @@ from dragoman.api.core import (
     LimitRange,
     Namespace,
     Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PodGroup,
     PriorityClass,
     ResourceQuota,
+    StorageClass,
     Workload,
 )
 from dragoman.api.meta import NamespacedName
@@ -43,7 +46,16 @@ from dragoman.api.resource import (
 )
 from dragoman.errors import Bug
 from dragoman.snapshot.taints import applies
-from dragoman.snapshot.usage import DeviceId, Holder, assumed_extra, claim_names, holds, is_finished, pod_requests
+from dragoman.snapshot.usage import (
+    DeviceId,
+    Holder,
+    assumed_extra,
+    claim_names,
+    holds,
+    is_finished,
+    pod_requests,
+    volume_claim_names,
+)
 from dragoman.snapshot.views import NOWHERE, NodeView, SliceShape, view_of
 
 WorkloadKey: TypeAlias = tuple[str, str, str]
@@ -67,6 +79,9 @@ _STORES = {
     "ResourceQuota": ("quotas", True),
     "LimitRange": ("limit_ranges", True),
     "PodDisruptionBudget": ("budgets", True),
+    "PersistentVolumeClaim": ("volume_claims", True),
+    "PersistentVolume": ("volumes", False),
+    "StorageClass": ("storage_classes", False),
 }
 HELD = frozenset(_STORES) | WORKLOADS
 """Kinds that a snapshot holds; `apply` refuses others, so filter before."""
@@ -112,6 +127,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     version: counts the changes applied, for telling snapshots of one line apart
     pods_by_node: node name -> pods bound to it, finished ones too
+    pods_by_volume_claim: (namespace, PersistentVolumeClaim) -> pods that mount it
     pods_by_claim: (namespace, claim) -> pods that use the claim (by name, by template once made, extended)
     pods_by_group: (namespace, pod group) -> its pods
     pods_by_trait: a trait (REPELS) -> pods that have it
@@ -119,6 +135,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     slices_by_pool: (driver, pool) -> slices, all generations
     slices_by_node: node name -> slices with that spec.nodeName; "" -> slices without nodeName
     holders: device -> who holds it (several: shares, or a double allocation)
+    held_by_pool: (driver, pool) -> its held devices, published or not
     nodes_by_pool: (driver, pool) -> node names (and "" for none) that its slices name -> how many slices do
     wide_pools: pools that more than one node can see: with slices without nodeName or for several nodes
     shapes: slice name -> what can be distinguished in it (snapshot.views)
@@ -143,9 +160,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     quotas: Map[NamespacedName, ResourceQuota]
     limit_ranges: Map[NamespacedName, LimitRange]
     budgets: Map[NamespacedName, PodDisruptionBudget]
+    volume_claims: Map[NamespacedName, PersistentVolumeClaim]
+    volumes: Map[str, PersistentVolume]
+    storage_classes: Map[str, StorageClass]
     workloads: Map[WorkloadKey, Workload]
     pods_by_node: Map[str, Map[NamespacedName, None]]
     pods_by_claim: Map[NamespacedName, Map[NamespacedName, None]]
+    pods_by_volume_claim: Map[NamespacedName, Map[NamespacedName, None]]
     pods_by_group: Map[NamespacedName, Map[NamespacedName, None]]
     pods_by_trait: Map[str, Map[NamespacedName, None]]
     claims_by_owner: Map[str, Map[NamespacedName, None]]
@@ -154,6 +175,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     nodes_by_pool: Map[NamespacedName, Map[str, int]]
     wide_pools: Map[NamespacedName, None]
     holders: Map[DeviceId, tuple[Holder, ...]]
+    held_by_pool: Map[NamespacedName, Map[DeviceId, None]]
     requested: Map[str, Map[str, int]]
     assumed: Map[str, Map[str, int]]
     shapes: Map[str, SliceShape]
@@ -203,6 +225,7 @@ def _terms_of_pod(pod: Pod) -> list[tuple[str, Hashable]]:
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
         terms.append(("pods_by_group", (namespace, group.pod_group_name)))
+    terms += [("pods_by_volume_claim", (namespace, name)) for name in volume_claim_names(pod)]
     if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity:
         terms.append(("pods_by_trait", REPELS))
     return terms
@@ -275,11 +298,11 @@ class _Draft:
             return
         by_node, shapes, wide = self.map("slices_by_node"), self.map("shapes"), self.map("wide_pools")
         views, holders, rules = self.map("views"), self.map("holders"), self.read("taint_rules")
-        nodes = self.map("nodes")
+        nodes, held = self.map("nodes"), self.map("held_by_pool")
         for node in self.touched:
             names = by_node.get(node) if node in nodes else None
             own = [shapes[name] for name in sorted(names)] if names is not None else []
-            view = view_of([shape for shape in own if shape.pool not in wide], holders, rules)
+            view = view_of([shape for shape in own if shape.pool not in wide], holders, rules, held)
             if view is not NOWHERE:
                 views[node] = view
             elif node in views:
@@ -394,8 +417,12 @@ class _Draft:
                 holders[device] = rest
             else:
                 del holders[device]
+                self._move(device, [("held_by_pool", device[:2])], [])
         for device, more in after.items():
-            together = (*holders.get(device, ()), *more)
+            known = holders.get(device)
+            if known is None:
+                self._move(device, [], [("held_by_pool", device[:2])])
+            together = (*(known or ()), *more)
             holders[device] = tuple(sorted(together, key=_holder_order))
 
     def _request(self, old: Pod | None, new: Pod | None) -> None:

@@ -17,6 +17,7 @@ from immutables import Map
 
 from dragoman.api.resource import Device, DeviceAttribute, DeviceTaintRule, ResourceSlice
 from dragoman.snapshot.taints import applies
+from dragoman.snapshot.unpublished import unpublished_names
 from dragoman.snapshot.usage import DeviceId, Holder
 from dragoman.values.names import split_qualified
 from dragoman.values.semver import Semver
@@ -185,6 +186,7 @@ def view_of(
     shapes: Iterable[SliceShape],
     holders: Map[DeviceId, tuple[Holder, ...]],
     rules: Mapping[str, DeviceTaintRule],
+    held_by_pool: Mapping[tuple[str, str], Map[DeviceId, None]],
 ) -> NodeView:
     """The view made of a node's own slices, given in order of their names."""
     ordered = sorted(shapes, key=lambda shape: shape.pool)
@@ -203,6 +205,7 @@ def view_of(
                 tuple(names) if len(set(names)) != len(names) else None,
                 _holding(parts, holders),
                 _ruled(pool, parts, rules) if rules else None,
+                _unpublished(parts, held_by_pool.get(pool)),
             )
         )
     return NodeView(tuple(pools), tuple(ordered), intern(tuple(layout)))
@@ -212,6 +215,20 @@ def _holding(parts: list[SliceShape], holders: Map[DeviceId, tuple[Holder, ...]]
     if not any(device in holders for part in parts for device in part.ids):
         return None
     return tuple(tuple(_held(holders.get(device)) for device in part.ids) for part in parts)
+
+
+def _unpublished(parts: list[SliceShape], held: Map[DeviceId, None] | None) -> Any:
+    """Names of held devices that are not published, and those that are: what the former may use depends on both."""
+    if held is None:
+        return None
+    newest = max(part.generation for part in parts)
+    published = tuple(name for part in parts if part.generation == newest for name in part.names)
+    names = unpublished_names(held, published)
+    if not names:
+        return None
+    if all(part.generation == newest for part in parts):
+        return names, published
+    return names, published, tuple((part.structure, tuple(part.columns.items())) for part in parts)
 
 
 def _held(held: tuple[Holder, ...] | None) -> Any:

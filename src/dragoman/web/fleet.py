@@ -19,6 +19,7 @@ from dragoman.api.selectors import Selector, SelectorCompileError, SelectorFaile
 from dragoman.inspect.inventory import NO_CLASS, NOWHERE, CountedDevice, PoolCounts, Trouble, keeps_pods_off
 from dragoman.snapshot.change import Snapshot, keys_of
 from dragoman.snapshot.taints import rules_of_pool, taints_of
+from dragoman.snapshot.unpublished import unpublished_of
 from dragoman.snapshot.usage import DeviceId
 from dragoman.values.names import split_qualified
 
@@ -99,7 +100,7 @@ class Fleet:
         self._counts: PoolCounts = before._counts if before is not None and same else PoolCounts(snapshot)
         known = before._pools if before is not None and same else {}
         self._pools: dict[tuple[str, str], _PoolTiles] = {}
-        for pool in sorted(snapshot.slices_by_pool):
+        for pool in sorted({*snapshot.slices_by_pool, *snapshot.held_by_pool}):
             signature = self._signature(pool)
             old = known.get(pool)
             self._pools[pool] = old if old is not None and old.signature == signature else self._count(pool, signature)
@@ -107,8 +108,6 @@ class Fleet:
         for entry in self._pools.values():
             for tile in entry.tiles:
                 self.by_node.setdefault(tile.node or NOWHERE, []).append(tile)
-        for tile in self._gone():
-            self.by_node.setdefault(tile.node or NOWHERE, []).append(tile)
         self.troubles = tuple(trouble for entry in self._pools.values() for trouble in entry.troubles)
         self._filters: dict[str, Callable[[Tile], bool]] = {}
         self._groups: dict[str, dict[str, list[str]]] = {}
@@ -118,15 +117,13 @@ class Fleet:
     def _signature(self, pool: tuple[str, str]) -> Any:
         snapshot = self.snapshot
         names = keys_of(snapshot.slices_by_pool, pool)
-        parts: list[Any] = []
+        parts: list[Any] = [tuple((i, snapshot.holders[i]) for i in sorted(snapshot.held_by_pool.get(pool, ())))]
         for name in names:
             resource_slice = snapshot.slices[name]
-            ids = snapshot.shapes[name].ids
             node = snapshot.nodes.get(resource_slice.spec.node_name or "")
             version = resource_slice.metadata.resource_version or id(resource_slice)
-            held = tuple((i, snapshot.holders[i]) for i in ids if i in snapshot.holders)
             off = keeps_pods_off(node) if node is not None else None
-            parts.append((name, version, held, off))
+            parts.append((name, version, off))
         if pool in snapshot.wide_pools:
             parts.append(tuple((name, keeps_pods_off(node)) for name, node in sorted(snapshot.nodes.items())))
         return tuple(parts)
@@ -135,6 +132,7 @@ class Fleet:
         tiles: list[Tile] = []
         snapshot = self.snapshot
         rules = rules_of_pool(snapshot, *pool)
+        gone = {one.id for one in unpublished_of(snapshot, *pool)}
 
         def each(seen: CountedDevice) -> None:
             device = seen.device
@@ -149,7 +147,7 @@ class Fleet:
                 Tile(
                     found,
                     seen.node,
-                    seen.state,
+                    "gone" if found in gone else seen.state,
                     seen.why,
                     tuple(name for name in seen.classes if name != NO_CLASS),
                     _kind(device, facts),
@@ -165,15 +163,6 @@ class Fleet:
         found = self._counts.of(snapshot, *pool, each)
         troubles = tuple(t for t in found.troubles if self._nodes_known or t.what != "no node")
         return _PoolTiles(signature, tuple(tiles), troubles)
-
-    def _gone(self) -> Iterator[Tile]:
-        """Devices that claims hold and nobody publishes."""
-        published = {tile.id for entry in self._pools.values() for tile in entry.tiles}
-        for device in sorted(set(self.snapshot.holders) - published):
-            holders = self.snapshot.holders[device]
-            claims = tuple(dict.fromkeys(f"{h.namespace}/{h.claim}" for h in holders))
-            node = device.pool if device.pool in self.snapshot.nodes else ""
-            yield Tile(device, node, "gone", "", (), "device", "", "", "", False, claims, None)
 
     # ---- filters
 
@@ -367,11 +356,6 @@ class Fleet:
             if len(tainted) > 4:
                 more = len(tainted) - 4
                 found.append({"kind": "node", "name": name, "reason": "more tainted devices", "count": more})
-            found += [
-                {"kind": "device", "name": str(tile.id), "reason": "held, but not published", "count": 1}
-                for tile in tiles
-                if tile.state == "gone"
-            ]
         return found
 
     def tiles(self) -> Iterator[Tile]:

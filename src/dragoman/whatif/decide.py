@@ -15,6 +15,7 @@ from datetime import datetime
 import msgspec
 
 from dragoman.allocate.allocator import TaskHistory
+from dragoman.allocate.refusal import Refusal
 from dragoman.api.core import Pod
 from dragoman.api.meta import Condition, NamespacedName
 from dragoman.api.resource import AllocationResult
@@ -47,6 +48,7 @@ class PodPrediction(msgspec.Struct, frozen=True):
     node and refused, where the search stopped.
 
     rejected: what the API server refused to create for it. preemption: who would make room for it; nobody does here.
+    warnings: what does not forbid its place and should be known.
     """
 
     pod: NamespacedName
@@ -57,6 +59,7 @@ class PodPrediction(msgspec.Struct, frozen=True):
     undecided: UndecidedPod | None = None
     rejected: tuple[Rejection, ...] = ()
     preemption: Preemption | None = None
+    warnings: tuple[Refusal, ...] = ()
 
 
 class DecidedUnit(msgspec.Struct, frozen=True, eq=False):
@@ -114,7 +117,7 @@ def _step(
     after = changed(cluster, assumed, controllers=controllers) if assumed else cluster
     refused = _without_place(decision)
     shown_as = apply_all(before, assumed)
-    verdicts = tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected, decision.preemption))
+    verdicts = tuple(_verdicts(before, shown_as, unit, refused, context, after.rejected, decision))
     started = [change for p in decision.placements for change in _started(after, p.pod)]
     after = changed(after, started, controllers=controllers) if started else after
     return DecidedUnit(unit, before, shown_as, verdicts, after)
@@ -131,7 +134,9 @@ def steps(
         snapshot = apply_all(snapshot, assumed)
         context.learn(decision.placements, recent)
         refused = _without_place(decision)
-        yield DecidedUnit(unit, before, snapshot, tuple(_verdicts(before, snapshot, unit, refused, context, ())))
+        yield DecidedUnit(
+            unit, before, snapshot, tuple(_verdicts(before, snapshot, unit, refused, context, (), decision))
+        )
 
 
 def _decided(
@@ -171,11 +176,12 @@ def _verdicts(
     refused: dict[NamespacedName, Refused | UndecidedPod],
     context: SchedulingContext,
     rejected: Sequence[Rejection],
-    preemption: Preemption | None = None,
+    decision: Decision,
 ) -> Iterator[PodPrediction]:
+    warnings = {placement.pod: placement.warnings for placement in decision.placements}
     for key in unit.pods:
         verdict = _verdict(before, after, key, refused.get(key), context, rejected)
-        yield msgspec.structs.replace(verdict, preemption=preemption) if preemption is not None else verdict
+        yield msgspec.structs.replace(verdict, preemption=decision.preemption, warnings=warnings.get(key, ()))
 
 
 def _verdict(

@@ -27,7 +27,7 @@ def units(cluster: ClusterState, order: Iterable[Named]) -> list[SchedulingUnit]
 
     A gang stands where its first pod does.
     """
-    named = [key for kind, namespace, name in order for key in _pods_of(cluster, kind, namespace, name)]
+    named = [key for kind, namespace, name in order for key in pods_of(cluster, kind, namespace, name)]
     pods = cluster.snapshot.pods
     seen = set(named)
     rest = sorted(
@@ -50,7 +50,7 @@ def units_of(snapshot: Snapshot, keys: Iterable[NamespacedName]) -> list[Schedul
     ]
 
 
-def _pods_of(cluster: ClusterState, kind: str, namespace: str, name: str) -> Iterator[NamespacedName]:
+def pods_of(cluster: ClusterState, kind: str, namespace: str, name: str) -> Iterator[NamespacedName]:
     """A pod, or the pods that a workload controls, by itself and through others (a Deployment's ReplicaSets)."""
     if kind not in WORKLOADS:
         yield namespace, name
@@ -60,7 +60,7 @@ def _pods_of(cluster: ClusterState, kind: str, namespace: str, name: str) -> Ite
         return
     for child in sorted(WORKLOADS):
         for ref in cluster.ownership.controlled(item.ref.uid, child):
-            yield from _pods_of(cluster, child, ref.namespace, ref.name)
+            yield from pods_of(cluster, child, ref.namespace, ref.name)
     pods = cluster.ownership.controlled(item.ref.uid, "Pod")
     yield from sorted(((ref.namespace, ref.name) for ref in pods), key=lambda key: (len(key[1]), key[1]))
 

@@ -34,7 +34,7 @@ def test_a_daemon_is_named_for_claim_and_devices() -> None:
     assert one.id != daemon_for("uid", ["GPU-a"], MpsConfig(), "p").id
 
 
-def test_what_a_daemon_is_told() -> None:
+def test_what_a_daemon_is_started_with() -> None:
     config = MpsConfig(25, "1Gi", {"1": "2Gi"}, multi_user=True)
     text = script(daemon_for("uid", ["GPU-b", "GPU-a"], config, "p"))
     assert "nvidia-cuda-mps-control -d -M" in text

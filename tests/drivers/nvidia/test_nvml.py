@@ -171,7 +171,7 @@ def test_mig_mode_changes_at_once_from_hopper_on_and_with_a_reset_before(bench: 
         bench.hardware.set_mig_mode(t4.uuid, True)
 
 
-def test_missing_rights_and_a_missing_driver_are_told(bench: Bench, tmp_path: Path) -> None:
+def test_missing_rights_and_a_missing_driver_are_reported(bench: Bench, tmp_path: Path) -> None:
     bench.library.denied = True
     with pytest.raises(Denied, match="root"):
         bench.hardware.set_exclusive(bench.library.gpus[0].uuid, True)
@@ -189,7 +189,7 @@ def test_sharing_uses_compute_mode_and_nvidia_smi(bench: Bench) -> None:
     assert command[1:] == ["compute-policy", "-i", one.uuid, "--set-timeslice", "3"]
 
 
-def test_memory_that_cannot_be_told_is_left_out(tmp_path: Path) -> None:
+def test_memory_of_unknown_size_is_left_out(tmp_path: Path) -> None:
     made = Bench(tmp_path, [gpu(0, T4, memory_known=False)])
     with loaded(made.library):
         assert made.hardware.gpus()[0].memory_bytes is None

@@ -125,7 +125,7 @@ def test_the_fuller_node_loses_first() -> None:
     assert replicaset.deletion_order(pods, 1_800_000_000.0)[0].metadata.name == "b"
 
 
-def test_people_are_told_and_a_failure_is_a_condition(cluster: Any) -> None:
+def test_changes_are_events_and_a_failure_is_a_condition(cluster: Any) -> None:
     replica_set(cluster, 1)
     effects = replicaset.sync(cluster.world, ("default", "rs")).effects
     create = next(e for e in effects if isinstance(e, Create))

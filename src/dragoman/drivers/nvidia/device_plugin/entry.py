@@ -39,9 +39,7 @@ def _flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--driver-root-ctr-path", default="", metavar="DIR", help="the same folder as this process sees it"
     )
-    parser.add_argument(
-        "--mps-root", metavar="DIR", help="folder folder folder of MPS control daemons; default: /run/nvidia/mps"
-    )
+    parser.add_argument("--mps-root", metavar="DIR", help="folder of MPS control daemons; default: /run/nvidia/mps")
     for flag, text in (
         ("fail-on-init-error", "exit if there is no kernel driver, instead of waiting for one; default: yes"),
         ("pass-device-specs", "name device nodes, too, for runtimes without NVIDIA's toolkit; default: no"),

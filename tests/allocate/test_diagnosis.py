@@ -89,7 +89,7 @@ def test_a_constraint_that_cannot_be_met_lists_the_values() -> None:
     )
 
 
-def test_requests_that_fit_alone_are_told_together() -> None:
+def test_requests_that_fit_alone_are_named_together() -> None:
     wanted = [claim(wants(count=2)), claim(wants("q", count=2), name="d")]
     (fact,) = reasons([resource_slice([device(n) for n in "abc"])], *wanted)
     assert fact == refusal.RequestsContended(
@@ -115,7 +115,7 @@ def test_a_selector_that_does_not_compile_is_the_pods_fault() -> None:
     assert "undeclared reference to 'noSuchVar'" in fact.error
 
 
-def test_the_story_tells_why_each_device_is_not_given() -> None:
+def test_the_diagnosis_says_why_each_device_is_not_given() -> None:
     devices = [
         device("wrong", attrs={"model": "x"}),
         device("taken", attrs={"model": "y"}),
@@ -161,11 +161,11 @@ def test_the_story_tells_why_each_device_is_not_given() -> None:
     assert (Holder("others", "theirs", "", "r"),) in holders
 
 
-def test_the_story_of_what_is_not_refused_is_empty() -> None:
+def test_the_diagnosis_of_what_is_not_refused_is_empty() -> None:
     assert reported([resource_slice([device("a")])], claim(wants())) == ()
 
 
-def test_bad_pools_are_told_beside_the_reason() -> None:
+def test_bad_pools_are_named_beside_the_reason() -> None:
     objects = [resource_slice([device("a")], count=2), resource_slice([device("b"), device("b")], pool="p2", name="s2")]
     few, incomplete, invalid = reasons(objects, claim(wants()))
     assert isinstance(few, refusal.InsufficientDevices)

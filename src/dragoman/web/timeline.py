@@ -40,7 +40,9 @@ def entries(snapshot: Snapshot, events: Iterable[Mapping[str, Any]]) -> list[Tim
     listed = list(events)
     warnings = [str(raw.get("type")) == "Warning" for raw in listed if isinstance(raw.get("metadata"), Mapping)]
     found = [
-        TimelineEntry(e.last, "event", e.kind, "/".join(filter(None, e.key)), f"{e.reason}: {e.message}", e.count, warning)
+        TimelineEntry(
+            e.last, "event", e.kind, "/".join(filter(None, e.key)), f"{e.reason}: {e.message}", e.count, warning
+        )
         for e, warning in zip(events_of(listed), warnings, strict=True)
     ]
     found += _of_objects(snapshot)
@@ -85,7 +87,9 @@ def _of_objects(snapshot: Snapshot) -> Iterator[TimelineEntry]:
                 yield TimelineEntry(taint.time_added or "", "tainted", "Device", where, text, warning=True)
 
 
-def page(found: list[TimelineEntry], now: datetime, *, since_s: float, text: str, offset: int, limit: int) -> dict[str, Any]:
+def page(
+    found: list[TimelineEntry], now: datetime, *, since_s: float, text: str, offset: int, limit: int
+) -> dict[str, Any]:
     """{"total", "entries"}: those of the last since_s seconds (0: all) whose name or text contains `text`."""
     low = text.lower()
     shown = [

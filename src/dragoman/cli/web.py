@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import connect, output, simulate, source
+from dragoman.cli.versions import NEWEST
 
 if TYPE_CHECKING:
-    from dragoman.web.server import PageSettings
+    from collections.abc import AsyncIterator, Callable
+    from datetime import datetime
+
+    from dragoman.allocate.allocator import AllocatorOptions
+    from dragoman.cluster.http import HttpClient
+    from dragoman.schedule.units import PreemptionMode
+    from dragoman.web.actions import Actions
+    from dragoman.web.server import PageSettings, WebPage
     from dragoman.web.state import PageState
 
 PORT_HELP = "port of the page on 127.0.0.1; default: any free one"
@@ -41,14 +50,20 @@ def run(args: argparse.Namespace) -> int:
 
 def settings_of(args: argparse.Namespace) -> PageSettings:
     """What the flags say. Raises Invalid."""
+    return page_settings(simulate.options_of(args), args.preemption, args.port)
+
+
+def page_settings(
+    options: AllocatorOptions, preemption: PreemptionMode, port: int, minor: int = NEWEST
+) -> PageSettings:
+    """For decisions with these options."""
     from dragoman.drivers.registry import known_drivers
     from dragoman.runtime.entropy import Entropy
     from dragoman.schedule.units import SchedulingContext
     from dragoman.web.server import PageSettings
 
-    options = simulate.options_of(args)
-    context = SchedulingContext(new_id=Entropy().uuid4, options=options, preemption=args.preemption)
-    return PageSettings(context, args.port, gates=options.gates, known=known_drivers(), applied=source.applied)
+    context = SchedulingContext(new_id=Entropy().uuid4, options=options, preemption=preemption)
+    return PageSettings(context, port, minor, options.gates, known_drivers(), source.applied)
 
 
 def say_address(address: str) -> None:
@@ -79,6 +94,24 @@ async def _of_files(
 
 
 async def _of_cluster(args: argparse.Namespace, settings: PageSettings, stop: asyncio.Event) -> None:
+    async with (
+        connect.client(args) as client,
+        page_of_cluster(client, args.namespace or client.access.namespace, settings) as page,
+    ):
+        say_address(page.access.address())
+        await stop.wait()
+
+
+@asynccontextmanager
+async def page_of_cluster(
+    client: HttpClient,
+    own: str,
+    settings: PageSettings,
+    *,
+    actions: Actions | None = None,
+    now: Callable[[], datetime] | None = None,
+) -> AsyncIterator[WebPage]:
+    """A page that is kept up to date while the body runs: by watches, or by lists where only `own` may be seen."""
     from dragoman.api.kinds import kind_of
     from dragoman.cluster.watch import Informers
     from dragoman.runtime.clock import Clock
@@ -89,35 +122,29 @@ async def _of_cluster(args: argparse.Namespace, settings: PageSettings, stop: as
     from dragoman.web.server import serving
     from dragoman.web.state import PolledState, WatchedState, events_of
 
-    clock, entropy = Clock(), Entropy()
-    notes: list[str] = []
+    clock, entropy, title = Clock(), Entropy(), client.access.server
     limited: list[str] = []
-    async with connect.client(args) as client:
-        own = args.namespace or client.access.namespace
-        title = client.access.server
 
-        async def read() -> tuple[PageState, tuple[dict[str, Any], ...]]:
-            notes.clear()
-            world = await source.seen_through(client, own, notes.append, limited)
-            return _state(world, 1, tuple(notes)), world.events
+    async def read() -> tuple[PageState, tuple[dict[str, Any], ...]]:
+        notes: list[str] = []
+        world = await source.seen_through(client, own, notes.append, limited)
+        return _state(world, 1, tuple(notes)), world.events
 
-        first = await read()
-        for note in notes:
-            output.say(note)
-        shown: WatchedState | PolledState
-        async with Tasks("page", clock, entropy) as tasks:
-            if limited:
-                shown = PolledState(title, first, read, clock)
-            else:
-                informers = Informers(client, clock, entropy, Metrics())
-                kinds = tuple(sorted(HELD - source.NOT_ASKED_FOR - first[0].hidden))
-                shown = WatchedState(
-                    title, informers, kinds, lambda: events_of(client, kind_of("Event")), clock, first[0]
-                )
-                informers.start(tasks)
-                await shown.synced()
-            tasks.supervise("state", shown.run)
-            async with serving(shown, settings, clock, entropy, say=output.say) as page:
-                say_address(page.access.address())
-                await stop.wait()
-            tasks.stop()
+    first = await read()
+    for note in first[0].notes:
+        output.say(note)
+    shown: WatchedState | PolledState
+    async with Tasks("page", clock, entropy) as tasks:
+        if limited:
+            shown = PolledState(title, first, read, clock)
+        else:
+            informers = Informers(client, clock, entropy, Metrics())
+            kinds = tuple(sorted(HELD - source.NOT_ASKED_FOR - first[0].hidden))
+            event = kind_of("Event")
+            shown = WatchedState(title, informers, kinds, lambda: events_of(client, event), clock, first[0])
+            informers.start(tasks)
+            await shown.synced()
+        tasks.supervise("state", shown.run)
+        async with serving(shown, settings, clock, entropy, actions=actions, say=output.say, now=now) as page:
+            yield page
+        tasks.stop()

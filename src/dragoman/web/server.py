@@ -15,6 +15,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from importlib.resources import files as package_files
 from typing import Any, TypeVar
 
@@ -72,11 +73,18 @@ class WebPage:
     """The page of one source of states."""
 
     def __init__(
-        self, source: StateSource, settings: PageSettings, clock: Clock, entropy: Entropy, actions: Actions | None
+        self,
+        source: StateSource,
+        settings: PageSettings,
+        clock: Clock,
+        entropy: Entropy,
+        actions: Actions | None,
+        now: Callable[[], datetime] | None,
     ) -> None:
         self.source = source
         self.settings = settings
         self.clock = clock
+        self.now = now or clock.utc
         self.access = PageAccess(entropy)
         self.actions = actions
         self._thread = ThreadPoolExecutor(1, "page")
@@ -121,7 +129,7 @@ class WebPage:
     async def scene(self, state: PageState) -> ExplainInput:
         """What explanations of a state draw on."""
         events = await self.events()
-        now, monotonic = self.clock.utc(), self.clock.monotonic
+        now, monotonic = self.now(), self.clock.monotonic
         context = self.settings.context
         return await self._kept("scene", state, lambda: explain_input(state, events, context, now, monotonic))
 
@@ -141,7 +149,7 @@ class WebPage:
         body: dict[str, Any] = {"number": state.number, "title": self.source.title, "notes": state.notes}
         body |= {"problem": state.problem, "actions": self.actions.offered() if self.actions else None}
         return body | {
-            "now": self.clock.utc().isoformat(),
+            "now": self.now().isoformat(),
             "pending": waits,
             "nodes": sorted(state.snapshot.nodes)[:500],
         }
@@ -200,7 +208,7 @@ class WebPage:
 
     async def show_time(self, request: web.Request) -> Any:
         """`timeline.page` and `timeline.latency`."""
-        state, events, now = self.source.current, await self.events(), self.clock.utc()
+        state, events, now = self.source.current, await self.events(), self.now()
         found = await self._kept("time", state, lambda: timeline.entries(state.snapshot, events))
         since_s, offset = float(_number(request, "since", 0)), _number(request, "offset", 0)
         text = request.query.get("text", "")
@@ -284,9 +292,11 @@ async def serving(
     *,
     actions: Actions | None = None,
     say: Say = lambda text: None,
+    now: Callable[[], datetime] | None = None,
 ) -> AsyncIterator[WebPage]:
-    """Serve while the body runs. say: prints a new address when an old one is opened again. Raises Denied."""
-    page = WebPage(source, settings, clock, entropy, actions)
+    """Serve while the body runs. say: prints a new address when an old one is opened again. now: the cluster's
+    time, where that is not the world's. Raises Denied."""
+    page = WebPage(source, settings, clock, entropy, actions, now)
     app = web.Application(client_max_size=BODY_MAX, middlewares=[_guarded(page, say)])
     app.add_routes([web.get("/", _file), web.get("/static/{path:.+}", _file), web.get("/api/updates", page.updates)])
     reads = {

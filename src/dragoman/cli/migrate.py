@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli import output
+from dragoman.cli import connect, output
 from dragoman.errors import Denied, Invalid
 
 if TYPE_CHECKING:
@@ -40,6 +40,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="claims",
         help="to dra: claims of templates, or extended resources of DeviceClasses; default: claims",
     )
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="prove on this dump of a cluster that the same pods fit on the same devices; may be repeated",
+    )
+    parser.add_argument("--live", action="store_true", help="the same on the cluster of the kubeconfig")
+    connect.arguments(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--write", action="store_true", help="change the files in place")
     how.add_argument("--diff", action="store_true", help="print the changes as a diff")
@@ -47,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the files on the other path, and what to know to stderr; 1 if something was refused."""
+    """Print the files on the other path, and what to know to stderr; 1 if something was refused or differs."""
     from dragoman.cli import manifests
     from dragoman.migrate.rewrite import Target, rewrite
 
@@ -57,11 +66,18 @@ def run(args: argparse.Namespace) -> int:
         raise Invalid("--strategy", "is for --to dra")
     texts = list(manifests.texts(args.filename))
     made = rewrite(texts, Target(args.to, args.strategy))
+    proof = None
+    if args.against or args.live or args.kubeconfig or args.context:
+        from dragoman.cli import migrate_proof
+
+        proof = migrate_proof.prove(args, texts, made)
     if args.output == "json":
-        output.write_json(output.versioned("Migration", _as_json(texts, made)))
+        output.write_json(
+            output.versioned("Migration", {**_as_json(texts, made), **(proof.as_json() if proof else {})})
+        )
         if args.write:
             _write(texts, made)
-        return 1 if made.refused else 0
+        return 1 if made.refused or (proof and not proof.same) else 0
     if args.write:
         _write(texts, made)
     elif args.diff:
@@ -70,7 +86,10 @@ def run(args: argparse.Namespace) -> int:
         for name, _ in texts:
             sys.stdout.write(made.texts[name])
     _report(made, dict(texts))
-    return 1 if made.refused else 0
+    if proof is not None:
+        for line in proof.lines():
+            output.say(line)
+    return 1 if made.refused or (proof and not proof.same) else 0
 
 
 def _write(texts: list[tuple[str, str]], made: Migration) -> None:

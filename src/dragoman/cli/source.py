@@ -170,6 +170,13 @@ def from_files(names: Sequence[str], gates: Gates | None = None) -> ToolInput:
     return found
 
 
+def from_texts(texts: Sequence[tuple[str, str]], gates: Gates | None = None) -> ToolInput:
+    """As `from_files`, of (name, text)."""
+    from dragoman.api import files
+
+    return _of(files.read_all(texts, changes=True), lambda: None, gates)
+
+
 @contextmanager
 def _without_collections() -> Iterator[None]:
     """Large files become millions of values and no garbage: looking for some would take longer than all the rest."""

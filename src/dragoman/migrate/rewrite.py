@@ -57,6 +57,7 @@ class Migration(msgspec.Struct, frozen=True):
     texts: dict[str, str]
     moved: tuple[Moved, ...]
     remarks: tuple[Remark, ...]
+    path: str = DRA
 
     @property
     def refused(self) -> bool:
@@ -77,7 +78,7 @@ def rewrite(files: Iterable[tuple[str, str]], target: Target, *, check_back: boo
         remarks += _lost_comments(name, text, texts[name])
     if check_back and work.moved:
         remarks += _way_back(files, texts, target)
-    return Migration(texts, tuple(work.moved), tuple(remarks))
+    return Migration(texts, tuple(work.moved), tuple(remarks), target.path)
 
 
 def _lost_comments(name: str, before: str, after: str) -> list[Remark]:

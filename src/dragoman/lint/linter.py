@@ -23,6 +23,7 @@ from dragoman.lint.constraints import check as check_constraints
 from dragoman.lint.finding import CODES, Finding, SetValue, found
 from dragoman.lint.made import check as check_made
 from dragoman.lint.manifests import ManifestIndex
+from dragoman.lint.placement import check as check_placement
 from dragoman.lint.references import check as check_references
 from dragoman.lint.selectors import check as check_selectors
 from dragoman.lint.shape import check as check_shape
@@ -48,6 +49,7 @@ FAMILIES: tuple[Family, ...] = (
     check_versions,
     check_shape,
     check_references,
+    check_placement,
     check_selectors,
     check_constraints,
     check_configs,

@@ -13,7 +13,7 @@ from dragoman.cli import devices
 from dragoman.cli.main import main
 from dragoman.errors import Invalid
 from dragoman.inspect.inventory import TERMS
-from dragoman.testing.build import DRIVER, claim, device_class, gpus, manifest, node
+from dragoman.testing.build import DRIVER, claim, device_class, gpus, manifest, node, pod, request
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_json_has_every_row_and_count(shown: Any) -> None:
 
 def test_csv(shown: Any) -> None:
     assert shown(WORLD, "-o", "csv", "--by", "driver").splitlines() == [
-        "driver,total,held,shared,free,tainted,blocked,unusable,heldTainted,fits,unavailable,unpublished",
-        f"{DRIVER},2,1,0,1,0,0,0,0,,0,0",
+        "driver,total,held,shared,free,tainted,blocked,unusable,heldTainted,fits,unavailable,unpublished,admin,capacity",
+        f"{DRIVER},2,1,0,1,0,0,0,0,,0,0,0,",
     ]
 
 
@@ -98,3 +98,76 @@ def test_free_devices_of_a_cordoned_node_are_no_pods(shown: Any) -> None:
     out = shown([*WORLD, off, gpus("off", 3)]).splitlines()
     assert "UNAVAILABLE" in out[0]
     assert out[-1] == "unavailable: 3 on nodes that are cordoned"
+
+
+def shared(name: str, device: str, amount: str, **rest: Any) -> dict[str, Any]:
+    result = {"request": "gpu", "driver": DRIVER, "pool": "a", "device": device, **rest}
+    if amount:
+        result |= {"shareID": "7d9f0f5e-1111-4222-8333-444455556666", "consumedCapacity": {"memory": amount}}
+    return claim(name, status={"allocation": {"devices": {"results": [result]}}})
+
+
+def cards(*sizes: str) -> dict[str, Any]:
+    made = gpus("a", len(sizes))
+    for entry, size in zip(made["spec"]["devices"], sizes, strict=True):
+        entry |= {"allowMultipleAllocations": True, "capacity": {"memory": {"value": size}}}
+    return made
+
+
+def test_shared_devices_show_amounts(shown: Any) -> None:
+    world = [device_class(), node("a"), cards("24Gi", "40Gi"), shared("c", "gpu-1", "6Gi"), shared("d", "gpu-1", "1Gi")]
+    assert shown(world) == (
+        "CLASS             TOTAL   HELD   SHARED   FREE   CAPACITY USED\n"
+        "gpu.example.com   2       0      1        1      7Gi of 64Gi memory\n"
+        "(all)             2       0      1        1      7Gi of 64Gi memory\n"
+    )
+    reported = json.loads(shown(world, "-o", "json", "--by", "claim"))
+    rows = {row["claim"]: row["capacity"] for row in reported["rows"]}
+    assert rows["<none>"] == {"memory": {"used": "0", "total": "24Gi"}}
+    assert rows["default/c"] == {"memory": {"used": "7Gi", "total": "40Gi"}}
+
+
+def test_admin_access_stands_apart_and_holds_nothing(shown: Any) -> None:
+    watching = claim("watch", status=shared("x", "gpu-0", "", adminAccess=True)["status"])
+    lines = shown([*WORLD[:3], watching, held("c", "a", "gpu-1")]).splitlines()
+    assert lines[0].split() == ["CLASS", "TOTAL", "HELD", "FREE", "ADMIN"]
+    assert lines[1].split() == [DRIVER, "2", "1", "1", "1"]
+    assert lines[-1] == f"admin access, which holds nothing: default/watch to {DRIVER}/a/gpu-0"
+    reported = json.loads(shown([*WORLD[:3], watching], "-o", "json"))
+    assert (reported["total"]["held"], reported["total"]["admin"]) == (0, 1)
+    assert reported["adminAccess"] == [{"namespace": "default", "claim": "watch", "devices": [f"{DRIVER}/a/gpu-0"]}]
+
+
+def test_one_pool_has_the_same_numbers_in_every_view(shown: Any, tmp_path: Path, capsys: Any) -> None:
+    world = [
+        device_class(),
+        node("a"),
+        cards("24Gi", "40Gi", "8Gi"),
+        shared("c", "gpu-1", "6Gi"),
+        held("d", "a", "gpu-0"),
+    ]
+    row = json.loads(shown(world, "-o", "json", "--by", "pool"))["rows"][0]
+    main(["explain", "node/a", "-f", str(tmp_path / "world.yaml"), "-o", "json"])
+    about = json.loads(capsys.readouterr().out)["nodes"][0]
+    (pool,), (of_class,) = about["pools"], about["classes"]
+    assert [(view["held"], view["shared"]) for view in (row, pool, of_class)] == [(1, 1)] * 3
+    assert of_class["capacity"] == row["capacity"] == {"memory": {"used": "30Gi", "total": "72Gi"}}
+
+
+def test_the_table_of_simulate_shows_shares_and_admin_access(tmp_path: Path, capsys: Any) -> None:
+    space = manifest("Namespace", "ops", metadata={"labels": {"resource.kubernetes.io/admin-access": "true"}})
+    world = [
+        space,
+        device_class(),
+        node("a"),
+        cards("24Gi"),
+        claim("part", request(capacity={"requests": {"memory": "5Gi"}})),
+        pod("p", "part"),
+        claim("see", request(adminAccess=True), namespace="ops"),
+        pod("q", "see", namespace="ops"),
+    ]
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump_all(world))
+    main(["simulate", "-f", str(tmp_path / "w.yaml")])
+    out = capsys.readouterr().out
+    assert "gpu-0 [share: 5Gi memory]" in out
+    assert "gpu-0 [admin access]" in out

@@ -35,6 +35,7 @@ class TinyServer:
         self.logged = 0
         self.requests: list[tuple[str, str, dict[str, str], Any, dict[str, str]]] = []
         self.answers: list[Callable[[web.Request], web.Response | None]] = []
+        self.always: Callable[[web.Request], Awaitable[web.Response]] | None = None
         self.moved = asyncio.Event()
         self.served = {"resource.k8s.io": ["v1"], "scheduling.k8s.io": ["v1beta1"]}
         self.page_end: int | None = None
@@ -86,6 +87,8 @@ class TinyServer:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(raw) if (raw := await request.read()) else None
         self.requests.append((request.method, request.path, dict(request.query), body, dict(request.headers)))
+        if self.always is not None:
+            return await self.always(request)
         for answer in list(self.answers):
             response = answer(request)
             if response is not None:

@@ -9,7 +9,7 @@ import pytest
 from dragoman.allocate.allocator import AllocatorOptions
 from dragoman.api.gates import strict_gates
 from dragoman.api.kinds import kind_of
-from dragoman.testing.build import claim, device, device_class, pod, pool, request
+from dragoman.testing.build import claim, device, device_class, manifest, pod, pool, request
 from tests.daemon.lab import lab
 
 CONFIG_MAP = kind_of("ConfigMap")
@@ -64,5 +64,40 @@ def test_gates_hold_for_api_scheduler_and_node() -> None:
             [reported] = found["status"]["nodeAllocatableResourceClaimStatuses"]
             mapping = [{"name": "memory", "quantity": "1Gi"}]
             assert reported == {"resourceClaimName": "c", "containers": ["main"], "mapping": mapping}
+
+    asyncio.run(body())
+
+
+@pytest.mark.slow
+def test_volumes_of_the_default_class_are_made_and_a_pod_without_its_claim_never_runs() -> None:
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+    async def body() -> None:
+        async with lab(("n", "example")) as here:
+            pods, claims = kind_of("Pod"), kind_of("PersistentVolumeClaim")
+            await here.client.create(pods, pod("p", volumes=volumes), "default")
+            # Past the scheduler, straight on a node: its kubelet does not start it either.
+            nodes = (await here.client.list(kind_of("Node"))).items
+            direct = pod("direct", volumes=volumes, nodeName=nodes[0]["metadata"]["name"])
+            await here.client.create(pods, direct, "default")
+
+            async def refused() -> bool:
+                found = await here.client.get(pods, "p", "default")
+                return any('claim "data" not found' in c.get("message", "") for c in found["status"]["conditions"])
+
+            await here.until(refused)
+            events = (await here.client.list(kind_of("Event"), "default")).items
+            assert (await here.client.get(pods, "direct", "default"))["status"]["phase"] == "Pending"
+            claim_body = manifest("PersistentVolumeClaim", "data", spec=wanted)
+            await here.client.create(claims, claim_body, "default")
+
+            async def running() -> bool:
+                found = [await here.client.get(pods, name, "default") for name in ("p", "direct")]
+                return all(one["status"]["phase"] == "Running" for one in found)
+
+            await here.until(running)
+            made = await here.client.get(claims, "data", "default")
+            assert (made["spec"]["storageClassName"], made["status"]["phase"]) == ("standard", "Bound"), events
 
     asyncio.run(body())

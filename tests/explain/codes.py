@@ -234,6 +234,31 @@ PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPo
 TAINTED = [{**device("gpu-0"), "taints": [{"key": "example.com/xid", "value": "79", "effect": "NoExecute"}]}]
 
 
+ZONE = "topology.kubernetes.io/zone"
+ELSEWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r7"]}]}]}
+
+
+def mounting(name: str = "p", **spec: Any) -> dict[str, Any]:
+    return pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}], **spec)
+
+
+def storage_claim(name: str = "data", status: Any = None, metadata: Any = None, **spec: Any) -> dict[str, Any]:
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}, **spec}
+    return manifest("PersistentVolumeClaim", name, spec=asked, status=status or {}, metadata=metadata or {})
+
+
+def on_disk(metadata: Any = None, **spec: Any) -> list[dict[str, Any]]:
+    """Claim data bound to a volume."""
+    modes = {"accessModes": spec.pop("accessModes", ["ReadWriteOnce"])}
+    done = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    kept = {"namespace": "default", "name": "data"}
+    volume = {"capacity": {"storage": "10Gi"}, "claimRef": kept, **modes, **spec}
+    return [
+        storage_claim(volumeName="disk-7", status={"phase": "Bound"}, metadata=done, **modes),
+        manifest("PersistentVolume", "disk-7", spec=volume, metadata=metadata or {}),
+    ]
+
+
 def required(key: str, value: str) -> NodeAffinity:
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     return codec.decode(NodeAffinity, {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}})
@@ -273,6 +298,15 @@ CODES: dict[str, Callable[[], Reasons]] = {
         pod("p", "a", metadata={"labels": {"gang": "team"}}),
         pod("q", "b", metadata={"labels": {"gang": "team"}}),
     ),
+    "VolumeClaimNotFound": lambda: pods(mounting()),
+    "VolumeClaimDeleting": lambda: pods(
+        storage_claim(metadata={"deletionTimestamp": "2025-12-31T22:00:00Z"}), mounting()
+    ),
+    "VolumeClaimNotOwned": lambda: pods(
+        storage_claim("p-scratch"), pod("p", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
+    ),
+    "VolumeClaimLost": lambda: pods(storage_claim(volumeName="disk-7", status={"phase": "Lost"}), mounting()),
+    "VolumeClaimUnbound": lambda: pods(storage_claim(storageClassName="fast"), mounting()),
     "NoNodes": lambda: list(pods_without_nodes()),
     # the node
     "NodeUnschedulable": lambda: pods(node("node-a", unschedulable=True), pod("p")),
@@ -290,6 +324,23 @@ CODES: dict[str, Callable[[], Reasons]] = {
     ),
     "TopologySpread": lambda: pods(
         pod("p", topologySpreadConstraints=[NO_SPREAD], metadata={"labels": {"app": "web"}})
+    ),
+    "VolumeClaimInUse": lambda: pods(
+        *on_disk(accessModes=["ReadWriteOncePod"]), mounting("other", nodeName="node-a"), mounting()
+    ),
+    "VolumeAffinityMismatch": lambda: pods(*on_disk(nodeAffinity={"required": ELSEWHERE}), mounting()),
+    "VolumeZone": lambda: pods(
+        node("node-a", labels={ZONE: "eu-1"}), *on_disk(metadata={"labels": {ZONE: "eu-2"}}), mounting()
+    ),
+    "VolumeNotAvailable": lambda: pods(
+        manifest(
+            "StorageClass",
+            "local",
+            provisioner="kubernetes.io/no-provisioner",
+            volumeBindingMode="WaitForFirstConsumer",
+        ),
+        storage_claim(storageClassName="local"),
+        mounting(),
     ),
     "ClaimNotAvailableOnNode": lambda: pods(
         node("node-b"), given(reserved=False), pod("p", "train", nodeSelector={"kubernetes.io/hostname": "node-b"})

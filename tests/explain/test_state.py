@@ -152,7 +152,7 @@ def test_a_node_and_what_is_wrong_with_it() -> None:
         (DRIVER, "a", "ok", 1, 1, 3, 1, 0, 0),
         ("nic.example.com", "b", "incomplete", 1, 2, 1, 0, 0, 0),
     )
-    assert facts.pods == (("default", "p", (f"{DRIVER}/a/gpu-0",)),)
+    assert facts.pods == (("default", "p", (f"{DRIVER}/a/gpu-0",), ()),)
     lines = describe.node_lines(facts)
     assert f"  class {DRIVER}: 2 of 3 free, 1 held" in lines
     assert "  pool nic.example.com/b: 1 device, 0 held; incomplete: 1 of 2 slices" in lines

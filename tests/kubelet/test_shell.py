@@ -5,55 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dragoman.kubelet.programs import Place, SimulatedCommand
-from dragoman.kubelet.shell.files import Entry, FileFault, FileMount, Files, Folder
 from dragoman.runtime.clock import Clock
 from dragoman.testing.loop import run
-
-FILES = {"etc/app/mode": b"fast\n", "etc/app/run.sh": b"#!/bin/sh\necho run with $1\n", "data/rows": b"b 2\na 1\nc 3\n"}
-
-
-class Ran:
-    """What a command said, when, and how it ended."""
-
-    def __init__(self) -> None:
-        self.out = b""
-        self.errors = b""
-        self.code: int | None = None
-        self.took = 0.0
-
-
-async def ran(clock: Clock, *command: str, text: bytes | None = None, wait_s: float = 100.0) -> Ran:
-    found, began = Ran(), clock.now()
-    config = Folder(FILES, mode=0o755)
-    place = Place(
-        env={"NAME": "train", "EMPTY": ""},
-        hostname="pod-0",
-        ip="10.0.0.7",
-        mounts=(FileMount("/mnt", config),),
-        now=began,
-    )
-
-    def output(number: int, data: bytes) -> None:
-        if number == 1:
-            found.out += data
-        else:
-            found.errors += data
-
-    def ended(code: int) -> None:
-        found.code, found.took = code, clock.now() - began
-
-    running = SimulatedCommand(
-        clock, place, command, output, ended, started_at=began, is_main=True, has_input=text is not None
-    )
-    if text is not None:
-        running.feed(text)
-        running.end_input()
-    deadline = clock.now() + wait_s
-    while found.code is None and clock.now() < deadline:
-        await clock.sleep(0.5)
-    running.close()
-    return found
-
+from tests.kubelet.shell.stage import ran
 
 SCRIPTS: dict[str, tuple[str, str, int]] = {
     "words and variables": ("""echo "a  b" c  d '$NAME' "$NAME" ${NONE:-none} ${EMPTY-unset}.""", "a  b c d $NAME train none .\n", 0),
@@ -185,32 +139,3 @@ def test_input_reaches_the_program_line_by_line() -> None:
         assert (found.out, found.code) == (b"4\nin\n", 6)
 
     run(main)
-
-
-def test_files_are_shared_where_they_are_mounted_and_kept_where_they_are_read_only() -> None:
-    shared, config = Folder(), Folder({"a/b": b"1"})
-    first = Files(
-        [FileMount("/", Folder()), FileMount("/data", shared), FileMount("/cfg", config, "a", read_only=True)]
-    )
-    second = Files([FileMount("/", Folder()), FileMount("/other", shared)])
-    first.write("/data/x", b"hello", 0.0)
-    assert second.read("/other/x") == b"hello"
-    assert first.read("/cfg/b") == b"1"
-    assert first.names("/") == ["cfg", "data"]
-    with pytest.raises(FileFault, match="Read-only"):
-        first.write("/cfg/c", b"", 0.0)
-    with pytest.raises(FileFault, match="No such file"):
-        first.write("/none/c", b"", 0.0)
-    first.link("/data/l", "x", 0.0)
-    assert first.read("/data/l") == b"hello"
-    shared.put("null", Entry("device"))
-    first.write("/data/null", b"lost", 0.0)
-    assert first.read("/data/null") == b""
-
-
-def test_a_root_that_may_not_be_written_to() -> None:
-    place = Place(env={}, hostname="h", read_only=True)
-    with pytest.raises(FileFault, match="Read-only"):
-        place.files.write("/tmp/x", b"", 0.0)
-    place.files.write(place.term_path, b"why", 0.0)
-    assert place.term_message() == "why"

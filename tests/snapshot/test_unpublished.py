@@ -136,7 +136,7 @@ def ran(tmp_path: Path, capsys: pytest.CaptureFixture[str], objects: list[dict[s
     return json.loads(out) if "json" in args else out
 
 
-def test_nodes_that_differ_in_nothing_else_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_that_differ_in_nothing_else_are_kept_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sheds = []
     for number in (1, 2, 3):
         sheds += [node(f"shed-{number}"), kilns(f"shed-{number}", kiln("oven-0"))]

@@ -45,7 +45,9 @@ TYPES: dict[str, type[Value]] = {
     "Endpoints": core.Endpoints,
     "ResourceQuota": core.ResourceQuota,
     "LimitRange": core.LimitRange,
+    "PersistentVolume": core.PersistentVolume,
     "PersistentVolumeClaim": core.PersistentVolumeClaim,
+    "StorageClass": core.StorageClass,
     "ControllerRevision": core.ControllerRevision,
 }
 """The struct of every kind that decisions read, by kind name."""

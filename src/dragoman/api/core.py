@@ -165,6 +165,20 @@ class SchedulingGroup(Value, frozen=True):
     pod_group_name: str | None = None
 
 
+class VolumeClaimSource(Value, frozen=True):
+    """volumes[].persistentVolumeClaim."""
+
+    claim_name: str = ""
+
+
+class PodVolume(Value, frozen=True):
+    """A volume, as far as a claim for storage stands behind it: its own name, or one made for the pod (ephemeral)."""
+
+    name: str = ""
+    persistent_volume_claim: VolumeClaimSource | None = None
+    ephemeral: Any = None
+
+
 class PodSpec(Value, frozen=True):
     """The spec of a pod."""
 
@@ -190,6 +204,7 @@ class PodSpec(Value, frozen=True):
     hostname: str = ""
     subdomain: str = ""
     active_deadline_seconds: int | None = None
+    volumes: tuple[PodVolume, ...] = ()
 
 
 class PodResourceClaimStatus(Value, frozen=True):
@@ -525,25 +540,94 @@ class LimitRange(Value, frozen=True):
 
 
 class VolumeClaimSpec(Value, frozen=True):
-    """What quotas and limits read of a PersistentVolumeClaim."""
+    """What quotas, limits and scheduling read of a PersistentVolumeClaim. storage_class_name None: the default one."""
 
     resources: ResourceRequirements = ResourceRequirements()
     storage_class_name: str | None = None
     volume_attributes_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
+    volume_name: str = ""
+    volume_mode: str = "Filesystem"
+    selector: LabelSelector | None = None
 
 
 class VolumeClaimStatus(Value, frozen=True):
     """allocatedResources may exceed what is asked while an expansion is undone."""
 
+    phase: str = ""
     allocated_resources: dict[str, Quantity] = {}
 
 
 class PersistentVolumeClaim(Value, frozen=True):
-    """A volume asked for; only what quotas and limits read."""
+    """A volume asked for."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeClaimSpec = VolumeClaimSpec()
     status: VolumeClaimStatus = VolumeClaimStatus()
+
+
+class ClaimReference(Value, frozen=True):
+    """The claim that a volume is kept for. uid "": whichever has the name."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(Value, frozen=True):
+    """From where a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Value, frozen=True):
+    """As far as binding and scheduling read it."""
+
+    capacity: dict[str, Quantity] = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ClaimReference | None = None
+    storage_class_name: str = ""
+    volume_attributes_class_name: str | None = None
+    volume_mode: str = "Filesystem"
+    persistent_volume_reclaim_policy: str = "Retain"
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolumeStatus(Value, frozen=True):
+    """phase: Pending, Available, Bound, Released or Failed."""
+
+    phase: str = ""
+
+
+class PersistentVolume(Value, frozen=True):
+    """Storage that is there."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologySelectorRequirement(Value, frozen=True):
+    """A node label with one of the values."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Value, frozen=True):
+    """All requirements must hold."""
+
+    match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
+
+
+class StorageClass(Value, frozen=True):
+    """storage.k8s.io/v1 StorageClass: who makes volumes, and when."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    reclaim_policy: str = "Delete"
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
 class ControllerRevision(Value, frozen=True):

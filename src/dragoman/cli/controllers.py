@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
         shell.before = before
         controllers = Controllers(shell.client, shell.clock, shell.entropy, settings, shell.metrics)
+        shell.ready = lambda: controllers.ready
         if args.take_over:
             return controllers.run
         return lambda: coexistence.while_alone(shell.client, shell.clock, shell.entropy, controllers.run)

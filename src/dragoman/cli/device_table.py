@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import csv
 import difflib
 import io
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from dragoman.cli import output, source
 from dragoman.errors import Forbidden, Invalid
+from dragoman.explain.describe import capacity_json
 from dragoman.explain.messages import plural
 from dragoman.inspect.inventory import TERMS, Inventory, Row, inventory
 from dragoman.runtime.clock import Clock
 from dragoman.values.visible import visible
 
 STATES = ("held", "shared", "free", "tainted", "blocked", "unusable")
-SHOWN = ("held", "shared", "free", "unavailable", "tainted", "blocked", "unusable")
+SHOWN = ("held", "shared", "free", "unavailable", "tainted", "blocked", "unusable", "admin")
 LINES_MAX = 40
 TROUBLES_MAX = 10
 NAMES_SHOWN = 3
@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
     if not by:
         raise Invalid("--by", f"must name a term: {', '.join(TERMS)} or an attribute")
     if args.watch:
+        import asyncio  # with files only it is not needed
+
         return asyncio.run(_watch(args, by))
     found = _inventory(source.tool_input(args), by, Clock().utc())
     _check(found)
@@ -92,6 +94,9 @@ def as_json(found: Inventory) -> dict[str, Any]:
         "total": _counts(found.total),
         "rows": [{**dict(zip(found.by, row.terms, strict=True)), **_counts(row)} for row in found.rows],
         "unavailable": found.unavailable,
+        "adminAccess": [
+            {"namespace": one.namespace, "claim": one.claim, "devices": list(one.devices)} for one in found.admin
+        ],
         "problems": [
             {
                 "reason": trouble.what,
@@ -113,6 +118,8 @@ def _counts(row: Row) -> dict[str, Any]:
         "heldTainted": counts.held_tainted,
         "unavailable": counts.unavailable,
         "unpublished": counts.unpublished,
+        "admin": counts.admin,
+        "capacity": capacity_json(row),
         "fits": row.fits,
     }
 
@@ -120,7 +127,9 @@ def _counts(row: Row) -> dict[str, Any]:
 def _csv(found: Inventory) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*found.by, "total", *STATES, "heldTainted", "fits", "unavailable", "unpublished"))
+    writer.writerow(
+        (*found.by, "total", *STATES, "heldTainted", "fits", "unavailable", "unpublished", "admin", "capacity")
+    )
     for row in found.rows:
         counts = _counts(row)
         fits = " ".join(f"{kind}={number}" for kind, number in row.fits.items())
@@ -131,12 +140,25 @@ def _csv(found: Inventory) -> str:
                 fits,
                 counts["unavailable"],
                 counts["unpublished"],
+                counts["admin"],
+                _capacity_text(row),
             )
         )
     return text.getvalue().rstrip("\n")
 
 
+def _capacity_text(row: Row) -> str:
+    return ", ".join(f"{use.used} of {use.total} {name}" for name, use in row.capacity.items())
+
+
 # ---- for people
+
+
+class _Extra(NamedTuple):
+    """Columns that stand only where a device needs them."""
+
+    fits: bool
+    capacity: bool
 
 
 def lines(found: Inventory) -> list[str]:
@@ -144,19 +166,25 @@ def lines(found: Inventory) -> list[str]:
     if not found.total.counts.total:
         return [f"no devices are published ({plural(found.nodes, 'node')})"]
     shown = [state for state in SHOWN if state in ("held", "free") or getattr(found.total.counts, state)]
-    has_fits = bool(found.total.fits)
+    extra = _Extra(bool(found.total.fits), bool(found.total.capacity))
     header = [term.upper() for term in found.by] + ["TOTAL", *(state.upper() for state in shown)]
-    body = [_cells(terms, row, shown, has_fits=has_fits) for terms, row in _grouped(found.rows)]
+    body = [_cells(terms, row, shown, extra) for terms, row in _grouped(found.rows)]
     rest = body[LINES_MAX:]
     body = body[:LINES_MAX]
-    total = _cells(("(all)", *("" for _ in found.by[1:])), found.total, shown, has_fits=has_fits)
-    table = output.rows(header + (["STILL FITS"] if has_fits else []), [*body, total])
+    total = _cells(("(all)", *("" for _ in found.by[1:])), found.total, shown, extra)
+    header += (["STILL FITS"] if extra.fits else []) + (["CAPACITY USED"] if extra.capacity else [])
+    table = output.rows(header, [*body, total])
     reported = [table]
     if rest:
         reported.append(f"and {len(rest)} more rows; -o csv shows all")
     if found.unavailable:
         reasons = ", ".join(f"{number:,} on {why}" for why, number in _by_node_state(found.unavailable))
         reported.append(f"unavailable: {reasons}")
+    for access in found.admin[:TROUBLES_MAX]:
+        names = ", ".join(access.devices[:NAMES_SHOWN])
+        rest_of = len(access.devices) - NAMES_SHOWN
+        more = f" and {rest_of} more" if rest_of > 0 else ""
+        reported.append(f"admin access, which holds nothing: {access.namespace}/{access.claim} to {names}{more}")
     reported += _troubles(found)
     return reported
 
@@ -167,10 +195,12 @@ def _by_node_state(reasons: dict[str, int]) -> list[tuple[str, int]]:
     return sorted(named, key=lambda entry: (-entry[1], entry[0]))
 
 
-def _cells(terms: Sequence[str], row: Row, shown: Sequence[str], *, has_fits: bool) -> list[str]:
+def _cells(terms: Sequence[str], row: Row, shown: Sequence[str], extra: _Extra) -> list[str]:
     cells = [*terms, f"{row.counts.total:,}", *(f"{getattr(row.counts, state):,}" for state in shown)]
-    if has_fits:
+    if extra.fits:
         cells.append(", ".join(f"{number} x {kind or 'device'}" for kind, number in sorted(row.fits.items())) or "-")
+    if extra.capacity:
+        cells.append(_capacity_text(row) or "-")
     return cells
 
 
@@ -180,7 +210,9 @@ def _grouped(rows: Sequence[Row]) -> list[tuple[tuple[str, ...], Row]]:
         return [(row.terms, row) for row in rows]
     equivalent: dict[Any, list[Row]] = {}
     for row in rows:
-        equivalent.setdefault((msgspec.structs.astuple(row.counts), tuple(sorted(row.fits.items()))), []).append(row)
+        equivalent.setdefault(
+            (msgspec.structs.astuple(row.counts), tuple(sorted(row.fits.items())), _capacity_text(row)), []
+        ).append(row)
     groups = sorted(equivalent.values(), key=lambda same: (-len(same), same[0].terms))
     return [(_named(same), same[0]) for same in groups]
 

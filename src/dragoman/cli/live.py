@@ -32,6 +32,9 @@ EFFECTS = {
     "ResourceQuota": "refusals by quota are not predicted",
     "LimitRange": "refusals by limits are not predicted",
     "PodDisruptionBudget": "what preemption may evict is not known",
+    "PersistentVolumeClaim": "pods that mount one count as pending for it",
+    "PersistentVolume": "pods whose volumes they are count as pending for them",
+    "StorageClass": "claims for volumes count as not bound",
     "Event": "what schedulers and nodes reported is missing",
 }
 _OTHERS = "they are missing from the result"

@@ -110,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
             scheduler.shared = found if found.is_shared else None
 
         shell.before = before
+        shell.ready = lambda: scheduler.ready
         return scheduler.run
 
     return serve.serve(args, work)

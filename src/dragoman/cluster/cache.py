@@ -37,6 +37,9 @@ DECIDED_ON = (
     "ResourceClaim",
     "PodGroup",
     "DeviceTaintRule",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
     "Pod",
 )
 """The kinds that scheduling decisions read."""

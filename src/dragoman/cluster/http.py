@@ -23,6 +23,7 @@ from dragoman.cluster.client import Listed, PatchOptions, WatchEvent
 from dragoman.cluster.credentials import Credentials
 from dragoman.cluster.kubeconfig import Access
 from dragoman.cluster.proxies import proxy_of
+from dragoman.cluster.reach import Reach, followed
 from dragoman.errors import (
     Bug,
     Denied,
@@ -57,6 +58,7 @@ class HttpClient:
     def __init__(self, access: Access, clock: Clock, entropy: Entropy, *, manager: str = "dragoman") -> None:
         self.access = access
         self.manager = manager
+        self.reach = Reach()
         self._entropy = entropy
         self._credentials = Credentials(access, clock)
         self._proxy = proxy_of(access.server, access.proxy_url, os.environ)
@@ -294,6 +296,7 @@ class HttpClient:
             },
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=seconds + 15),
         )
+        self.reach.works(followed(kind.plural, namespace, field_selector, label_selector))
         try:
             async for line in _lines(response):
                 event = _event(line)

@@ -21,9 +21,12 @@ from dragoman.errors import DragomanError, NotFound, Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
+from dragoman.runtime.retry import Backoff
 from dragoman.runtime.tasks import Tasks
 
 LEASE = kind_of("Lease")
+BACKOFF = Backoff(initial_s=1.5, max_s=6.0, jitter=0.0)
+"""Of one who does not lead while the server refuses: short enough that a server which is back has a leader soon."""
 
 
 class LeaseSettings(msgspec.Struct, frozen=True):
@@ -44,6 +47,8 @@ class Elector:
     def __init__(self, client: Client, clock: Clock, entropy: Entropy, settings: LeaseSettings) -> None:
         assert settings.renew_s < settings.deadline_s < settings.duration_s, "renew_s < deadline_s < duration_s"
         self.is_leader = False
+        self.problem = "not read yet"
+        """Why the lease could not be read or written at the last try; empty while that works."""
         self._client = client
         self._clock = clock
         self._entropy = entropy
@@ -52,6 +57,7 @@ class Elector:
         self._seen: tuple[str, str] = ("", "")
         self._seen_at_s = 0.0
         self._renewed_s = 0.0
+        self._asked_to_wait_s = 0.0
 
     @property
     def may_write(self) -> bool:
@@ -60,11 +66,18 @@ class Elector:
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait to become leader, then run `lead`; raises Retry when the lease was lost (run it supervised)."""
+        failures = 0
         while True:
             began_s = self._clock.monotonic()
             if await self._claim():
                 break
-            await self._clock.sleep(self._entropy.jitter(self._settings.renew_s))
+            wait_s = self._settings.renew_s
+            if self.problem:
+                failures += 1
+                wait_s = max(wait_s, BACKOFF.wait_s(failures), self._asked_to_wait_s)
+            else:
+                failures = 0
+            await self._clock.sleep(self._entropy.jitter(wait_s))
         self._renewed_s = began_s
         self._log.info("leading")
         self.is_leader = True
@@ -104,13 +117,18 @@ class Elector:
                 await self._client.create(LEASE, self._lease({}), self._settings.namespace)
                 return True
             if not self._may_take(lease):
+                self.problem = ""
                 return False
             await self._client.replace(LEASE, self._lease(lease))
         except Stale:
             return False
         except DragomanError as error:
-            self._log.warning("lease not taken", error=str(error))
+            if str(error) != self.problem:
+                self._log.warning("lease not taken, trying again", error=str(error))
+            self.problem = str(error)
+            self._asked_to_wait_s = (error.after_s or 0.0) if isinstance(error, Retry) else 0.0
             return False
+        self.problem = ""
         return True
 
     def _may_take(self, lease: Object) -> bool:

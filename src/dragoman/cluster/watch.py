@@ -18,13 +18,14 @@ from dragoman.api.kinds import Kind, kind_of
 from dragoman.api.meta import Bare, NamespacedName, ObjectMeta, Ref, Value
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Client, WatchEvent
-from dragoman.errors import DragomanError, Invalid, NotFound, Stale
+from dragoman.cluster.reach import followed, reach_of
+from dragoman.errors import DragomanError, Invalid, NotFound, Retry, Stale
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.retry import Backoff
-from dragoman.runtime.tasks import Tasks, report
+from dragoman.runtime.tasks import Tasks
 from dragoman.snapshot.change import Change, Gone, Put
 
 ChangeHandler: TypeAlias = Callable[[Sequence[Change]], None]
@@ -66,8 +67,11 @@ class Informer:
         self._consumers: list[ChangeHandler] = []
         self._synced = asyncio.Event()
         self._dropped = False
+        self._received = 0
         self._observed: set[NamespacedName] | None = None  # own writes while a list is under way
         self._log = get("watch", kind=kind.kind)
+        self._reach = reach_of(client)
+        self._followed = followed(kind.plural, namespace, field_selector, label_selector)
         metrics = metrics or Metrics()
         self._relists = metrics.counter(
             "dragoman_informer_lists_total", "Full lists taken, the first included.", ["kind"]
@@ -108,32 +112,43 @@ class Informer:
 
     async def run(self) -> None:
         """Follow the server until dropped; failures are waited out. Run it supervised: after a bug it lists again."""
-        failures = 0
+        failures = in_vain = 0
         while not self._dropped:
-            began = self._clock.monotonic()
+            began, seen = self._clock.monotonic(), self._received
             try:
                 if not self.resource_version:
                     await self._list()
                     failures = 0
                 await self._watch()
+                self._reach.works(self._followed)
                 failures = 0
-                if self._clock.monotonic() - began < 1.0:  # a server that ends watches at once is not asked in a loop
-                    await self._clock.sleep(self._entropy.jitter(0.2))
+                in_vain = in_vain + 1 if self._was_in_vain(began, seen) else 0
+                if in_vain:  # a server that ends watches at once is not asked in a loop
+                    await self._clock.sleep(BACKOFF.wait_s(in_vain, self._entropy))
             except Stale as error:
+                in_vain = in_vain + 1 if self._was_in_vain(began, seen) else 0
                 self._log.info("listing again", error=str(error))
                 self.resource_version = ""
-                await self._clock.sleep(self._entropy.jitter(0.05, 4.0))
+                wait_s = self._entropy.jitter(0.05, 4.0)
+                await self._clock.sleep(max(wait_s, BACKOFF.wait_s(in_vain, self._entropy) if in_vain > 1 else 0.0))
             except NotFound as error:
                 # Objects once seen do not vanish because a server forgets a kind for a while.
                 self._log.info("the server has no such kind", error=str(error))
                 self.resource_version = ""
+                self._reach.works(self._followed)
                 self._synced.set()
                 await self._clock.sleep(ABSENT_S)
             except DragomanError as error:
                 failures += 1
                 wait_s = BACKOFF.wait_s(failures, self._entropy)
-                report(self._log, error, wait_s=round(wait_s, 3))
+                if isinstance(error, Retry) and error.after_s:
+                    wait_s = max(wait_s, error.after_s)
+                self._reach.failed(self._followed, error, wait_s)
                 await self._clock.sleep(wait_s)
+
+    def _was_in_vain(self, began: float, received: int) -> bool:
+        """Whether a watch ended at once and brought nothing."""
+        return self._received == received and self._clock.monotonic() - began < 1.0
 
     def drop(self) -> None:
         """The kind is no more: everything known of it is gone, and following ends with the watch."""
@@ -195,6 +210,8 @@ class Informer:
     async def _watch(self) -> None:
         stream = self._client.watch(self.kind, self.resource_version, self._namespace, **self._selectors)
         async for event in stream:
+            self._received += 1
+            self._reach.works(self._followed)
             self._receive(event)
 
     def _receive(self, event: WatchEvent) -> None:
@@ -299,6 +316,11 @@ class Informers:
         informer = self._informers.get(ref.kind)
         if informer is not None:
             informer.observe_deletion(ref, when)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether every kind asked for was listed once."""
+        return all(informer.is_synced for informer in self._informers.values())
 
     async def synced(self) -> None:
         """Wait until every kind asked for was listed once."""

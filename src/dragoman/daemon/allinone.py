@@ -50,12 +50,14 @@ from dragoman.node.plugin import Plugin, registration_socket
 from dragoman.node.publish import SLICE, slice_routes
 from dragoman.node.routes import Routes
 from dragoman.node.rpc import checked_socket
+from dragoman.reconcile.volumes import PROVISIONER
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
 from dragoman.runtime.tasks import Tasks
 from dragoman.schedule.units import PreemptionMode
+from dragoman.snapshot.volumes import DEFAULT_CLASS, WAITS
 
 DEVICE_CLASS = kind_of("DeviceClass")
 FILES_A_NODE = 40
@@ -67,6 +69,15 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 
 
 PARTS = ("scheduler", "controllers", "nodes")
+STORAGE_CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
+    "provisioner": PROVISIONER,
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": WAITS,
+}
+"""Volumes are folders in the memory of simulated nodes, as local volumes of small clusters are."""
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -246,6 +257,9 @@ class Cluster:
             with suppress(Stale):
                 await client.create(kind_of(body["kind"]), body, body["metadata"].get("namespace", ""))
         await self._create_classes(self._client(parts.driver("")), of)
+        if "controllers" not in self.settings.without:
+            with suppress(Stale):
+                await client.create(kind_of("StorageClass"), STORAGE_CLASS)
 
     def _control(self, of: Sequence[Machine], tasks: Tasks) -> None:
         """Start what drivers run once for a cluster, unless it runs."""

@@ -95,6 +95,8 @@ class Controllers:
     ) -> None:
         self.settings = settings or ControllerSettings()
         self.controllers = chosen(self.settings)
+        self.ready = False
+        """Whether they run: everything that they follow was read."""
         self._client = client
         self._clock = clock
         self._entropy = entropy
@@ -168,6 +170,7 @@ class Controllers:
                 # No step on half a picture: everything is listed first.
                 await self.informers.synced()
                 await self.informers.synced()  # custom resources too, known from the first lists
+                self.ready = True
                 self._log.info("running", controllers=",".join(c.name for c in self.controllers))
                 for controller in self.controllers:
                     log = get("controllers", controller=controller.name)
@@ -175,6 +178,7 @@ class Controllers:
                         worker = work(self.queues[controller.name], self._stepper(controller), log)
                         tasks.start(f"{controller.name} {number}", worker)
         finally:
+            self.ready = False
             for queue in self.queues.values():
                 queue.close()
 

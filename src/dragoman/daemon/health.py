@@ -5,7 +5,7 @@ Serves what it is given; decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,11 +19,13 @@ from dragoman.runtime.metrics import Metrics
 async def listening(
     address: str,
     metrics: Metrics,
-    is_ready: Callable[[], bool],
+    problems: Callable[[], Sequence[str]],
+    is_live: Callable[[], Awaitable[bool]],
     reports: Mapping[str, Callable[[], Mapping[str, Any]]] | None = None,
 ) -> AsyncIterator[str]:
     """Serve at HOST:PORT (port 0: any free one) while the body runs; gives the URL. Raises Invalid, Denied.
 
+    problems: why the daemon is not ready, one line each; none: it is.
     reports: more paths, each with what makes its JSON.
     """
     host, _, port = address.rpartition(":")
@@ -31,10 +33,11 @@ async def listening(
         raise Invalid("--listen", f"must be HOST:PORT, got {address!r}")
 
     async def live(request: web.Request) -> web.Response:
-        return web.Response(text="ok")
+        return web.Response(text="ok") if await is_live() else web.Response(text="does not serve", status=503)
 
     async def ready(request: web.Request) -> web.Response:
-        return web.Response(text="ok") if is_ready() else web.Response(text="starting", status=503)
+        found = problems()
+        return web.Response(text="\n".join(found), status=503) if found else web.Response(text="ok")
 
     async def counted(request: web.Request) -> web.Response:
         return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

@@ -131,6 +131,8 @@ class Scheduler:
         self.settings = settings or SchedulerSettings()
         self.shared: Surroundings | None = None
         """Set while another scheduler may allocate the same devices: every decision is checked then."""
+        self.ready = False
+        """Whether everything that decisions depend on was read."""
         self._client = client
         self._fresh = FreshClaims(client)
         self._clock = clock
@@ -222,6 +224,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled. Raises what a bug raises; supervise it."""
+        self.ready = False
         self._start_anew()
         async with Tasks("scheduler", self._clock, self._entropy) as tasks:
             self._tasks = tasks
@@ -230,6 +233,7 @@ class Scheduler:
             if self.settings.own_lease:
                 tasks.supervise("look around", self._look_around)
             await self.cache.synced()
+            self.ready = True
             self._log.info("ready", nodes=len(self.snapshot.nodes), pods=len(self.snapshot.pods))
             await self._schedule()
 

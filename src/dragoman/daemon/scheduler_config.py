@@ -40,7 +40,7 @@ FIXED = ("SchedulingGates", "PrioritySort", "NodeName", "DefaultBinder", "Dynami
 """What this scheduler always does."""
 NOT_SCORED = {"PodTopologySpread": 2, "InterPodAffinity": 2, "ImageLocality": 1}
 """Score plugins of the default profile that change no decision here."""
-NOT_DONE = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "NodeDeclaredFeatures")
+NOT_DONE = ("NodeVolumeLimits", "NodeDeclaredFeatures")
 GROUPS = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 PREEMPTION = "DefaultPreemption"
 KNOWN = {*SCORED, *SWITCHED, *FIXED, *NOT_SCORED, *NOT_DONE, *GROUPS, PREEMPTION}

@@ -21,6 +21,7 @@ from dragoman.explain.objects import (
     NodeDescription,
     PodDescription,
 )
+from dragoman.inspect.inventory import Row
 from dragoman.values.quantity import Quantity
 
 _STEPS: dict[str, str] = {
@@ -230,11 +231,20 @@ def node_json(facts: NodeDescription) -> dict[str, Any]:
         "taints": list(facts.taints),
         "pools": [dict(zip(names, pool, strict=True)) for pool in facts.pools],
         "classes": [
-            {"class": row.terms[0], **plain_counts(row.counts), "fits": row.fits} for row in facts.devices.rows
+            {"class": row.terms[0], **plain_counts(row.counts), "fits": row.fits, "capacity": capacity_json(row)}
+            for row in facts.devices.rows
         ],
-        "pods": [{"namespace": ns, "name": name, "devices": list(devices)} for ns, name, devices in facts.pods],
+        "pods": [
+            {"namespace": ns, "name": name, "devices": list(devices), "adminAccess": list(admin)}
+            for ns, name, devices, admin in facts.pods
+        ],
         "driversWithoutSlices": list(facts.absent),
     }
+
+
+def capacity_json(row: Row) -> dict[str, dict[str, str]]:
+    """{name: {"used", "total"}} of devices that may be shared."""
+    return {name: {"used": str(use.used), "total": str(use.total)} for name, use in row.capacity.items()}
 
 
 def plain_counts(counts: Any) -> dict[str, int]:
@@ -265,8 +275,13 @@ def node_lines(facts: NodeDescription) -> list[str]:
             for s in ("shared", "unavailable", "tainted", "blocked", "unusable")
             if getattr(counts, s)
         ]
+        others += [f"{counts.admin} with admin access"] if counts.admin else []
+        others += [f"{use.used} of {use.total} {name} used" for name, use in row.capacity.items()]
         reported = ", ".join([f"{counts.free} of {counts.total} free", f"{counts.held} held", *others])
         lines.append(f"  class {row.terms[0]}: {reported}{more}")
-    for namespace, name, names in facts.pods:
-        lines.append(f"  {namespace}/{name} has {listed([device_name(d) for d in names])}")
+    for namespace, name, names, admin in facts.pods:
+        own = [device_name(d) for d in names if d not in admin]
+        has = [f"has {listed(own)}"] if own else []
+        has += [f"has admin access to {listed([device_name(d) for d in admin])}"] if admin else []
+        lines.append(f"  {namespace}/{name} {' and '.join(has)}")
     return lines

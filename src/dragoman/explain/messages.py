@@ -160,7 +160,7 @@ def _says_more(reason: AnyReason) -> bool:
 def topic(reason: AnyReason) -> tuple[str, ...]:
     """Equal for reasons that are reported as one: the kind, whose they are and what they are about."""
     parts = [code(reason)]
-    for field in ("claim", "request", "resource", "device", "attribute", "pool", "required"):
+    for field in ("claim", "volume_claim", "request", "resource", "device", "attribute", "pool", "required"):
         value = getattr(reason, field, "")
         if isinstance(value, str):
             parts.append(value)
@@ -222,6 +222,19 @@ def fragment(reason: AnyReason) -> str:
         case pod.TopologySpread():
             missing = " (missing required label)" if reason.unlabelled else ""
             return f"node(s) didn't match pod topology spread constraints{missing}"
+        case pod.VolumeClaimUnbound():
+            return "pod has unbound immediate PersistentVolumeClaims"
+        case pod.VolumeClaimInUse():
+            return (
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
+                "another pod"
+            )
+        case pod.VolumeAffinityMismatch():
+            return "node(s) didn't match PersistentVolume's node affinity"
+        case pod.VolumeZone():
+            return "node(s) had no available volume zone"
+        case pod.VolumeNotAvailable():
+            return "node(s) didn't find available persistent volumes to bind"
         case pod.ClaimNotAvailableOnNode() | pod.BindingFailed():
             return "resourceclaim not available on the node"
         case pod.PodGroupDoesNotFit():
@@ -275,6 +288,25 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
                 f"pod group {reason.group} is placed whole or not at all: {reason.fitted} of {reason.min_count} pods "
                 f"fit, pod {reason.pod} does not"
             )
+        case pod.VolumeClaimNotFound() if reason.ephemeral:
+            return (
+                f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{reason.volume_claim}"'
+            )
+        case pod.VolumeClaimNotFound():
+            return f'persistentvolumeclaim "{reason.volume_claim}" not found'
+        case pod.VolumeClaimDeleting():
+            return f'persistentvolumeclaim "{reason.volume_claim}" is being deleted'
+        case pod.VolumeClaimNotOwned():
+            return f"PersistentVolumeClaim {reason.volume_claim} was not created for this pod (pod is not owner)"
+        case pod.VolumeClaimLost():
+            name = reason.volume_claim
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{reason.volume}"'
+        case pod.VolumeClaimUnbound() if not reason.storage_class:
+            return f"PersistentVolumeClaim {reason.volume_claim} has no volume and names no StorageClass that makes one"
+        case pod.VolumeClaimUnbound() if not reason.class_exists:
+            return f"PersistentVolumeClaim {reason.volume_claim}: StorageClass {reason.storage_class} does not exist"
+        case pod.VolumeClaimUnbound():
+            return f"PersistentVolumeClaim {reason.volume_claim} (StorageClass {reason.storage_class}) is not bound yet"
         case pod.NoNodes():
             return "the cluster has no node"
         case _:
@@ -309,6 +341,27 @@ def _of_node(reason: pod.NodeReason) -> str:
             return f"the node has no label {reason.topology_key}, by which the pod's group is spread"
         case pod.TopologySpread():
             return f"one more pod in the node's {reason.topology_key} would exceed maxSkew {reason.max_skew}"
+        case pod.VolumeClaimInUse():
+            return f"PersistentVolumeClaim {reason.volume_claim} is ReadWriteOncePod, and pod {reason.pod} uses it"
+        case pod.VolumeAffinityMismatch():
+            return (
+                f"PersistentVolumeClaim {reason.volume_claim}: its volume {reason.volume} can only be reached from "
+                f"nodes with {reason.required}"
+            )
+        case pod.VolumeZone():
+            return (
+                f"PersistentVolumeClaim {reason.volume_claim}: its volume {reason.volume} is in {reason.label}="
+                f"{reason.value}"
+            )
+        case pod.VolumeNotAvailable() if reason.selected_node:
+            return (
+                f"PersistentVolumeClaim {reason.volume_claim}: its volume is being made for node {reason.selected_node}"
+            )
+        case pod.VolumeNotAvailable():
+            return (
+                f"PersistentVolumeClaim {reason.volume_claim} requests {reason.requested}: no volume of StorageClass "
+                f"{reason.storage_class} that fits can be reached from the node, and none is made there"
+            )
         case pod.ClaimNotAvailableOnNode() if reason.feature:
             return f"claim {reason.claim} has devices that need a node with the feature {reason.feature}"
         case pod.ClaimNotAvailableOnNode():

@@ -155,7 +155,7 @@ class NodeDescription(msgspec.Struct, frozen=True):
     taints: tuple[str, ...]
     pools: tuple[tuple[str, str, str, int, int, int, int, int, int], ...]
     devices: Inventory
-    pods: tuple[tuple[str, str, tuple[str, ...]], ...]
+    pods: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...]
     absent: tuple[str, ...]
 
 
@@ -485,14 +485,16 @@ def node_facts(snapshot: Snapshot, node: Node, now: datetime) -> NodeDescription
         pod = snapshot.pods[key]
         if is_finished(pod):
             continue
-        devices = []
+        devices, admin = [], []
         for claim in claims_used(snapshot, pod):
             allocation = claim.status.allocation
             for result in allocation.devices.results if allocation is not None else ():
                 devices.append(f"{result.driver}/{result.pool}/{result.device}")
                 drivers[result.driver] = None
+                if result.admin_access:
+                    admin.append(devices[-1])
         if devices:
-            pods.append((*key, tuple(devices)))
+            pods.append((*key, tuple(devices), tuple(admin)))
     return NodeDescription(
         name,
         reported,

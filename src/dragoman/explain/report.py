@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.allocate.refusal import FilterStep, InsufficientDevices, SearchLimitReached, SelectorError, SelectorFalse
 from dragoman.api import codec
+from dragoman.api.resource import DeviceRequestAllocationResult
 from dragoman.explain import conflict_messages, messages
 from dragoman.explain.closest import nearest_first
 from dragoman.explain.explanation import Explanation
@@ -114,13 +115,23 @@ def devices(verdict: PodPrediction) -> list[str]:
     for claim in verdict.claims:
         if claim.allocation is None:
             continue
-        names = ", ".join(result.device for result in claim.allocation.devices.results) or "no devices"
+        names = ", ".join(map(_result, claim.allocation.devices.results)) or "no devices"
         kept = "" if claim.new else ", allocated before"
         if claim.name == SPECIAL_NAME:
             lines.append(f"extended resources: {names}")
         else:
             lines.append(f"{claim.pod_claim or 'extended resources'}: {names} (claim {claim.name}{kept})")
     return lines
+
+
+def _result(result: DeviceRequestAllocationResult) -> str:
+    """`gpu-0`, with what is special about it: admin access, a share and how much of the device it has."""
+    if result.admin_access:
+        return f"{result.device} [admin access]"
+    amounts = ", ".join(f"{amount} {name}" for name, amount in sorted((result.consumed_capacity or {}).items()))
+    if result.share_id is None:
+        return f"{result.device} [{amounts}]" if amounts else result.device
+    return f"{result.device} [share: {amounts}]" if amounts else f"{result.device} [share]"
 
 
 def warning_lines(explanation: Explanation, reader: str | None = None) -> list[str]:

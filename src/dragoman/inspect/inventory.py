@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from dragoman.api.core import Node
-from dragoman.api.meta import parse_time
+from dragoman.api.meta import NamespacedName, parse_time
 from dragoman.api.resource import Device, DeviceTaint, ResourceSlice
 from dragoman.api.selectors import DeviceView, Selector, compile_selector, device_view
 from dragoman.snapshot.change import Snapshot, keys_of
@@ -25,6 +25,7 @@ from dragoman.snapshot.taints import rules_of_pool, taints_of
 from dragoman.snapshot.unpublished import UnpublishedDevice, overlaps, replaced_of, unpublished_of
 from dragoman.snapshot.usage import DeviceId, Holder
 from dragoman.values.names import split_qualified
+from dragoman.values.quantity import Quantity
 
 TERMS = ("class", "driver", "node", "pool", "namespace", "claim", "age", "type")
 NO_CLASS = "(no class)"
@@ -46,6 +47,7 @@ class Counts(msgspec.Struct):
     takes no pod now (not ready, cordoned) or only pods that tolerate its taints. unusable: its pool is incomplete,
     invalid or obsolete, or its node does not exist. heldTainted counts the tainted among those in use once more, and
     unpublished those that claims hold and no slice shows any longer; what may overlap with one of these is blocked.
+    admin counts those that claims have with admin access, which holds nothing, whatever their state.
     """
 
     total: int = 0
@@ -58,6 +60,7 @@ class Counts(msgspec.Struct):
     held_tainted: int = 0
     unavailable: int = 0
     unpublished: int = 0
+    admin: int = 0
 
     def add(self, state: str, number: int, *, tainted: bool) -> None:
         """Counts devices in a state."""
@@ -67,12 +70,21 @@ class Counts(msgspec.Struct):
             self.held_tainted += number
 
 
+class CapacityUse(msgspec.Struct, frozen=True):
+    """A capacity of devices that may be shared: what their shares have of it, and all that there is."""
+
+    used: Quantity
+    total: Quantity
+
+
 class Row(msgspec.Struct):
-    """Devices with the same terms. fits: partition type to how many of them can still be given together."""
+    """Devices with the same terms. fits: partition type to how many of them can still be given together. capacity: by
+    name, of the devices that may be shared."""
 
     terms: Terms
     counts: Counts
     fits: dict[str, int]
+    capacity: dict[str, CapacityUse] = {}
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -86,6 +98,14 @@ class Trouble(msgspec.Struct, frozen=True):
     detail: str
 
 
+class AdminClaim(msgspec.Struct, frozen=True):
+    """A claim that has devices with admin access, beside whoever holds them."""
+
+    namespace: str
+    claim: str
+    devices: tuple[str, ...]
+
+
 class Inventory(msgspec.Struct, frozen=True):
     """All devices. by: the terms of the rows, which stand in the order of their terms."""
 
@@ -97,6 +117,7 @@ class Inventory(msgspec.Struct, frozen=True):
     pools: int
     unavailable: dict[str, int] = {}
     """Why devices are unavailable: the node's state to the number of devices."""
+    admin: tuple[AdminClaim, ...] = ()
 
 
 def inventory(snapshot: Snapshot, by: Sequence[str], now: datetime, *, nodes_known: bool = True) -> Inventory:
@@ -160,6 +181,7 @@ class _Part(NamedTuple):
     is_shared: bool
     node: str
     values: tuple[str, ...]
+    capacity: tuple[tuple[str, Quantity], ...] = ()
 
 
 class _Count:
@@ -187,6 +209,9 @@ class _Count:
         self.unavailable: dict[str, int] = {}
         self.node_states: dict[str, str] = {}
         self.gone: dict[Terms | None, int] = {}
+        self.admin: dict[Terms | None, int] = {}
+        self.amounts: dict[Terms | None, dict[str, list[Any]]] = {}
+        self.admin_claims: dict[tuple[str, str, str], list[NamespacedName]] = {}
         self.ages: dict[tuple[str, str], str] = {}
 
     def pool_of(self, resource_slice: str) -> tuple[str, str]:
@@ -195,6 +220,8 @@ class _Count:
 
     def run(self, pools: Iterable[tuple[str, str]] | None = None) -> Inventory:
         snapshot = self.snapshot
+        if pools is None or self.each is None:
+            self.admin_claims = _admin_claims(snapshot)
         every = sorted({*snapshot.slices_by_pool, *snapshot.held_by_pool}) if pools is None else sorted(pools)
         for driver, pool in every:
             unpublished = unpublished_of(snapshot, driver, pool)
@@ -207,13 +234,18 @@ class _Count:
         for (terms, state, tainted), number in sorted(self.seen.items()):
             row = rows.setdefault(terms, Row(terms, Counts(), self.fits.get(terms, {})))
             row.counts.add(state, number, tainted=tainted)
-            row.counts.unpublished = self.gone.get(terms, 0)
+            row.counts.unpublished, row.counts.admin = self.gone.get(terms, 0), self.admin.get(terms, 0)
+            row.capacity = _capacity_use(self.amounts.get(terms, {}))
         total = Row((), Counts(), self.fits.get(None, {}))
         for (state, tainted), number in self.states.items():
             total.counts.add(state, number, tainted=tainted)
-        total.counts.unpublished = self.gone.get(None, 0)
+        total.counts.unpublished, total.counts.admin = self.gone.get(None, 0), self.admin.get(None, 0)
+        total.capacity = _capacity_use(self.amounts.get(None, {}))
         nodes, published = len(snapshot.nodes), sum(pool in snapshot.slices_by_pool for pool in every)
-        return Inventory(self.by, total, tuple(rows.values()), tuple(self.troubles), nodes, published, self.unavailable)
+        troubles = tuple(self.troubles)
+        return Inventory(
+            self.by, total, tuple(rows.values()), troubles, nodes, published, self.unavailable, self._admin(every)
+        )
 
     def _pool(self, driver: str, pool: str, unpublished: Sequence[UnpublishedDevice]) -> None:
         snapshot = self.snapshot
@@ -263,6 +295,13 @@ class _Count:
                 mark = (terms, state, is_tainted)
                 self.seen[mark] = self.seen.get(mark, 0) + 1
             self.states[state, is_tainted] = self.states.get((state, is_tainted), 0) + 1
+            if self.admin_claims:
+                name = resource_slice.spec.devices[seen_at[index]].name
+                for owner in (None, *every) if (driver, pool, name) in self.admin_claims else ():
+                    self.admin[owner] = self.admin.get(owner, 0) + 1
+            if part.capacity and state != "unusable":
+                for owner in (None, *every):
+                    _add_amounts(self.amounts.setdefault(owner, {}), part, holders)
             if part.uses and state in ("free", "blocked"):
                 for owner in (None, *every):
                     fitting = free.setdefault((owner, part.kind), [])
@@ -292,6 +331,14 @@ class _Count:
         if unpublished:
             names = ", ".join(f"{one.id.device} by {_claims(one.holders)}" for one in unpublished)
             self.troubles.append(Trouble("held but not published", driver, pool, len(unpublished), names))
+
+    def _admin(self, pools: Iterable[tuple[str, str]]) -> tuple[AdminClaim, ...]:
+        counted = set(pools)
+        devices: dict[NamespacedName, list[str]] = {}
+        for (driver, pool, name), claims in sorted(self.admin_claims.items()):
+            for key in claims if (driver, pool) in counted else ():
+                devices.setdefault(key, []).append(f"{driver}/{pool}/{name}")
+        return tuple(AdminClaim(*key, tuple(names)) for key, names in sorted(devices.items()))
 
     def _replaced(self) -> None:
         """Devices that came back as other hardware under the name that a claim holds."""
@@ -376,6 +423,9 @@ class _Count:
             bool(device.allow_multiple_allocations),
             device.node_name or "",
             tuple(_value(view, name) for name in self.attributes),
+            tuple((n, c.value) for n, c in device.capacity.items() if c.value is not None)
+            if device.allow_multiple_allocations
+            else (),
         )
 
     def _terms(
@@ -428,6 +478,35 @@ class _Count:
             since = allocation.allocation_timestamp if allocation is not None else None
             found = self.ages[key] = age_of(since or claim.metadata.creation_timestamp, self.now)
         return found
+
+
+def _admin_claims(snapshot: Snapshot) -> dict[tuple[str, str, str], list[NamespacedName]]:
+    """By device: the claims that have it with admin access."""
+    found: dict[tuple[str, str, str], list[NamespacedName]] = {}
+    for key, claim in snapshot.claims.items():
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            if result.admin_access:
+                found.setdefault((result.driver, result.pool, result.device), []).append(key)
+    return found
+
+
+def _add_amounts(amounts: dict[str, list[Any]], part: _Part, holders: Sequence[Holder]) -> None:
+    """Adds a device that may be shared: who holds it alone has all of it."""
+    alone = any(holder.share_id is None for holder in holders)
+    for name, total in part.capacity:
+        consumed = (holder.consumed.get(name) for holder in holders)
+        used = total.nanos if alone else sum(amount.nanos for amount in consumed if amount is not None)
+        entry = amounts.setdefault(name, [0, 0, total.format])
+        entry[0] += used
+        entry[1] += total.nanos
+
+
+def _capacity_use(amounts: dict[str, list[Any]]) -> dict[str, CapacityUse]:
+    return {
+        name: CapacityUse(Quantity(used, form), Quantity(total, form))
+        for name, (used, total, form) in sorted(amounts.items())
+    }
 
 
 def _claims(holders: Iterable[Holder]) -> str:

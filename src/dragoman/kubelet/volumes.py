@@ -103,11 +103,26 @@ class Volumes:
                 except DragomanError as error:
                     raise CannotMount(f'MountVolume.SetUp failed for volume "{name}" : {error}') from None
                 return folder
-        for source, field in (("hostPath", "path"), ("persistentVolumeClaim", "claimName")):
-            if (asked := volume.get(source)) is not None:
-                space = "" if source == "hostPath" else pod.metadata.namespace
-                return self._shared.setdefault(f"{source}/{space}/{asked.get(field)}", folder)
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+        if volume.get("ephemeral") is not None:
+            claim = f"{pod.metadata.name}-{name}"
+        if claim:
+            await self._bound(pod, claim, name)
+            return self._shared.setdefault(f"persistentVolumeClaim/{pod.metadata.namespace}/{claim}", folder)
+        if (asked := volume.get("hostPath")) is not None:
+            return self._shared.setdefault(f"hostPath/{asked.get('path')}", folder)
         return folder
+
+    async def _bound(self, pod: KubeletPod, name: str, volume: str) -> None:
+        """Raises CannotMount unless there is a PersistentVolumeClaim of that name, bound to a volume."""
+        try:
+            claim = await self.client.get(kind_of("PersistentVolumeClaim"), name, pod.metadata.namespace)
+        except DragomanError as error:
+            text = f"error processing PVC {pod.metadata.namespace}/{name}: failed to fetch PVC from API server: {error}"
+            raise CannotMount(f'MountVolume.SetUp failed for volume "{volume}" : {text}') from None
+        if (claim.get("status") or {}).get("phase") != "Bound" or not claim["spec"].get("volumeName"):
+            text = f"error processing PVC {pod.metadata.namespace}/{name}: PVC is not bound"
+            raise CannotMount(f'MountVolume.SetUp failed for volume "{volume}" : {text}')
 
     def _sources(self) -> dict[str, Callable[[Folder, KubeletPod, Any, float], Awaitable[None]]]:
         return {

@@ -20,7 +20,7 @@ from dragoman.api.resource import ResourceSlice, ResourceSliceSpec
 from dragoman.api.shape import Object
 from dragoman.cluster.client import Client
 from dragoman.cluster.watch import Informer
-from dragoman.errors import DragomanError, Invalid, NotFound, Stale
+from dragoman.errors import DragomanError, Invalid, NotFound, Retry, Stale
 from dragoman.node.driver import Pool
 from dragoman.node.routes import Routes
 from dragoman.node.slices import PublisherScope, Writes, difference, dropped, equal
@@ -89,6 +89,8 @@ class Publisher:
         self.published = asyncio.Event()
         self.failing = False
         """Whether the last attempt did not end with everything in the API."""
+        self.problem = ""
+        """Why, as the last attempt said."""
 
     def publish(self, pools: Mapping[str, Pool]) -> None:
         """These pools from now on. `published` is set once they are in the API."""
@@ -113,19 +115,24 @@ class Publisher:
                 try:
                     await self._reconcile(self._pools)
                     failures = 0
-                    self.failing = False
+                    self.failing, self.problem = False, ""
                     self.published.set()
                 except Invalid as error:
                     # Again the same would fail again: wait for other pools, or for somebody to change the slices.
-                    self.failing = True
+                    self.failing, self.problem = True, str(error)
                     self._log.error("cannot publish", error=str(error))
                     self._report(error)
                 except DragomanError as error:
                     failures += 1
                     self.failing = True
                     self._report(error)
-                    self._log.info("publishing again", error=str(error))
-                    await self.clock.sleep(BACKOFF.wait_s(failures, self.entropy))
+                    wait_s = BACKOFF.wait_s(failures, self.entropy)
+                    if isinstance(error, Retry) and error.after_s:
+                        wait_s = max(wait_s, error.after_s)
+                    if str(error) != self.problem:
+                        self._log.warning("not published, trying again", error=str(error), wait_s=round(wait_s, 3))
+                    self.problem = str(error)
+                    await self.clock.sleep(wait_s)
                     self._wake.set()
         finally:
             leave()
@@ -217,7 +224,13 @@ class Publisher:
 
     async def _scoped(self) -> PublisherScope:
         if self._scope.owner is None and self.node_name:
-            node = await self.client.get(NODE, self.node_name)
+            try:
+                node = await self.client.get(NODE, self.node_name)
+            except NotFound:
+                raise NotFound(
+                    f"the cluster has no node {self.node_name}: its devices are published once it has; "
+                    "is --node-name the name that `kubectl get nodes` shows?"
+                ) from None
             owner = OwnerReference("v1", "Node", self.node_name, node["metadata"]["uid"], controller=True)
             self._scope = msgspec.structs.replace(self._scope, owner=owner)
         return self._scope

@@ -24,6 +24,7 @@ from dragoman.reconcile import (
     pool_status,
     quota,
     taints,
+    volumes,
 )
 from dragoman.reconcile.step import ReconcileInput, ReconcileResult
 from dragoman.reconcile.workloads import (
@@ -103,6 +104,7 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
         Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
         Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),
         Controller("endpoints", endpoints.KINDS, endpoints.keys, endpoints.sync),
+        Controller("volumes", volumes.KINDS, volumes.keys, volumes.sync),
         Controller("podgc", frozenset({"Node", "Pod"}), podgc.keys, podgc.sync),
         Controller("resourcequota", EVERYTHING, quota.keys, quota.sync, workers=2),
         Controller("garbage", EVERYTHING, garbage.keys, garbage.sync),

@@ -92,10 +92,12 @@ async def supervised(
 ) -> None:
     """`work` until it returns; after an exception once more, after a wait, unless `ending` says it is over.
 
+    The same failure again and again is said once.
+
     An asyncio.TaskGroup inside `work` that breaks while it is cancelled raises its error and loses the
     cancellation (until Python 3.13): without `ending` the loop would then go on for ever.
     """
-    failures = 0
+    failures, said = 0, ""
     while True:
         began = clock.monotonic()
         try:
@@ -107,7 +109,11 @@ async def supervised(
             wait_s = backoff.wait_s(failures, entropy)
             if isinstance(error, Retry) and error.after_s:
                 wait_s = max(wait_s, error.after_s)
-            report(log, error, wait_s=round(wait_s, 3))
+            if isinstance(error, DragomanError) and str(error) == said and failures > 1:
+                log.debug("trying again", error=said, wait_s=round(wait_s, 3))
+            else:
+                report(log, error, wait_s=round(wait_s, 3))
+            said = str(error)
             await clock.sleep(wait_s)
         else:
             return

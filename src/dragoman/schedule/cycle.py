@@ -22,11 +22,12 @@ from dragoman.schedule.gang import place_gang
 from dragoman.schedule.placement import NoFit
 from dragoman.schedule.preempt import effects_of, preempt
 from dragoman.schedule.refusal import BindingFailed
-from dragoman.schedule.single import PodOutcome, give_up_one, place_pod, refusing_nodes, wait_of
+from dragoman.schedule.single import PodOutcome, give_up_one, place_pod, refusing_nodes, wait_of, wait_topics
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit, gated, is_waiting, priority_of, unit_of
-from dragoman.schedule.wakeup import named
+from dragoman.schedule.volumes import VolumeState, volume_state_of
 from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.usage import is_finished
+from dragoman.snapshot.volumes import SELECTED_NODE, is_kept_for
 
 __all__ = [
     "SchedulingContext",
@@ -106,11 +107,26 @@ def _resume(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context: Sc
             if isinstance(failed, BindingFailed):
                 outcome = give_up_one(snapshot, pod, [used], NoFit((failed,)))
                 return msgspec.structs.replace(decision_of(snapshot, unit, [outcome]), lost=True)
-        wait = wait_of(key, node, [used.claim for used in claims], now, context)
+        volumes = volume_state_of(snapshot, pod, context.profile.off)
+        if volumes is not None and (volumes.reasons or _moved(volumes, node)):
+            return Decision(unit.key, snapshot.version, lost=True)
+        open_volumes = (
+            tuple((key[0], claim.metadata.name) for claim, _ in volumes.waiting) if volumes is not None else ()
+        )
+        wait = wait_of(key, node, [used.claim for used in claims], now, context, open_volumes)
         if wait is not None:
             waits.append(wait)
     placements = tuple(Placement((p.metadata.namespace, p.metadata.name), p.metadata.uid, n) for p, n in pods)
     if waits:
-        topics = frozenset(named("ResourceClaim", *claim) for wait in waits for claim in wait.claims)
+        topics = frozenset().union(*(wait_topics(wait) for wait in waits))
         return Decision(unit.key, snapshot.version, placements=placements, waits=tuple(waits), topics=topics)
     return Decision(unit.key, snapshot.version, tuple(bind_write(p, n) for p, n in pods), placements=placements)
+
+
+def _moved(volumes: VolumeState, node: str) -> bool:
+    """Whether a volume that was to be made for the node is not made there any more: its provisioner gave up."""
+    return any(
+        claim.metadata.annotations.get(SELECTED_NODE, node) != node
+        or (SELECTED_NODE not in claim.metadata.annotations and not any(is_kept_for(v, claim) for v in volumes.free))
+        for claim, _ in volumes.waiting
+    )

@@ -106,12 +106,17 @@ class Preemption(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A placed pod waits until the devices' binding conditions hold, at most until the deadline."""
+    """A placed pod waits until the devices' binding conditions hold, at most until the deadline, and its volumes are
+    bound.
+
+    claims: ResourceClaims with conditions that do not hold yet; volume_claims: PersistentVolumeClaims without volume.
+    """
 
     pod: NamespacedName
     node: str
     claims: tuple[NamespacedName, ...]
     deadline: datetime | None
+    volume_claims: tuple[NamespacedName, ...] = ()
 
 
 class Decision(msgspec.Struct, frozen=True):

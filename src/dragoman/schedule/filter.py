@@ -94,7 +94,7 @@ def static_reason(spec: PodSpec, node: Node, profile: SchedulerProfile = DEFAULT
     if "NodeAffinity" in off:
         return None
     if profile.added is not None and profile.added.required is not None and not selects(profile.added.required, node):
-        return AddedAffinityMismatch(_terms_text(profile.added.required.node_selector_terms))
+        return AddedAffinityMismatch(terms_text(profile.added.required.node_selector_terms))
     return affinity_reason(spec, node)
 
 
@@ -117,7 +117,7 @@ def affinity_reason(spec: PodSpec, node: Node) -> NodeAffinityMismatch | None:
         return None
     if selects(affinity.required, node):
         return None
-    return NodeAffinityMismatch(_terms_text(affinity.required.node_selector_terms))
+    return NodeAffinityMismatch(terms_text(affinity.required.node_selector_terms))
 
 
 def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
@@ -137,7 +137,8 @@ def untolerated_soft(spec: PodSpec, node: Node) -> int:
 # ---- texts of requirements
 
 
-def _terms_text(terms: tuple[NodeSelectorTerm, ...]) -> str:
+def terms_text(terms: tuple[NodeSelectorTerm, ...]) -> str:
+    """The terms of a node selector as people write them."""
     return " or ".join(_term_text(term) for term in terms) or "no term"
 
 

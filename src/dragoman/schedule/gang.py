@@ -17,7 +17,6 @@ from dragoman.allocate.refusal import Refusal
 from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
-from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
 from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, UndecidedFit, feasible_nodes
 from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.refusal import PodGroupDoesNotFit, PodGroupNotFound, PodGroupTooSmall
@@ -120,10 +119,7 @@ def _pod_info(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> PodIn
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
-    off = context.profile.off
-    return pod_info_of(
-        pod, claims, by_resource_of(snapshot, context), inter_pod_state_of(snapshot, pod, off), context.profile
-    )
+    return pod_info_of(snapshot, pod, claims, by_resource_of(snapshot, context), context.profile)
 
 
 def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[ResourceClaim, ...]:
@@ -154,7 +150,10 @@ def _rebuilt(
         if pod_info is None:
             return None
         chosen = tuple(results[claim.metadata.name] for claim in pod_info.to_allocate)
+        volumes = pod_info.volumes.choose(trial.snapshot.nodes[node]) if pod_info.volumes is not None else ()
+        if not isinstance(volumes, tuple):
+            return None
         names = {f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in pod_info.to_allocate}
         mine = tuple(fact for fact in warnings if getattr(fact, "claim", "") in names)
-        trial.add(placed(pod_info, ScheduleResult(node, chosen, warnings=mine), now, context))
+        trial.add(placed(pod_info, ScheduleResult(node, chosen, warnings=mine, volumes=volumes), now, context))
     return trial

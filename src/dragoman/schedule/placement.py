@@ -40,6 +40,7 @@ from dragoman.schedule.pod_info import PodInfo
 from dragoman.schedule.profile import Weights
 from dragoman.schedule.refusal import ClaimNotAvailableOnNode, NodeAffinityMismatch, NodeReason, NoNodes
 from dragoman.schedule.score import Raw, alternative_score, resource_score, static_scores, totals
+from dragoman.schedule.volumes import VolumeChoice
 from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.selection import selects
 
@@ -50,8 +51,9 @@ NODE_ALLOCATABLE_GATE = "DRANodeAllocatableResources"
 class ScheduleResult(msgspec.Struct, frozen=True):
     """A yes: the node, results for the claims to allocate (the special one last), and what the special one asks.
 
-    kind: the pod as one to expect again, for policies that learn. brought: what the devices need of the node.
-    warnings: what the devices may share with others that are held and no longer published.
+    kind: the pod as one to expect again, for policies that learn. node_allocatable: what the devices need of the node.
+    warnings: what the devices may share with others that are held and no longer published. volumes: what its
+    PersistentVolumeClaims get there.
     """
 
     node: str
@@ -60,6 +62,7 @@ class ScheduleResult(msgspec.Struct, frozen=True):
     kind: TaskType | None = None
     node_allocatable: NodeAllocatableDemand = ()
     warnings: tuple[Refusal, ...] = ()
+    volumes: tuple[VolumeChoice, ...] = ()
 
 
 class NoFit(msgspec.Struct, frozen=True):
@@ -162,12 +165,14 @@ def find_node(
         refused = tuple(seen.refused)
         return UndecidedFit(tuple(seen.undecided), refused) if seen.undecided else NoFit((), refused)
     best = _best(seen.options, pod_info.profile.weights)
+    volumes = pod_info.volumes.choose(snapshot.nodes[best.name]) if pod_info.volumes is not None else ()
+    assert isinstance(volumes, tuple), "the node was checked for its volumes"
     if best.devices is None:
-        return ScheduleResult(best.name, (), best.special, None, best.node_allocatable)
+        return ScheduleResult(best.name, (), best.special, None, best.node_allocatable, volumes=volumes)
     allocation = best.devices.allocation_on(best.name, share_id)
     results = allocation.results[0]
     kind = _kind(best, pod_info) if results else None
-    return ScheduleResult(best.name, results, best.special, kind, best.node_allocatable, allocation.warnings)
+    return ScheduleResult(best.name, results, best.special, kind, best.node_allocatable, allocation.warnings, volumes)
 
 
 def all_refusals(
@@ -274,8 +279,9 @@ def _checked(search: _Search, memory: PlacementCache) -> list[tuple[NodeGroup, _
         groups: Iterable[NodeGroup] = [lone(search.snapshot, node) for node in nodes]
         return [(group, _verdict(search, group)) for group in groups]
     all_groups = tuple(memory.equivalent.groups(search.snapshot, pod_info.projection))
-    # What other pods mean changes with them, so such verdicts are not kept.
-    known = memory.verdicts(pod_info.shape, len(all_groups)) if pod_info.inter_pod is None else {}
+    # What other pods and volumes mean changes with them, so such verdicts are not kept.
+    lasting = pod_info.inter_pod is None and pod_info.volumes is None
+    known = memory.verdicts(pod_info.shape, len(all_groups)) if lasting else {}
     checked = []
     for group in all_groups:
         verdict = known.get(group)
@@ -298,8 +304,8 @@ def _verdict(search: _Search, group: NodeGroup) -> _Verdict:
     reasons = insufficient_resources(needs, group.allocatable, group.used) if fits else []
     if reasons:
         return _Verdict(tuple(reasons), Raw(0), ())
-    if pod_info.inter_pod is not None:
-        reason = pod_info.inter_pod.reason(node)
+    for others in (pod_info.volumes, pod_info.inter_pod):
+        reason = others.reason(node) if others is not None else None
         if reason is not None:
             return _Verdict((reason,), Raw(0), ())
     affinity, taints = static_scores(pod_info.pod.spec, node, pod_info.profile)

@@ -16,9 +16,11 @@ from dragoman.api.resource import ResourceClaim
 from dragoman.schedule.claims import PodClaim
 from dragoman.schedule.extended import class_resources
 from dragoman.schedule.filter import NodeProjection, projection_of
-from dragoman.schedule.inter_pod_affinity import InterPodState
+from dragoman.schedule.inter_pod_affinity import InterPodState, inter_pod_state_of
 from dragoman.schedule.needs import ResourceAmounts
 from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
+from dragoman.schedule.volumes import VolumeState, volume_state_of
+from dragoman.snapshot.change import Snapshot
 from dragoman.snapshot.usage import assumed_extra, pod_requests
 
 
@@ -28,7 +30,8 @@ class PodInfo(msgspec.Struct, frozen=True):
     needs and extra: nano-units (snapshot.usage.pod_requests, assumed_extra). mapped: extended
     resources for which a class stands. selectors: (claim, where its allocation is available). pinned: the only
     nodes that can do, None if any. shape: equal for pods that nodes cannot tell apart, claims to allocate and
-    inter_pod aside. inter_pod: what pods already there mean for it. skipping: claims whose devices need a node that
+    inter_pod and volumes aside. inter_pod: what pods already there mean for it. volumes: what its
+    PersistentVolumeClaims mean. skipping: claims whose devices need a node that
     may leave out node operations. profile: what the scheduler checks and how it scores.
     """
 
@@ -44,6 +47,7 @@ class PodInfo(msgspec.Struct, frozen=True):
     inter_pod: InterPodState | None = None
     skipping: tuple[str, ...] = ()
     profile: SchedulerProfile = DEFAULT_PROFILE
+    volumes: VolumeState | None = None
 
     @property
     def to_allocate(self) -> tuple[ResourceClaim, ...]:
@@ -52,14 +56,19 @@ class PodInfo(msgspec.Struct, frozen=True):
 
 
 def pod_info_of(
+    snapshot: Snapshot,
     pod: Pod,
     claims: tuple[PodClaim, ...],
     by_resource: Mapping[str, str],
-    inter_pod: InterPodState | None = None,
     profile: SchedulerProfile = DEFAULT_PROFILE,
 ) -> PodInfo:
-    """Parses a pod. by_resource: extended resource -> class (schedule.extended.classes_by_resource)."""
+    """Parses a pod, with what other pods and its volumes mean for it.
+
+    by_resource: extended resource -> class (schedule.extended.classes_by_resource).
+    """
     spec = pod.spec
+    inter_pod = inter_pod_state_of(snapshot, pod, profile.off)
+    volumes = volume_state_of(snapshot, pod, profile.off) if spec.volumes else None
     needs, extra = pod_requests(pod), assumed_extra(pod)
     selectors = _selectors(claims)
     projection = projection_of(spec, profile)
@@ -69,6 +78,9 @@ def pod_info_of(
     if inter_pod is not None:
         labels = {*projection.labels, *inter_pod.labels}
         projection = NodeProjection(tuple(sorted(labels)), projection.name or inter_pod.by_name)
+    if volumes is not None:
+        labels = {*projection.labels, *volumes.labels}
+        projection = NodeProjection(tuple(sorted(labels)), projection.name or volumes.by_name)
     if skipping:
         projection = msgspec.structs.replace(projection, features=True)
     extended_resources = class_resources(needs, by_resource) if by_resource else ()
@@ -100,6 +112,7 @@ def pod_info_of(
         inter_pod,
         skipping,
         profile,
+        volumes,
     )
 
 

@@ -25,7 +25,6 @@ from dragoman.api.resource import ResourceClaim, ResourceClaimStatus
 from dragoman.effects import Delete, Effect, Emit, Patch
 from dragoman.schedule.claims import claims_of, group_name
 from dragoman.schedule.decision import Preemption, Refused, Victim, pod_ref
-from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
 from dragoman.schedule.placement import PlacementCache, ScheduleResult, find_node
 from dragoman.schedule.pod_info import pod_info_of
 from dragoman.schedule.refusal import (
@@ -36,6 +35,9 @@ from dragoman.schedule.refusal import (
     PodAffinity,
     UnknownResource,
     UntoleratedTaint,
+    VolumeAffinityMismatch,
+    VolumeNotAvailable,
+    VolumeZone,
 )
 from dragoman.schedule.single import by_resource_of
 from dragoman.schedule.units import SchedulingContext, priority_of
@@ -55,6 +57,9 @@ _NOT_HELPED = (
     AddedAffinityMismatch,
     UnknownResource,
     PodAffinity,
+    VolumeAffinityMismatch,
+    VolumeNotAvailable,
+    VolumeZone,
     ClaimNotAvailableOnNode,
 )
 """Reasons that no pod's leaving changes."""
@@ -224,10 +229,7 @@ class _Search:
         claims = claims_of(snapshot, self.pod, self.context.in_flight)
         if not isinstance(claims, tuple):
             return False
-        profile = self.context.profile
-        info = pod_info_of(
-            self.pod, claims, self._by_resource, inter_pod_state_of(snapshot, self.pod, profile.off), profile
-        )
+        info = pod_info_of(snapshot, self.pod, claims, self._by_resource, self.context.profile)
         if info.pinned is not None and node not in info.pinned:
             return False
         info = msgspec.structs.replace(info, pinned=(node,))

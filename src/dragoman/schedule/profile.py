@@ -12,7 +12,14 @@ from dragoman.api import codec
 from dragoman.api.core import NodeAffinity
 
 NODE_CHECKS = ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit")
-POD_CHECKS = ("NodePorts", "PodTopologySpread", "InterPodAffinity")
+POD_CHECKS = (
+    "NodePorts",
+    "VolumeRestrictions",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
 """The filter plugins that a profile can switch off, by what they look at."""
 
 

@@ -97,6 +97,43 @@ class PodGroupDoesNotFit(ReasonBase, frozen=True):
     pod: str
 
 
+class VolumeClaimNotFound(ReasonBase, frozen=True):
+    """A PersistentVolumeClaim that does not exist. ephemeral: it is made for a volume of the pod, by a controller."""
+
+    volume_claim: str
+    ephemeral: bool
+
+
+class VolumeClaimDeleting(ReasonBase, frozen=True):
+    """The PersistentVolumeClaim has a deletion time."""
+
+    volume_claim: str
+
+
+class VolumeClaimNotOwned(ReasonBase, frozen=True):
+    """A PersistentVolumeClaim has the name of one for an ephemeral volume of the pod, and was not made for it."""
+
+    volume_claim: str
+
+
+class VolumeClaimLost(ReasonBase, frozen=True):
+    """The volume of the PersistentVolumeClaim is gone (phase Lost, or nothing of that name is there)."""
+
+    volume_claim: str
+    volume: str
+
+
+class VolumeClaimUnbound(ReasonBase, frozen=True):
+    """The PersistentVolumeClaim has no volume and does not wait for a pod to be placed.
+
+    storage_class: "" for none; class_exists: whether such a StorageClass is there.
+    """
+
+    volume_claim: str
+    storage_class: str
+    class_exists: bool
+
+
 class NoNodes(ReasonBase, frozen=True):
     """The cluster has no node."""
 
@@ -177,6 +214,42 @@ class TopologySpread(ReasonBase, frozen=True):
     unlabelled: bool
 
 
+class VolumeClaimInUse(ReasonBase, frozen=True):
+    """Another pod uses the PersistentVolumeClaim, and its access mode ReadWriteOncePod allows one."""
+
+    volume_claim: str
+    pod: str
+
+
+class VolumeAffinityMismatch(ReasonBase, frozen=True):
+    """The volume cannot be reached from the node. required: its node affinity as text."""
+
+    volume_claim: str
+    volume: str
+    required: str
+
+
+class VolumeZone(ReasonBase, frozen=True):
+    """The volume's label names another zone or region than the node's."""
+
+    volume_claim: str
+    volume: str
+    label: str
+    value: str
+
+
+class VolumeNotAvailable(ReasonBase, frozen=True):
+    """No volume fits the PersistentVolumeClaim on the node, and its StorageClass makes none there.
+
+    selected_node: one is being made for another node.
+    """
+
+    volume_claim: str
+    storage_class: str
+    requested: Quantity
+    selected_node: str = ""
+
+
 class ClaimNotAvailableOnNode(ReasonBase, frozen=True):
     """The claim is allocated where this node cannot reach it. feature: what its devices need of a node and this one
     does not declare."""
@@ -232,6 +305,11 @@ PodReason: TypeAlias = (
     | PodGroupTooSmall
     | PodGroupNotFound
     | PodGroupDoesNotFit
+    | VolumeClaimNotFound
+    | VolumeClaimDeleting
+    | VolumeClaimNotOwned
+    | VolumeClaimLost
+    | VolumeClaimUnbound
     | NoNodes
 )
 NodeReason: TypeAlias = (
@@ -246,6 +324,10 @@ NodeReason: TypeAlias = (
     | PodAffinity
     | PodAntiAffinity
     | TopologySpread
+    | VolumeClaimInUse
+    | VolumeAffinityMismatch
+    | VolumeZone
+    | VolumeNotAvailable
     | ClaimNotAvailableOnNode
     | NodeAllocatableClaimShared
     | NodeAllocatableAmountUnknown

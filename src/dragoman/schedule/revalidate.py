@@ -20,6 +20,7 @@ from dragoman.schedule.filter import insufficient_resources, static_reason
 from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
 from dragoman.schedule.profile import SchedulerProfile
 from dragoman.schedule.units import SchedulingContext, is_waiting
+from dragoman.schedule.volumes import volume_state_of
 from dragoman.snapshot.change import Put, Snapshot, apply_all
 from dragoman.snapshot.selection import selects
 from dragoman.snapshot.usage import pod_requests
@@ -92,6 +93,9 @@ def _node_takes(snapshot: Snapshot, placement: Placement, profile: SchedulerProf
         return False
     inter_pod = inter_pod_state_of(snapshot, pod, profile.off)
     if inter_pod is not None and inter_pod.reason(node) is not None:
+        return False
+    volumes = volume_state_of(snapshot, pod, profile.off)
+    if volumes is not None and (volumes.reasons or volumes.reason(node) is not None):
         return False
     if "NodeResourcesFit" in profile.off:
         return True

@@ -31,7 +31,6 @@ from dragoman.schedule.decision import (
     special_writes,
 )
 from dragoman.schedule.extended import classes_by_resource, is_special, special_claim
-from dragoman.schedule.inter_pod_affinity import inter_pod_state_of
 from dragoman.schedule.placement import (
     NoFit,
     PlacementCache,
@@ -45,6 +44,7 @@ from dragoman.schedule.pod_info import PodInfo, pod_info_of
 from dragoman.schedule.queue import Topic
 from dragoman.schedule.refusal import BindingFailed, ClaimNotAvailableOnNode, PodReason, SchedulingGated
 from dragoman.schedule.units import SchedulingContext, gated
+from dragoman.schedule.volumes import volume_writes
 from dragoman.schedule.wakeup import named, topics_of
 from dragoman.snapshot.change import Change, Put, Snapshot, keys_of
 from dragoman.snapshot.usage import claim_names
@@ -82,8 +82,9 @@ def place_pod(
         if isinstance(failed, BindingFailed):
             return give_up_one(snapshot, pod, [used], NoFit((failed,)))
     by_resource = by_resource_of(snapshot, context)
-    off = context.profile.off
-    pod_info = pod_info_of(pod, claims, by_resource, inter_pod_state_of(snapshot, pod, off), context.profile)
+    pod_info = pod_info_of(snapshot, pod, claims, by_resource, context.profile)
+    if pod_info.volumes is not None and pod_info.volumes.reasons:
+        return refuse(snapshot, pod, _volumes_and_devices(snapshot, pod_info, by_resource, context, memory))
     place = find_node(snapshot, pod_info, context.options, by_resource, memory, context.new_id)
     if isinstance(place, ScheduleResult):
         return placed(pod_info, place, now, context)
@@ -91,6 +92,18 @@ def place_pod(
         return undecided(snapshot, pod, place)
     elsewhere = {r.claim for some in place.nodes for r in some.reasons if isinstance(r, ClaimNotAvailableOnNode)}
     return give_up_one(snapshot, pod, [c for c in claims if c.claim.metadata.name in elsewhere], place)
+
+
+def _volumes_and_devices(
+    snapshot: Snapshot, info: PodInfo, by_resource: dict[str, str], context: SchedulingContext, memory: PlacementCache
+) -> NoFit:
+    """What is wrong with the pod's volumes, and what else no volume would help: both are to be mended."""
+    assert info.volumes is not None
+    without = msgspec.structs.replace(info, volumes=None)
+    place = find_node(snapshot, without, context.options, by_resource, memory, context.new_id)
+    if not isinstance(place, NoFit):
+        return NoFit(info.volumes.reasons)
+    return NoFit((*info.volumes.reasons, *place.reasons), place.nodes)
 
 
 def by_resource_of(snapshot: Snapshot, context: SchedulingContext) -> dict[str, str]:
@@ -129,10 +142,13 @@ def placed(pod_info: PodInfo, place: ScheduleResult, now: datetime, context: Sch
     if place.node_allocatable or pod.status.node_allocatable_resource_claim_statuses:
         write, shown = node_allocatable_write(shown, place.node_allocatable)
         writes.append(write)
+    more_writes, more_changes, volume_claims = volume_writes(place.volumes, place.node)
+    writes += more_writes
+    changes += more_changes
     changes.append(Put("Pod", bound(shown, place.node)))
     key = (pod.metadata.namespace, pod.metadata.name)
-    wait = wait_of(key, place.node, claims, now, context)
-    topics = frozenset(named("ResourceClaim", *claim) for claim in wait.claims) if wait is not None else frozenset()
+    wait = wait_of(key, place.node, claims, now, context, volume_claims)
+    topics = wait_topics(wait) if wait is not None else frozenset()
     return PodOutcome(
         pod,
         Placement(key, pod.metadata.uid, place.node, tuple(allocations), place.kind, place.warnings),
@@ -144,20 +160,32 @@ def placed(pod_info: PodInfo, place: ScheduleResult, now: datetime, context: Sch
     )
 
 
+def wait_topics(wait: Wait) -> frozenset[Topic]:
+    """What may end a wait."""
+    return frozenset(named("ResourceClaim", *claim) for claim in wait.claims) | frozenset(
+        named("PersistentVolumeClaim", *claim) for claim in wait.volume_claims
+    )
+
+
 def wait_of(
-    pod: NamespacedName, node: str, claims: Sequence[ResourceClaim], now: datetime, context: SchedulingContext
+    pod: NamespacedName,
+    node: str,
+    claims: Sequence[ResourceClaim],
+    now: datetime,
+    context: SchedulingContext,
+    volume_claims: tuple[NamespacedName, ...] = (),
 ) -> Wait | None:
-    """What a placed pod waits for; None if nothing."""
+    """What a placed pod waits for; None if nothing. volume_claims: those that are not bound yet."""
     deadlines: list[datetime | None] = []
     for claim in claims:
         binding = binding_of(claim, now, context.binding_timeout_s)
         if isinstance(binding, Pending):
             deadlines.append(binding.deadline)
-    if not deadlines:
+    if not deadlines and not volume_claims:
         return None
     known = [deadline for deadline in deadlines if deadline is not None]
     keys = tuple((claim.metadata.namespace, claim.metadata.name) for claim in claims)
-    return Wait(pod, node, keys, min(known) if known else None)
+    return Wait(pod, node, keys if deadlines else (), min(known) if known else None, volume_claims)
 
 
 # ---- refusals
@@ -231,8 +259,9 @@ def place_on(
     if not isinstance(claims, tuple):
         return claims
     by_resource = by_resource_of(snapshot, context)
-    inter_pod = inter_pod_state_of(snapshot, pod, context.profile.off)
-    info = pod_info_of(pod, claims, by_resource, inter_pod, context.profile)
+    info = pod_info_of(snapshot, pod, claims, by_resource, context.profile)
+    if info.volumes is not None and info.volumes.reasons:
+        return info.volumes.reasons[0]
     pinned = (node,) if info.pinned is None or node in info.pinned else ()
     info = msgspec.structs.replace(info, pinned=pinned)
     return find_node(snapshot, info, context.options, by_resource, context.memory, context.new_id)
@@ -244,8 +273,7 @@ def scores_of(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> dict[
     if not isinstance(claims, tuple):
         return {}
     by_resource = by_resource_of(snapshot, context)
-    inter_pod = inter_pod_state_of(snapshot, pod, context.profile.off)
-    info = pod_info_of(pod, claims, by_resource, inter_pod, context.profile)
+    info = pod_info_of(snapshot, pod, claims, by_resource, context.profile)
     return node_scores(snapshot, info, context.options, by_resource, context.memory)
 
 
@@ -255,6 +283,5 @@ def refusing_nodes(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> 
     if not isinstance(claims, tuple):
         return ()
     by_resource = by_resource_of(snapshot, context)
-    off = context.profile.off
-    pod_info = pod_info_of(pod, claims, by_resource, inter_pod_state_of(snapshot, pod, off), context.profile)
+    pod_info = pod_info_of(snapshot, pod, claims, by_resource, context.profile)
     return all_refusals(snapshot, pod_info, context.options, by_resource, context.memory)

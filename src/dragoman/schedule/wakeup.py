@@ -27,6 +27,7 @@ DEVICES: Topic = ("devices",)
 FREED: Topic = ("freed",)
 CLASSES: Topic = ("classes",)
 INTER_POD: Topic = ("inter-pod",)
+VOLUMES: Topic = ("volumes",)
 
 
 def amount_freed(resource: str) -> Topic:
@@ -61,6 +62,10 @@ def topics(before: Snapshot, change: Change) -> tuple[Topic, ...]:
             return (named("DeviceClass", "", name), CLASSES)
         case "ResourceClaimTemplate" | "PodGroup":
             return (named(change.kind, namespace, name),)
+        case "PersistentVolumeClaim":
+            return (named(change.kind, namespace, name), VOLUMES)
+        case "PersistentVolume" | "StorageClass":
+            return (VOLUMES,)
         case _:
             return ()
 
@@ -187,6 +192,18 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield INTER_POD
         case refusal.PodAffinity() | refusal.PodAntiAffinity() | refusal.TopologySpread():
             yield from (INTER_POD, LABELS)
+        case (
+            refusal.VolumeClaimNotFound()
+            | refusal.VolumeClaimDeleting()
+            | refusal.VolumeClaimNotOwned()
+            | refusal.VolumeClaimLost()
+            | refusal.VolumeClaimUnbound()
+        ):
+            yield from (named("PersistentVolumeClaim", namespace, reason.volume_claim), VOLUMES)
+        case refusal.VolumeClaimInUse():
+            yield INTER_POD
+        case refusal.VolumeAffinityMismatch() | refusal.VolumeZone() | refusal.VolumeNotAvailable():
+            yield from (VOLUMES, LABELS)
         case device.ClassNotFound():
             yield named("DeviceClass", "", reason.class_name)
         case _ if device.is_pod_wide(reason):

@@ -26,11 +26,14 @@ from dragoman.api.core import (
     LimitRange,
     Namespace,
     Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PodGroup,
     PriorityClass,
     ResourceQuota,
+    StorageClass,
     Workload,
 )
 from dragoman.api.meta import NamespacedName
@@ -43,7 +46,16 @@ from dragoman.api.resource import (
 )
 from dragoman.errors import Bug
 from dragoman.snapshot.taints import applies
-from dragoman.snapshot.usage import DeviceId, Holder, assumed_extra, claim_names, holds, is_finished, pod_requests
+from dragoman.snapshot.usage import (
+    DeviceId,
+    Holder,
+    assumed_extra,
+    claim_names,
+    holds,
+    is_finished,
+    pod_requests,
+    volume_claim_names,
+)
 from dragoman.snapshot.views import NOWHERE, NodeView, SliceShape, view_of
 
 WorkloadKey: TypeAlias = tuple[str, str, str]
@@ -67,6 +79,9 @@ _STORES = {
     "ResourceQuota": ("quotas", True),
     "LimitRange": ("limit_ranges", True),
     "PodDisruptionBudget": ("budgets", True),
+    "PersistentVolumeClaim": ("volume_claims", True),
+    "PersistentVolume": ("volumes", False),
+    "StorageClass": ("storage_classes", False),
 }
 HELD = frozenset(_STORES) | WORKLOADS
 """Kinds that a snapshot holds; `apply` refuses others, so filter before."""
@@ -112,6 +127,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     version: counts the changes applied, for telling snapshots of one line apart
     pods_by_node: node name -> pods bound to it, finished ones too
+    pods_by_volume_claim: (namespace, PersistentVolumeClaim) -> pods that mount it
     pods_by_claim: (namespace, claim) -> pods that use the claim (by name, by template once made, extended)
     pods_by_group: (namespace, pod group) -> its pods
     pods_by_trait: a trait (REPELS) -> pods that have it
@@ -144,9 +160,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     quotas: Map[NamespacedName, ResourceQuota]
     limit_ranges: Map[NamespacedName, LimitRange]
     budgets: Map[NamespacedName, PodDisruptionBudget]
+    volume_claims: Map[NamespacedName, PersistentVolumeClaim]
+    volumes: Map[str, PersistentVolume]
+    storage_classes: Map[str, StorageClass]
     workloads: Map[WorkloadKey, Workload]
     pods_by_node: Map[str, Map[NamespacedName, None]]
     pods_by_claim: Map[NamespacedName, Map[NamespacedName, None]]
+    pods_by_volume_claim: Map[NamespacedName, Map[NamespacedName, None]]
     pods_by_group: Map[NamespacedName, Map[NamespacedName, None]]
     pods_by_trait: Map[str, Map[NamespacedName, None]]
     claims_by_owner: Map[str, Map[NamespacedName, None]]
@@ -205,6 +225,7 @@ def _terms_of_pod(pod: Pod) -> list[tuple[str, Hashable]]:
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
         terms.append(("pods_by_group", (namespace, group.pod_group_name)))
+    terms += [("pods_by_volume_claim", (namespace, name)) for name in volume_claim_names(pod)]
     if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity:
         terms.append(("pods_by_trait", REPELS))
     return terms

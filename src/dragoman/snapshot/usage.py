@@ -82,6 +82,17 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
+def volume_claim_names(pod: Pod) -> tuple[str, ...]:
+    """Names of the PersistentVolumeClaims behind a pod's volumes, those made for ephemeral ones too."""
+    found: dict[str, None] = {}
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            found[volume.persistent_volume_claim.claim_name] = None
+        elif volume.ephemeral is not None:
+            found[f"{pod.metadata.name}-{volume.name}"] = None
+    return tuple(found)
+
+
 def is_finished(pod: Pod) -> bool:
     """Succeeded or Failed: the pod's containers will never run again and it holds no resources."""
     return pod.status.phase in FINISHED

@@ -41,6 +41,9 @@ _KINDS = {
     "quotas": "ResourceQuota",
     "limit_ranges": "LimitRange",
     "budgets": "PodDisruptionBudget",
+    "volume_claims": "PersistentVolumeClaim",
+    "volumes": "PersistentVolume",
+    "storage_classes": "StorageClass",
 }
 
 

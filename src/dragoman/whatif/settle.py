@@ -31,6 +31,7 @@ _Key: TypeAlias = tuple[int, Any]
 NO_PART = {
     "endpoints": "no pod, claim or device depends on what it writes; snapshots hold no Services",
     "pool-status": "it answers ResourcePoolStatusRequests, which snapshots do not hold",
+    "volumes": "others make volumes in most clusters; the scheduler decides where a claim can be bound or made",
     "cronjob": "a dump shows the past: what came due since then the cluster has started; here no time passes",
     "resourcequota": "it would recount from what a file shows; what is used follows each change (`cluster.shown`)",
 }

@@ -148,12 +148,25 @@ def daemon_set(obj: Object, gates: Gates) -> Errors:
 def stateful_set(obj: Object, gates: Gates) -> Errors:
     """A StatefulSet, new or changed."""
     spec, path = dig(obj, "spec"), FieldPath("spec")
-    errors = _selected_template(spec, path, "statefulset") + _runs_always(spec, path)
+    errors = _selected_template(_with_claims(spec), path, "statefulset") + _runs_always(spec, path)
     errors += _counts(spec, path, "replicas", "minReadySeconds", "revisionHistoryLimit")
     errors += one_of(spec.get("podManagementPolicy"), path / "podManagementPolicy", ("OrderedReady", "Parallel"))
     return errors + one_of(
         dig(spec, "updateStrategy").get("type"), path / "updateStrategy" / "type", ("RollingUpdate", "OnDelete")
     )
+
+
+def _with_claims(spec: Object) -> Object:
+    """The spec with the volumes that each pod gets for the claim templates, so that containers may mount them."""
+    names = [text(dig(template, "metadata"), "name") for template in items(spec, "volumeClaimTemplates")]
+    inner = dig(spec, "template", "spec")
+    own = items(inner, "volumes")
+    known = {text(volume, "name") for volume in own if isinstance(volume, dict)}
+    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names if name not in known]
+    if not made or not inner:
+        return spec
+    template = {**dig(spec, "template"), "spec": {**inner, "volumes": [*own, *made]}}
+    return {**spec, "template": template}
 
 
 def replication_controller(obj: Object, gates: Gates) -> Errors:

@@ -26,6 +26,7 @@ from dragoman.apiserver.admission.restriction import NodeRestriction
 from dragoman.apiserver.admission.rights import ClaimStatus, Escalation, Signers
 from dragoman.apiserver.admission.root_ca import RootCertificate
 from dragoman.apiserver.admission.runtime_classes import RuntimeClasses
+from dragoman.apiserver.admission.storage_classes import DefaultStorageClass
 from dragoman.apiserver.admission.unattended import Unattended
 from dragoman.apiserver.lookup import Lookup
 
@@ -39,6 +40,7 @@ PLUGINS: tuple[AdmissionPlugin, ...] = (
     Priorities(),
     LimitRanges(),
     RuntimeClasses(),
+    DefaultStorageClass(),
     AdminAccess(),
     Escalation(),
     ClaimStatus(),

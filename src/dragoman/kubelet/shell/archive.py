@@ -76,7 +76,7 @@ def _unpack(call: ProgramCall, archive: str, folder: str, names: list[str], *, o
                 if names and member.name not in names:
                     continue
                 if only_list:
-                    call.say(f"{member.name}\n")
+                    call.say(f"{member.name}/\n" if member.isdir() else f"{member.name}\n")
                     continue
                 # Nothing above the folder is written to, whatever the archive's names say.
                 path = posixpath.join(folder, posixpath.normpath("/" + member.name).lstrip("/"))

@@ -16,6 +16,7 @@ from dragoman.kubelet.shell.language import (
     Returning,
     ScriptShell,
     Steps,
+    delimiter,
     find,
     read_line,
 )
@@ -122,17 +123,36 @@ def _shift(shell: ScriptShell, words: list[str]) -> Steps:
 def _read(shell: ScriptShell, words: list[str]) -> Steps:
     names = [word for word in words[1:] if not word.startswith("-")] or ["REPLY"]
     line, complete = yield from read_line(shell.fds[0])
-    text = line.decode("utf-8", "surrogateescape")
-    separators = shell.variables.get("IFS", " \t\n")
-    if separators:
-        text = text.strip(separators)
-        splits = len(names) - 1
-        resource_slices = re.split(f"[{re.escape(separators)}]+", text, maxsplit=splits) if splits else [text]
-    else:
-        resource_slices = [text]
+    text, escaped = line.decode("utf-8", "surrogateescape"), ""
+    if "-r" in words[1:]:
+        escaped = text
+    else:  # an escaped character is no separator
+        escaped = re.sub(r"\\.", "\0", text, flags=re.S)
+        text = re.sub(r"\\(.)", r"\1", text, flags=re.S)
+    values = _values(text, escaped, shell.variables.get("IFS", " \t\n"), len(names))
     for index, name in enumerate(names):
-        shell.variables[name] = resource_slices[index] if index < len(resource_slices) else ""
+        shell.variables[name] = values[index] if index < len(values) else ""
     return 0 if complete else 1
+
+
+def _values(text: str, escaped: str, separators: str, most: int) -> list[str]:
+    """The first fields of a line, and the rest. escaped: the line with what separates nothing left out."""
+    if not separators:
+        return [text]
+    blanks = "".join(c for c in separators if c in " \t\n")
+    found: list[str] = []
+    start, end = len(escaped) - len(escaped.lstrip(blanks)), len(escaped.rstrip(blanks))
+    ends = delimiter(separators)
+    while len(found) < most - 1:
+        match = ends.search(escaped, start, end)
+        if match is None:
+            break
+        found.append(text[start : match.start()])
+        start = match.end()
+    last = ends.search(escaped, start, end)
+    if last is not None and last.end() == end:  # one that ends the last field, with nothing behind it
+        end = last.start()
+    return [*found, text[start:end]] if start < end or not found else found
 
 
 def _eval(shell: ScriptShell, words: list[str]) -> Steps:

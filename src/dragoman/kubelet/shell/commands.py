@@ -100,8 +100,11 @@ def _yes(call: ProgramCall) -> ThreadWork:
 
 
 def _seq(call: ProgramCall) -> int:
+    words, separator = list(call.args[1:]), "\n"
+    if words and words[0].startswith("-s"):
+        separator = words.pop(0)[2:] or (words.pop(0) if words else "")
     try:
-        numbers = [int(word) for word in call.args[1:]]
+        numbers = [int(word) for word in words]
     except ValueError:
         return call.fail("needs whole numbers")
     if not 1 <= len(numbers) <= 3:
@@ -113,7 +116,7 @@ def _seq(call: ProgramCall) -> int:
     span = range(first, numbers[-1] + (1 if step > 0 else -1), step)
     if len(span) > 1_000_000:
         return call.fail("more than a million numbers")
-    call.say("".join(f"{number}\n" for number in span))
+    call.say(separator.join(map(str, span)) + "\n" if span else "")
     return 0
 
 
@@ -184,6 +187,11 @@ def _finished() -> ThreadWork:
 def _date(call: ProgramCall) -> int:
     now = datetime.fromtimestamp(call.around.process.now, UTC)
     words = [word for word in call.args[1:] if word not in ("-u", "--utc")]
+    if words and words[0] == "-d":
+        text = words[1] if len(words) > 1 else ""
+        if not re.fullmatch(r"@\d{1,11}", text):
+            return call.fail(f"invalid date '{text}' (known here: @SECONDS)")
+        now, words = datetime.fromtimestamp(int(text[1:]), UTC), words[2:]
     if words and words[0].startswith("+"):
         text = words[0][1:].replace("%s", str(int(now.timestamp()))).replace("%N", f"{now.microsecond * 1000:09d}")
         call.say(now.strftime(text.replace("%F", "%Y-%m-%d").replace("%T", "%H:%M:%S")) + "\n")
@@ -374,7 +382,8 @@ def _xargs(call: ProgramCall) -> int | ThreadWork:
             options[word[1]] = word[2:] or (words.pop(0) if words else "1")
 
     def run() -> ThreadWork:
-        items = (yield from collect(call)).decode("utf-8", "surrogateescape").split()
+        text = (yield from collect(call)).decode("utf-8", "surrogateescape")
+        items = [line.strip() for line in text.splitlines() if line.strip()] if "I" in options else text.split()
         size = 1 if "I" in options else int(options.get("n", "0")) or len(items) or 1
         code = 0
         for at in range(0, len(items), size):

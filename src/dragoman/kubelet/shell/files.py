@@ -97,7 +97,7 @@ class Files:
                 return mount, "/".join(part for part in (mount.below, rest) if part)
         raise FileFault(NO_FILE)
 
-    def _followed(self, path: str, *, last: bool = True) -> str:
+    def followed(self, path: str, *, last: bool = True) -> str:
         """The path with its links followed."""
         path = posixpath.normpath(posixpath.join("/", path)).replace("//", "/")
         for _ in range(LINKS):
@@ -117,7 +117,7 @@ class Files:
     def find(self, path: str, *, follow: bool = True) -> Entry | None:
         """The entry at a path; None where there is none."""
         try:
-            path = self._followed(path, last=follow)
+            path = self.followed(path, last=follow)
             mount, key = self._at(path)
         except FileFault:
             return None
@@ -149,7 +149,7 @@ class Files:
 
     def names(self, path: str) -> list[str]:
         """The names in a folder, sorted; mount points are among them. Raises FileFault."""
-        path = self._followed(path)
+        path = self.followed(path)
         if not self.is_folder(path):
             raise FileFault(NO_FOLDER if self.find(path) else NO_FILE)
         mount, key = self._at(path)
@@ -168,7 +168,7 @@ class Files:
     # ---- writing
 
     def _writable(self, path: str) -> tuple[FileMount, str, str]:
-        path = self._followed(path)
+        path = self.followed(path)
         mount, key = self._at(path)
         if mount.read_only:
             raise FileFault(READ_ONLY)
@@ -228,7 +228,7 @@ class Files:
         found = self.find(path, follow=False)
         if found is None:
             raise FileFault(NO_FILE)
-        mount, key = self._at(self._followed(path, last=False))
+        mount, key = self._at(self.followed(path, last=False))
         if mount.read_only:
             raise FileFault(READ_ONLY)
         if any(m.path == path for m in self.mounts):

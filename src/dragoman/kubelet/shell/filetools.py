@@ -235,6 +235,20 @@ def _ln(call: ProgramCall) -> int:
     return 0
 
 
+def _readlink(call: ProgramCall) -> int:
+    options, names = options_of(call, "fn")
+    code = 0 if names else call.fail("missing operand")
+    for name in names:
+        found = call.around.files.find(call.path(name), follow=False)
+        if "f" in options:
+            call.say(call.around.files.followed(call.path(name)) + "\n")
+        elif found is not None and found.kind == "link":
+            call.say(found.data.decode("utf-8", "surrogateescape") + "\n")
+        else:
+            code = 1
+    return code
+
+
 def _chmod(call: ProgramCall) -> int:
     words = [word for word in call.args[1:] if word not in ("-R", "-v")]
     if len(words) < 2:
@@ -326,6 +340,7 @@ PROGRAMS: dict[str, ShellProgram] = {
     "cp": _cp,
     "mv": _mv,
     "ln": _ln,
+    "readlink": _readlink,
     "chmod": _chmod,
     "find": _find,
     "basename": _basename,

@@ -234,6 +234,7 @@ class ScriptShell:
             code = MISUSE
         if self.exit_trap:
             trap, self.exit_trap = self.exit_trap, ""
+            self.last = int(code)  # what $? is in the trap
             try:
                 yield from self.node(parse(trap))
             except Leaving as exit_:
@@ -252,6 +253,7 @@ class ScriptShell:
             except Leaving as exit_:
                 if self.exit_trap:
                     final, self.exit_trap = self.exit_trap, ""
+                    self.last = exit_.code
                     yield from self.node(parse(final))
                 return exit_.code
             except (SyntaxFault, LeavingLoop):
@@ -580,15 +582,16 @@ class ScriptShell:
                 if text:
                     current = [*(current or []), (text, False)]
                 continue
-            resource_slices = re.split(f"[{re.escape(separators)}]+", text) if text else []
-            if not resource_slices:
-                continue
-            for index, resource_slice in enumerate(resource_slices):
-                if index and current is not None:
-                    fields.append(current)
+            at = 0
+            for match in delimiter(separators).finditer(text):
+                if match.start() > at:
+                    current = [*(current or []), (text[at : match.start()], False)]
+                if current is not None or match["hard"]:
+                    fields.append(current or [])
                     current = None
-                if resource_slice:
-                    current = [*(current or []), (resource_slice, False)]
+                at = match.end()
+            if at < len(text):
+                current = [*(current or []), (text[at:], False)]
         if current is not None:
             fields.append(current)
         return fields
@@ -763,6 +766,15 @@ def _script_of(path: str) -> ShellProgram:
         return call.run((posixpath.basename(interpreter), path, *call.args[1:]))
 
     return run
+
+
+def delimiter(separators: str) -> re.Pattern[str]:
+    """What ends a field: any run of the blanks among the separators; each other one by itself ("hard"), with the blanks
+    around it."""
+    blank = re.escape("".join(c for c in separators if c in " \t\n"))
+    hard = re.escape("".join(c for c in separators if c not in " \t\n"))
+    blanks = f"[{blank}]" if blank else "(?!)"
+    return re.compile(f"{blanks}*(?P<hard>[{hard}]){blanks}*|{blanks}+" if hard else f"{blanks}+(?P<hard>(?!))?")
 
 
 def read_line(pipe: Pipe) -> Generator[Any, None, tuple[bytes, bool]]:

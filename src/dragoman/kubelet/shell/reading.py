@@ -36,7 +36,9 @@ def options_of(call: ProgramCall, flags: str, valued: str = "") -> tuple[dict[st
             if letter in valued:
                 if not letters and not rest:
                     raise UsageFault(f"option requires an argument -- '{letter}'")
-                found[letter], letters = letters or rest.pop(0), ""
+                value, letters = letters or rest.pop(0), ""
+                # Several patterns or scripts count together, as lines of one.
+                found[letter] = f"{found[letter]}\n{value}" if letter == "e" and letter in found else value
             elif letter in flags:
                 found[letter] = ""
             else:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from dragoman.kubelet.shell.files import FileFault
 from dragoman.kubelet.shell.filetools import through
 from dragoman.kubelet.shell.language import ProgramCall, ShellProgram, read_line
 from dragoman.kubelet.shell.process import ThreadWork, Until, forever
@@ -16,12 +17,36 @@ from dragoman.kubelet.shell.reading import collect, on_text, options_of, unescap
 POLL_S = 1.0
 
 
-def _grep(call: ProgramCall, options: dict[str, str], operands: list[str], text: str) -> int:
-    pattern = options.get("e", operands[0] if operands else "")
+_GREP = ("EFPGivqcnowxlhsrH", "em")
+
+
+def _grep_files(call: ProgramCall) -> int | ThreadWork:
+    """grep of one input, or of several files one after the other, each under its name."""
+    options, operands = options_of(call, *_GREP)
+    names = operands if "e" in options else operands[1:]
+    if len(names) < 2 and "H" not in options:
+        return on_text(_grep, *_GREP, 1)(call)
+    code = 1
+    for name in names:
+        try:
+            text = call.around.files.read(call.path(name)).decode("utf-8", "surrogateescape")
+        except FileFault as fault:
+            call.fail(f"{name}: {fault}")
+            code = 2
+            continue
+        found = _grep(call, options, operands, text, name)
+        code = found if found < code or found == 2 else code
+    return code
+
+
+def _grep(call: ProgramCall, options: dict[str, str], operands: list[str], text: str, name: str = "") -> int:
+    patterns = options.get("e", operands[0] if operands else "").split("\n")
     if "F" in options:
-        pattern = re.escape(pattern)
+        patterns = [re.escape(pattern) for pattern in patterns]
     elif "E" not in options and "P" not in options:
-        pattern = _basic(pattern)
+        patterns = [_basic(pattern) for pattern in patterns]
+    pattern = "|".join(patterns)
+    label = f"{name}:" if name and "h" not in options else ""
     if "w" in options:
         pattern = rf"\b(?:{pattern})\b"
     if "x" in options:
@@ -36,13 +61,16 @@ def _grep(call: ProgramCall, options: dict[str, str], operands: list[str], text:
     hits = [(n, line) for n, line in enumerate(lines, 1) if bool(wanted.search(line)) != ("v" in options)]
     hits = hits[: int(options["m"])] if "m" in options else hits
     if "c" in options:
-        call.say(f"{len(hits)}\n")
+        call.say(f"{label}{len(hits)}\n")
     elif "o" in options and "q" not in options:
-        call.say("".join(f"{found[0]}\n" for _, line in hits for found in wanted.finditer(line) if found[0]))
+        call.say("".join(f"{label}{found[0]}\n" for _, line in hits for found in wanted.finditer(line) if found[0]))
     elif "l" in options and "q" not in options:
-        call.say("".join(f"{name}\n" for name in operands[1:]) if hits else "")
+        named = name or next(iter(operands if "e" in options else operands[1:]), "(standard input)")
+        call.say(f"{named}\n" if hits else "")
     elif "q" not in options:
-        call.say("".join(f"{number}:{line}\n" if "n" in options else f"{line}\n" for number, line in hits))
+        call.say(
+            "".join(f"{label}{number}:{line}\n" if "n" in options else f"{label}{line}\n" for number, line in hits)
+        )
     return 0 if hits else 1
 
 
@@ -379,7 +407,7 @@ _HEAD = on_text(_head, "q", "nc")
 _TAIL = on_text(_tail_of, "qv", "nc")
 
 PROGRAMS: dict[str, ShellProgram] = {
-    "grep": on_text(_grep, "EFPGivqcnowxlhsrH", "em", 1),
+    "grep": _grep_files,
     "head": _head_early,
     "tail": _tail,
     "wc": on_text(_wc, "lwcm", ""),

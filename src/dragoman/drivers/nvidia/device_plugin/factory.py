@@ -17,7 +17,7 @@ from dragoman.drivers.nvidia.device_plugin import config as configs
 from dragoman.drivers.nvidia.device_plugin import node_config, other_path, preference
 from dragoman.drivers.nvidia.device_plugin.config import PluginConfig
 from dragoman.drivers.nvidia.device_plugin.health import HealthChecks, from_environment
-from dragoman.drivers.nvidia.device_plugin.mig_manager import OWN_MAP
+from dragoman.drivers.nvidia.device_plugin.mig_labels import OWN_MAP
 from dragoman.drivers.nvidia.device_plugin.node_config import NodeConfig
 from dragoman.drivers.nvidia.device_plugin.parts import (
     DISCOVERY_ACCOUNT,

@@ -15,7 +15,7 @@ from dragoman.drivers.entry import MachineProfile, Site
 from dragoman.drivers.nvidia import mig_parted
 from dragoman.drivers.nvidia.device_plugin import other_path
 from dragoman.drivers.nvidia.device_plugin.discovery import FeatureDiscovery
-from dragoman.drivers.nvidia.device_plugin.mig_manager import EVENT_REASON, MigManager
+from dragoman.drivers.nvidia.device_plugin.mig_labels import EVENT_REASON, MigManager
 from dragoman.drivers.nvidia.device_plugin.node_labels import DEPLOY, TRUE, NodeLabels
 from dragoman.drivers.nvidia.device_plugin.service import DevicePluginService
 from dragoman.drivers.nvidia.factory import clique_labels

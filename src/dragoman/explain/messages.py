@@ -16,6 +16,7 @@ import msgspec
 
 from dragoman.allocate import refusal as device
 from dragoman.api import codec
+from dragoman.api.resource import ADMIN_ACCESS_LABEL
 from dragoman.explain import state_messages
 from dragoman.explain.state import StateBase, StateReason
 from dragoman.schedule import refusal as pod
@@ -24,6 +25,7 @@ from dragoman.snapshot.usage import DeviceId, Holder
 
 MAX_MESSAGE = 1024  # of an Event, by the API's validation
 MAX_SENTENCES = 4
+DOMAINS_SHOWN = 6
 ALL_CLAIMS = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
 
@@ -239,6 +241,8 @@ def fragment(reason: AnyReason) -> str:
             return "resourceclaim not available on the node"
         case pod.PodGroupDoesNotFit():
             return f"pod group is unschedulable, minCount ({reason.min_count}) cannot be satisfied"
+        case pod.PodGroupTopologyMismatch():
+            return sentence(reason)
         case device.PoolInvalid() if not reason.claim:
             return INVALID_POOLS
         case _ if isinstance(reason, pod.ReasonBase) or device.is_pod_wide(reason):
@@ -264,6 +268,12 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
         case pod.SchedulingGated():
             return f"scheduling gates block the pod: {', '.join(reason.gates)}"
         case pod.ClaimNotCreated():
+            if reason.unlabelled:
+                return (
+                    f"claim entry {reason.pod_claim}: the ResourceClaim cannot be created: ResourceClaimTemplate "
+                    f"{reason.template} requests admin access, and namespace {reason.unlabelled} lacks the label "
+                    f"{ADMIN_ACCESS_LABEL}=true"
+                )
             if reason.template_exists:
                 return f"claim entry {reason.pod_claim}: the ResourceClaim is not created yet"
             return f"claim entry {reason.pod_claim}: ResourceClaimTemplate {reason.template} does not exist"
@@ -287,6 +297,15 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
             return (
                 f"pod group {reason.group} is placed whole or not at all: {reason.fitted} of {reason.min_count} pods "
                 f"fit, pod {reason.pod} does not"
+            )
+        case pod.PodGroupTopologyMismatch() if not reason.domains:
+            return f"pod group {reason.group} needs one {reason.topology_key} for all pods, and no node offers that"
+        case pod.PodGroupTopologyMismatch():
+            shown = ", ".join(f"{one.domain} {one.pods}" for one in reason.domains[:DOMAINS_SHOWN])
+            more = len(reason.domains) - DOMAINS_SHOWN
+            return (
+                f"pod group {reason.group}: no {reason.topology_key} can take {plural(reason.min_count, 'pod')}: "
+                f"{shown}{f', and {more} more' if more > 0 else ''}"
             )
         case pod.VolumeClaimNotFound() if reason.ephemeral:
             return (

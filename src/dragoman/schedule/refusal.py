@@ -27,11 +27,13 @@ class SchedulingGated(ReasonBase, frozen=True):
 
 
 class ClaimNotCreated(ReasonBase, frozen=True):
-    """The claim of a template entry has not been made yet; template_exists tells whether it can be."""
+    """The claim of a template entry has not been made yet; template_exists tells whether it can be. unlabelled:
+    the pod's namespace, if the template asks for admin access that its labels do not allow."""
 
     pod_claim: str
     template: str
     template_exists: bool
+    unlabelled: str = ""
 
 
 class ClaimNotFound(ReasonBase, frozen=True):
@@ -95,6 +97,26 @@ class PodGroupDoesNotFit(ReasonBase, frozen=True):
     fitted: int
     min_count: int
     pod: str
+
+
+class DomainCount(msgspec.Struct, frozen=True, rename="camel"):
+    """How many pods of a gang fit in one domain of a topology."""
+
+    domain: str
+    pods: int
+
+
+class PodGroupTopologyMismatch(ReasonBase, frozen=True):
+    """No domain of the topology that a gang requires (a node label) has room for `minCount` pods.
+
+    domains: those with most room first, with how many pods fit; empty where no node has the label, or members of the
+    gang run in several domains already.
+    """
+
+    group: str
+    topology_key: str
+    min_count: int
+    domains: tuple[DomainCount, ...]
 
 
 class VolumeClaimNotFound(ReasonBase, frozen=True):
@@ -305,6 +327,7 @@ PodReason: TypeAlias = (
     | PodGroupTooSmall
     | PodGroupNotFound
     | PodGroupDoesNotFit
+    | PodGroupTopologyMismatch
     | VolumeClaimNotFound
     | VolumeClaimDeleting
     | VolumeClaimNotOwned

@@ -128,6 +128,7 @@ CODES: dict[str, FindingCode] = {
     "UnknownClass": FindingCode(WARNING, "A request names a DeviceClass that is not there."),
     "UnknownClaim": FindingCode(WARNING, "A pod names a claim or a template that is not there."),
     "ForeignPool": FindingCode(WARNING, "A slice of a driver that names pools after nodes has a pool of another name."),
+    "NodeLabelMissing": FindingCode(WARNING, "A pod selects nodes by a label that no node has so."),
     "UnusedClaim": FindingCode(
         NOTE, "No container names the claim: its devices are allocated but not visible to any container."
     ),

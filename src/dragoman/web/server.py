@@ -338,8 +338,8 @@ async def serving(
         finally:
             preparing.cancel()
             await asyncio.wait([preparing])
-            if not preparing.cancelled() and (error := preparing.exception()) is not None:
-                report(get("page"), error)
+            if not preparing.cancelled() and (broke := preparing.exception()) is not None:
+                report(get("page"), broke)
     finally:
         page.close()
         await runner.cleanup()

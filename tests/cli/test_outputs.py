@@ -71,6 +71,7 @@ COMMANDS = {
     "plan capacity": ("CapacityPlan", ["plan", "capacity", "-f", "WORLD", "-f", "examples/one-device.yaml"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),
+    "migrate": ("Migration", ["migrate", "-f", "WORLD"]),
     "doctor": ("DoctorReport", ["doctor", "-f", "WORLD"]),
     "profiles": ("MachineProfileList", ["profiles"]),
     "a profile": ("MachineProfile", ["profiles", "dgx-h100"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from dragoman.node.driver import (
 from dragoman.node.plugin import Places, Plugin, PluginOptions, registration_socket
 from dragoman.runtime.clock import Clock
 from dragoman.testing.loop import run
+from dragoman.testing.wait import until
 from tests.kubelet.fakes import Lamps
 from tests.kubelet.stage import CLAIM, Stage, stage
 
@@ -364,3 +366,81 @@ def test_a_driver_in_the_docs_is_short_and_works() -> None:
             assert "LAMP=lamp-1" in agent.logs("default", "p")
 
     asyncio.run(main())
+
+
+async def lamp(world: Stage, name: str, number: int) -> ClaimRef:
+    return ref(await world.claim(name, f"lamp-{number}", driver="lamp.example.com"))
+
+
+class BlockedLamps:
+    """A driver whose plain functions block their thread for the claims named."""
+
+    name = "lamp.example.com"
+    concurrent = True
+
+    def __init__(self, *blocked: str) -> None:
+        self.blocked = set(blocked)
+        self.go = threading.Event()
+        self.began: list[str] = []
+        self.undone: list[str] = []
+        self.states: dict[str, object] = {}
+
+    def pools(self) -> Mapping[str, Pool]:
+        return {"n1": Pool(tuple(device(f"lamp-{n}") for n in range(4)))}
+
+    def prepare(self, claim: ClaimToPrepare) -> Setup:
+        self.began.append(claim.ref.name)
+        claim.remember({"of": claim.ref.name})
+        if claim.ref.name in self.blocked:
+            assert self.go.wait(30)
+        return Setup([DeviceSetup(r.pool, r.device) for r in claim.results])
+
+    def unprepare(self, claim: PreparedClaim) -> None:
+        self.undone.append(claim.ref.name)
+        self.states[claim.ref.name] = claim.state
+
+
+def test_a_blocking_prepare_delays_no_other_claim() -> None:
+    async def scenario() -> None:
+        async with stage() as world:
+            await world.client.create(kind_of("Node"), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+            driver = BlockedLamps("slow")
+            plugin = await world.run_plugin(world.plugin(driver=driver, sockets=False))
+            slow, fast = [await lamp(world, name, n) for n, name in enumerate(("slow", "fast"))]
+            # Both in one call, which waits for the slow one, and a call of its own for another.
+            both = asyncio.ensure_future(plugin.prepare_claims([slow, fast]))
+            await until(lambda: "slow" in driver.began and plugin.preparer.checkpoint.claims[fast.uid].devices)
+            other = await lamp(world, "other", 2)
+            assert isinstance((await plugin.prepare_claims([other]))[other.uid], tuple)
+            assert await plugin.unprepare_claims([other]) == {other.uid: None}
+            assert driver.states == {"other": {"of": "other"}}
+            # Nobody works on the slow claim meanwhile: a second call and the sweep leave it alone.
+            await plugin._finish_interrupted()
+            again = asyncio.ensure_future(plugin.prepare_claims([slow]))
+            taken = await lamp(world, "taken", 0)
+            assert "still prepared for claim default/slow" in str((await plugin.prepare_claims([taken]))[taken.uid])
+            assert driver.undone == ["other"]
+            driver.go.set()
+            answers = await both
+            assert all(isinstance(answer, tuple) for answer in answers.values())
+            assert (await again)[slow.uid] == answers[slow.uid]
+            assert driver.began.count("slow") == 1
+
+    asyncio.run(scenario())
+
+
+def test_claims_of_another_call_come_between_those_of_a_long_one() -> None:
+    async def scenario(world: Stage) -> None:
+        driver = Lamps()
+        driver.gate = asyncio.Event()
+        plugin = await world.run_plugin(world.plugin(driver=driver, sockets=False))
+        one, two, three = [await lamp(world, name, n) for n, name in enumerate("abc")]
+        first = asyncio.ensure_future(plugin.prepare_claims([one, two]))
+        await until(lambda: driver.calls)
+        second = asyncio.ensure_future(plugin.prepare_claims([three]))
+        await asyncio.sleep(1)
+        driver.gate.set()
+        await asyncio.gather(first, second)
+        assert [name for _, name in driver.calls] == ["a", "c", "b"]
+
+    in_virtual_time(scenario)

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 from dragoman.api.kinds import KINDS, Kind
 from dragoman.errors import Invalid
-from dragoman.runtime.clock import Clock
-from dragoman.runtime.entropy import Entropy
 
 if TYPE_CHECKING:
     from dragoman.cluster.http import HttpClient
@@ -105,6 +103,8 @@ def _acting(found: Access, args: argparse.Namespace) -> Access:
 async def client(args: argparse.Namespace) -> AsyncIterator[HttpClient]:
     """A client for the cluster that the flags name; closed at the end."""
     from dragoman.cluster.http import HttpClient  # aiohttp alone takes 0.1 s to import
+    from dragoman.runtime.clock import Clock
+    from dragoman.runtime.entropy import Entropy
 
     found = HttpClient(access(args), Clock(), Entropy(), manager="dragoman")
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import csv
 import difflib
 import io
@@ -35,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
     if not by:
         raise Invalid("--by", f"must name a term: {', '.join(TERMS)} or an attribute")
     if args.watch:
+        import asyncio  # with files only it is not needed
+
         return asyncio.run(_watch(args, by))
     found = _inventory(source.tool_input(args), by, Clock().utc())
     _check(found)

@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                 "--profile", action="append", type=Path, metavar="FILE", help="file with more machine profiles"
             )
         entry.flags(one)
-        _node_arguments(one)
+        _node_arguments(one, faults=bool(entry.simulate))
         if entry.control is not None:
             once = drivers.add_parser(f"{entry.command}{CONTROLLER}", help=f"run the controller of {entry.name}")
             entry.flags(once)
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     driver_bench.arguments(drivers.add_parser("bench", help="test a driver written in any language"))
 
 
-def _node_arguments(parser: argparse.ArgumentParser) -> None:
+def _node_arguments(parser: argparse.ArgumentParser, *, faults: bool) -> None:
     parser.add_argument("--node-name", required=True, metavar="NAME")
     parser.add_argument("--root-dir", type=Path, default=KUBELET, metavar="DIR", help="folder of the kubelet")
     parser.add_argument(
@@ -57,6 +57,13 @@ def _node_arguments(parser: argparse.ArgumentParser) -> None:
         "--pod-uid", default="", help="UID of the driver's pod, for rolling updates with two instances at a time"
     )
     parser.add_argument("--boot-id", default="", help="boot ID of the simulated machine; default: that of this machine")
+    if faults:
+        parser.add_argument(
+            "--faults",
+            type=Path,
+            metavar="DIR",
+            help="break the simulated hardware as files in this folder say (`dragoman fault ... --to DIR`)",
+        )
     parser.add_argument("--no-device-classes", action="store_true", help="do not create missing DeviceClasses")
     serve.arguments(parser)
     serve.from_environment(parser)
@@ -113,6 +120,7 @@ def _serving(
 ) -> Callable[[], Awaitable[None]]:
     import msgspec
 
+    from dragoman.daemon.fault_folder import FaultFolder
     from dragoman.drivers.stand_ins import StandIns
     from dragoman.node.checkpoint import kernel_boot_id
     from dragoman.node.classes import install_classes
@@ -131,11 +139,20 @@ def _serving(
         hardware_dir=Places.under(args.root_dir, entry.name).data_dir / SIMULATED,
     )
     driver = factory.make(args.node_name, site)
+    delay_s = [0.0]
     places = Places.under(args.root_dir, entry.name, _cdi_dir(args))
     options = PluginOptions(pod_uid=args.pod_uid, boot_id=boot_id, metadata=factory.metadata, publish_at_once=False)
     if entry.simulate and args.simulate:
         stand_ins = StandIns(places.data_dir / "stand-ins", factory.scripts(driver), places.data_dir)
         options = msgspec.structs.replace(options, adapt=stand_ins.of)
+    faults: FaultFolder | None = None
+    if entry.simulate and args.faults is not None:
+        if not args.simulate:
+            raise Invalid("--faults", "is for simulated hardware: --simulate is not given")
+        faults = FaultFolder(
+            args.faults, entry, driver, args.node_name, shell.clock, lambda seconds: delay_s.__setitem__(0, seconds)
+        )
+        options = msgspec.structs.replace(options, delay_s=lambda: delay_s[0])
     plugin = Plugin(
         driver,
         shell.client,
@@ -161,6 +178,8 @@ def _serving(
             if not args.no_device_classes:
                 # Claims are prepared and unprepared whether or not the classes can be written.
                 tasks.supervise("classes", lambda: install_classes(shell.client, entry.classes))
+            if faults is not None:
+                tasks.supervise("faults", faults.run)
             await plugin.run()
 
     return run

@@ -12,7 +12,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli import connect, explain_custom, explain_watch, output, simulate, source
+from dragoman.cli import connect, explain_watch, output, simulate, source
 from dragoman.errors import Invalid
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     except Invalid as unknown:
         if args.filename:
             raise
+        from dragoman.cli import explain_custom  # with files only it is not needed
+
         return explain_custom.run(args, word, unknown)
     options = simulate.options_of(args)
     world = source.tool_input(args, options.gates)

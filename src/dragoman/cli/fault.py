@@ -9,16 +9,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from dragoman.api.kinds import kind_of
 from dragoman.api.shape import Object
 from dragoman.cli import connect, output
 from dragoman.cluster.client import Client
 from dragoman.drivers.registry import fault_kinds
-from dragoman.errors import Invalid, NotFound, Retry
-from dragoman.kubelet.faults import DONE, FAULT, INVALID, LABEL, MESSAGE, STATE, fault_of
+from dragoman.errors import Invalid, NotFound, Retry, Stale
+from dragoman.kubelet.faults import ACTIVE, DONE, FAULT, INVALID, LABEL, MESSAGE, STATE, fault_of
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
+
+if TYPE_CHECKING:
+    from dragoman.daemon.fault_folder import FaultState
 
 CONFIG_MAP = kind_of("ConfigMap")
 ANSWER_S = 10.0
@@ -44,17 +51,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         for field in kind.fields:
             one.add_argument(f"--{field.name}", metavar=field.placeholder, help=field.help)
         one.add_argument("--name", default="", help="name of the ConfigMap; default: from the fault and its target")
+        _folder_argument(one)
         one.add_argument("--print", action="store_true", help="print the ConfigMap instead of applying it")
         connect.arguments(one)
-    connect.arguments(commands.add_parser("list", help="list faults"))
+    listing = commands.add_parser("list", help="list faults")
+    _folder_argument(listing)
+    connect.arguments(listing)
     recover = commands.add_parser("recover", help="remove faults")
     recover.add_argument("names", nargs="*", metavar="NAME")
     recover.add_argument("--all", action="store_true", help="remove all faults of the namespace")
+    _folder_argument(recover)
     connect.arguments(recover)
+
+
+def _folder_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to", type=Path, metavar="DIR", help="faults of a driver that runs by itself with --faults DIR"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Break, list or mend."""
+    if args.to is not None:
+        return _in_folder(args)
     if args.fault_name == "list":
         return asyncio.run(_list(args))
     if args.fault_name == "recover":
@@ -154,6 +173,71 @@ async def _recover(args: argparse.Namespace) -> int:
             await client.delete(CONFIG_MAP, name, namespace)
             output.write(f"{name} recovered")
     return 0
+
+
+# ---- a driver that runs by itself
+
+
+def _in_folder(args: argparse.Namespace) -> int:
+    from dragoman.daemon.fault_folder import ANSWER, DATA, checked_folder
+
+    folder = checked_folder(args.to)
+    there = sorted(path.stem for path in folder.glob(f"*{DATA}"))
+    if args.fault_name == "list":
+        rows = [[name, found.state, found.message] for name in there if (found := _state(folder / f"{name}{ANSWER}"))]
+        if rows:
+            output.write(output.rows(["NAME", "STATE", "WHAT"], rows))
+        else:
+            output.say("no faults")
+        return 0
+    if args.fault_name == "recover":
+        if bool(args.names) == bool(args.all):
+            raise Invalid("fault recover", "give names, or --all")
+        for name in args.names or there:
+            if name not in there:
+                raise NotFound(f"no fault {name} in {folder}; there are: {', '.join(there) or 'none'}")
+        for name in args.names or there:
+            (folder / f"{name}{DATA}").unlink(missing_ok=True)
+            output.write(f"{name} recovered")
+        return 0
+    body = _object(args)
+    return asyncio.run(_break_in(folder, body["metadata"]["name"], body["data"]))
+
+
+async def _break_in(folder: Path, name: str, data: dict[str, str]) -> int:
+    """Write the file and wait for what came of it; one that is invalid or over is removed. Raises Invalid, Retry."""
+    from dragoman.daemon.fault_folder import ANSWER, DATA
+    from dragoman.node.files import write_atomically
+
+    file, answer, clock = folder / f"{name}{DATA}", folder / f"{name}{ANSWER}", Clock()
+    if file.exists():
+        raise Stale(f"fault {name} is there already: dragoman fault recover {name} --to {folder}")
+    answer.unlink(missing_ok=True)
+    write_atomically(file, msgspec.json.encode(data), durable=False)
+    deadline = clock.monotonic() + ANSWER_S
+    while clock.monotonic() < deadline:
+        found = _state(answer)
+        if found is not None:
+            if found.state != ACTIVE:
+                file.unlink(missing_ok=True)
+            if found.state == INVALID:
+                raise Invalid("", found.message)
+            output.write(found.message)
+            if found.state == ACTIVE:
+                output.hint(f"dragoman fault recover {name} --to {folder}")
+            return 0
+        await clock.sleep(POLL_S)
+    file.unlink(missing_ok=True)
+    raise Retry(f"{folder}: no response within {ANSWER_S:g} s; is a driver running with --faults {folder}?")
+
+
+def _state(path: Path) -> FaultState | None:
+    from dragoman.daemon.fault_folder import FaultState
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=FaultState)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
 
 
 def unique(prefix: str) -> str:

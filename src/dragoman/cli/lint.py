@@ -9,7 +9,6 @@ What to find is decided in `lint`. Imports stand in functions, so that --help is
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import re
 import sys
@@ -110,6 +109,8 @@ def _background(args: argparse.Namespace) -> tuple[list[Document], int]:
     against = list(manifests.texts(args.against))
     documents, minor = files.scan(against).documents, NEWEST
     if args.live or args.kubeconfig or args.context:
+        import asyncio  # with files only it is not needed
+
         recorded, minor = asyncio.run(_live(args))
         documents += files.scan([("the cluster", recorded)]).documents
     if (against or args.live) and not documents:

@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "devices": ("devices", "list devices: how many exist, are held and are free, and what still fits"),
     "lint": ("lint", "check manifests against the API, the drivers and each other, and fix them with --fix"),
+    "migrate": ("migrate", "rewrite manifests from device plugins to DRA or back, keeping comments"),
     "doctor": ("doctor", "check whether a cluster is ready for DRA, and what in it contradicts what"),
     "record": ("record", "save a cluster's DRA state in a file, for commands that take -f"),
     "plan": ("plan", "plan capacity: what fits, what blocks the next one"),

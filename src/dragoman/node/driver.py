@@ -202,7 +202,7 @@ class Driver(Protocol):
         ...
 
     def prepare(self, claim: ClaimToPrepare) -> Setup | Awaitable[Setup]:
-        """Make the devices usable. One call at a time; may be repeated after a crash or failure.
+        """Make the devices usable. One call at a time (but see WorksConcurrently); may be repeated after a failure.
 
         Raise anything to fail (Retry for "not now"): the SDK then calls unprepare and reports the text. Raise NotYet
         rather than wait: other claims would wait too.
@@ -229,6 +229,19 @@ class Restores(Protocol):
 
     def restore(self, claims: Sequence[PreparedClaim]) -> Awaitable[None] | None:
         """Called once before anything else; claims that did not survive a reboot are not among them."""
+        ...
+
+
+@runtime_checkable
+class WorksConcurrently(Protocol):
+    """A driver whose `prepare` and `unprepare`, plain functions, may be called for several claims at a time.
+
+    Each call has a thread, and never two of them the same claim: slow work for one claim delays no other.
+    """
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether it is so."""
         ...
 
 

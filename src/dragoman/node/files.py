@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +31,30 @@ async def locked(path: Path, clock: Clock, *, timeout_s: float) -> AsyncIterator
                     raise Retry(
                         f"{path} is locked by another instance of the driver for over {timeout_s:g} s"
                     ) from None
+            await clock.sleep(LOCK_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def part_locked(path: Path, part: str, clock: Clock, *, timeout_s: float) -> AsyncIterator[None]:
+    """Hold the lock on a part of that file, against other tasks and processes. Raises Retry after timeout_s.
+
+    A part is one byte, far beyond the end, that its name stands for: a lock for each name, and no files to clear away.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        start = int.from_bytes(hashlib.sha256(part.encode()).digest()[:7])
+        request = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, 1, 0)  # struct flock of Linux
+        deadline = clock.monotonic() + timeout_s
+        while True:
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
+                break
+            except (BlockingIOError, PermissionError):
+                if clock.monotonic() >= deadline:
+                    raise Retry(f"another call works on {part} since over {timeout_s:g} s") from None
             await clock.sleep(LOCK_POLL_S)
         yield
     finally:

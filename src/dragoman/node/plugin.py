@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,8 +45,9 @@ from dragoman.node.driver import (
     Republishes,
     Restores,
     Setup,
+    WorksConcurrently,
 )
-from dragoman.node.files import locked
+from dragoman.node.files import locked, part_locked
 from dragoman.node.health import MESSAGE_MAX, HealthHub
 from dragoman.node.metadata import MetadataFiles, with_ids
 from dragoman.node.prepare import Preparer, describe, settle
@@ -66,6 +69,8 @@ LOCK_TIMEOUT_S = 40.0
 GOING_ON_S = 35.0
 """So long a call waits for claims whose preparation goes on by itself."""
 NOT_YET_S = 1.0
+THREADS = 64
+"""Claims that a driver works on at the same time, if it does so at all."""
 SWEEP_S = 60.0
 WAITING_SWEEPS = 10
 """Every so many sweeps, claims for which the driver waits are looked up: one that is gone is unprepared."""
@@ -91,6 +96,10 @@ class Places(msgspec.Struct, frozen=True):
 
 def _no_delay() -> float:
     return 0.0
+
+
+def _at_once(write: Callable[[], None]) -> None:
+    write()
 
 
 def _as_it_is(setup: Setup) -> Setup:
@@ -151,7 +160,22 @@ class Plugin:
         self.checkpoint = Checkpoint(
             places.data_dir / "checkpoint.json", options.boot_id or kernel_boot_id(), durable=options.durable
         )
-        self.preparer = Preparer(driver, self.checkpoint, places.cdi_dir, self._published, options.adapt, clock.now)
+        self._is_concurrent = (
+            isinstance(driver, WorksConcurrently)
+            and driver.concurrent
+            and not any(inspect.iscoroutinefunction(method) for method in (driver.prepare, driver.unprepare))
+        )
+        self.preparer = Preparer(
+            driver,
+            self.checkpoint,
+            places.cdi_dir,
+            self._published,
+            options.adapt,
+            clock.now,
+            exclusive=self._exclusive if self._is_concurrent else nullcontext,
+            in_turn=self._in_turn if self._is_concurrent else _at_once,
+            threads=ThreadPoolExecutor(THREADS, f"{driver.name} ") if self._is_concurrent else None,
+        )
         self.metadata = MetadataFiles(driver.name, places.data_dir, places.cdi_dir) if options.metadata else None
         self.health = HealthHub(driver) if isinstance(driver, ReportsHealth) else None
         self.registered = asyncio.Event()
@@ -205,8 +229,8 @@ class Plugin:
         rpc.checked_socket(self.dra_socket)
         rpc.checked_socket(self.registration_socket)
         self.places.data_dir.mkdir(parents=True, exist_ok=True, mode=0o750)
-        async with self._exclusive():
-            await self._recover()
+        self._loop = asyncio.get_running_loop()
+        await self._recover()
         servers: list[tuple[aio.Server, Path]] = []
         try:
             if self._sockets:
@@ -288,20 +312,24 @@ class Plugin:
         return True
 
     async def _recover(self) -> None:
-        self.checkpoint.load()
-        for lost in self.checkpoint.dropped:
-            cdi.claim_path(self.places.cdi_dir, self.driver.name, lost.ref.uid).unlink(missing_ok=True)
-            if self.metadata:
-                self.metadata.remove(lost.ref)
-        if isinstance(self.driver, Restores):
-            await settle(self.driver.restore, [record.as_prepared() for record in self.checkpoint.held])
+        async with self._exclusive():
+            self.checkpoint.load()
+            for lost in self.checkpoint.dropped:
+                cdi.claim_path(self.places.cdi_dir, self.driver.name, lost.ref.uid).unlink(missing_ok=True)
+                if self.metadata:
+                    self.metadata.remove(lost.ref)
+            if isinstance(self.driver, Restores):
+                await settle(self.driver.restore, [record.as_prepared() for record in self.checkpoint.held])
         await self._finish_interrupted()
-        self.preparer.sweep_cdi()
+        async with self._exclusive():
+            self.preparer.sweep_cdi()
 
     async def _finish_interrupted(self) -> None:
         for record in self.preparer.unfinished():
             try:
-                await self.preparer.finish(record)
+                async with self._turn_of(record.uid, wait_s=0.0):
+                    if self.checkpoint.claims.get(record.uid) == record:  # else another call was faster
+                        await self.preparer.finish(record)
             except Exception as error:
                 self._log.warning("cannot undo yet", claim=str(record.ref), uid=record.uid, error=describe(error))
 
@@ -311,8 +339,8 @@ class Plugin:
             await self.clock.sleep(SWEEP_S)
             sweeps += 1
             if len(self.checkpoint.held) < len(self.checkpoint.claims) or self.preparer.unfinished():
+                await self._finish_interrupted()
                 async with self._exclusive():
-                    await self._finish_interrupted()
                     self.preparer.forget_aborted()
             if sweeps % WAITING_SWEEPS == 0:
                 await self._give_up_waiting()
@@ -349,9 +377,13 @@ class Plugin:
         todo = dict(zip(refs, fetched, strict=True))
         deadline = self.clock.monotonic() + GOING_ON_S
         while True:
-            async with self._exclusive():
+            if self._is_concurrent:
+                answered = await asyncio.gather(*(self._answer(ref, claim) for ref, claim in todo.items()))
+                answers |= {ref.uid: answer for ref, answer in zip(todo, answered, strict=True)}
+            else:
                 for ref, claim in todo.items():
-                    answers[ref.uid] = await self._answer(ref, claim)
+                    async with self._exclusive():  # claim by claim: those of other calls come in between
+                        answers[ref.uid] = await self._answer(ref, claim)
             waits = {ref: answer for ref in todo if isinstance(answer := answers[ref.uid], NotYet)}
             wait_s = min((answer.after_s or NOT_YET_S for answer in waits.values()), default=0.0)
             if not waits or self.clock.monotonic() + wait_s > deadline:
@@ -364,7 +396,8 @@ class Plugin:
     ) -> tuple[PreparedDevice, ...] | DragomanError:
         began = self.clock.monotonic()
         try:
-            devices = await self._prepare(ref, claim)
+            async with self._turn_of(ref.uid) if self._is_concurrent else nullcontext():
+                devices = await self._prepare(ref, claim)
         except NotYet as error:
             self._log.info("not prepared yet", claim=str(ref), uid=ref.uid, error=str(error))
             return error
@@ -377,21 +410,29 @@ class Plugin:
 
     async def unprepare_claims(self, refs: Sequence[ClaimRef]) -> dict[str, DragomanError | None]:
         """Unprepare each claim; by uid None, or why not."""
-        answers: dict[str, DragomanError | None] = {}
-        async with self._exclusive():
-            for ref in refs:
-                began = self.clock.monotonic()
-                try:
-                    await self.preparer.unprepare(ref)
-                    if self.metadata:
-                        self.metadata.remove(ref)
-                    answers[ref.uid] = None
-                    self._seconds.labels(self.driver.name, "unprepare", "ok").observe(self.clock.monotonic() - began)
-                except Exception as error:
-                    answers[ref.uid] = error if isinstance(error, DragomanError) else DragomanError(describe(error))
-                    self._seconds.labels(self.driver.name, "unprepare", "error").observe(self.clock.monotonic() - began)
-                    self._log.warning("not unprepared", claim=str(ref), uid=ref.uid, error=describe(error))
-        return answers
+        if self._is_concurrent:
+            answers = await asyncio.gather(*(self._unprepare(ref) for ref in refs))
+            return {ref.uid: answer for ref, answer in zip(refs, answers, strict=True)}
+        one_by_one: dict[str, DragomanError | None] = {}
+        for ref in refs:
+            async with self._exclusive():
+                one_by_one[ref.uid] = await self._unprepare(ref)
+        return one_by_one
+
+    async def _unprepare(self, ref: ClaimRef) -> DragomanError | None:
+        began, result = self.clock.monotonic(), "ok"
+        try:
+            async with self._turn_of(ref.uid) if self._is_concurrent else nullcontext():
+                await self.preparer.unprepare(ref)
+                if self.metadata:
+                    self.metadata.remove(ref)
+        except Exception as error:
+            result = "error"
+            self._log.warning("not unprepared", claim=str(ref), uid=ref.uid, error=describe(error))
+            return error if isinstance(error, DragomanError) else DragomanError(describe(error))
+        finally:
+            self._seconds.labels(self.driver.name, "unprepare", result).observe(self.clock.monotonic() - began)
+        return None
 
     async def health_lists(self) -> AsyncIterator[tuple[DeviceHealth, ...]]:
         """The driver's health lists, as long as it runs; none from a driver that reports no health."""
@@ -460,6 +501,21 @@ class Plugin:
             if self.checkpoint.load() and isinstance(self.driver, FollowsClaims):
                 self.driver.follow([record.as_prepared() for record in self.checkpoint.held])
             yield
+
+    def _turn_of(self, uid: str, wait_s: float = LOCK_TIMEOUT_S) -> AbstractAsyncContextManager[None]:
+        """Work on that claim alone; also on nothing else, unless the driver works on several at a time."""
+        if self._is_concurrent:
+            return part_locked(self.places.data_dir / "claims.lock", f"claim {uid}", self.clock, timeout_s=wait_s)
+        return self._exclusive()
+
+    def _in_turn(self, write: Callable[[], None]) -> None:
+        """Called by a thread of the driver: writes to the checkpoint when it is its turn."""
+
+        async def turn() -> None:
+            async with self._exclusive():
+                write()
+
+        asyncio.run_coroutine_threadsafe(turn(), self._loop).result()
 
     # ---- what a driver may ask for
 

@@ -18,7 +18,10 @@ import asyncio
 import inspect
 import zlib
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager, nullcontext
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -77,17 +80,23 @@ STEPS: dict[tuple[PrepareState | None, PrepareStep], PrepareState | None] = {
 completed claim is answered from its record, an interrupted one is first rolled back to None."""
 
 
-async def settle(method: Callable[..., T | Awaitable[T]], *arguments: Any) -> T:
-    """The result of a driver's method: awaited if it is a coroutine, else run in a thread because it may block."""
+async def settle(method: Callable[..., T | Awaitable[T]], *arguments: Any, threads: Executor | None = None) -> T:
+    """The result of a driver's method: awaited if it is a coroutine, else run in a thread because it may block.
+
+    threads: where, the loop's own by default.
+    """
     if inspect.iscoroutinefunction(method):
         result: T = await method(*arguments)
         return result
-    answer = await asyncio.to_thread(method, *arguments)
+    answer = await asyncio.get_running_loop().run_in_executor(threads, partial(method, *arguments))
     return await answer if inspect.isawaitable(answer) else answer
 
 
 class Preparer:
-    """Steps claims through the table. Its methods must not overlap; `plugin` sees to that."""
+    """Steps claims through the table. Its methods must not overlap, or with `exclusive` not for one claim.
+
+    `plugin` sees to that.
+    """
 
     def __init__(
         self,
@@ -97,11 +106,19 @@ class Preparer:
         published: Callable[[str, str], Device | None] = lambda pool, device: None,
         adapt: Callable[[Setup], Setup] = lambda setup: setup,
         now: Callable[[], float] = lambda: 0.0,
+        exclusive: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        in_turn: Callable[[Callable[[], None]], None] = lambda write: write(),
+        threads: Executor | None = None,
     ) -> None:
         """`published(pool, device)` is what the driver publishes of a device, for metadata files.
 
-        adapt: what becomes of a setup before it is written down. now: epoch seconds.
+        adapt: what becomes of a setup before it is written down. now: epoch seconds. exclusive: held while the
+        checkpoint is read and written, and not while the driver works. in_turn: calls what a thread wants to write
+        under it. threads: where the driver's plain functions run.
         """
+        self.in_turn = in_turn
+        self.threads = threads
+        self.exclusive = exclusive
         self.adapt = adapt
         self.now = now
         self.going_on: set[str] = set()
@@ -118,36 +135,40 @@ class Preparer:
         late call for a claim that was unprepared), or what the driver raised. After NotYet, call again.
         """
         results, wanted = self._of_this_driver(claim)
-        record = self._not_aborted(ref, claim)
-        if record and record.state is PrepareState.READY:
-            if set(record.held) != set(wanted):
-                raise Retry(f"claim {ref} ({ref.uid}) was allocated again and must be unprepared first")
-            self._write_cdi(record)
-            return record.devices
+        async with self.exclusive():
+            record = self._not_aborted(ref, claim)
+            if record and record.state is PrepareState.READY:
+                if set(record.held) != set(wanted):
+                    raise Retry(f"claim {ref} ({ref.uid}) was allocated again and must be unprepared first")
+                self._write_cdi(record)
+                return record.devices
         goes_on = record is not None and (record.waiting or ref.uid in self.going_on)
         if record and not (goes_on and set(record.held) == set(wanted)):
             await self.finish(record)
             record = None
         consumers = tuple(sorted(consumer.uid for consumer in claim.status.reserved_for))
-        self._refuse_late(ref, claim, consumers)
-        self._refuse_conflict(ref, wanted)
-        if record is None:
-            self._start(ref, wanted, consumers)
+        async with self.exclusive():
+            self._refuse_late(ref, claim, consumers)
+            self._refuse_conflict(ref, wanted)
+            if record is None:
+                self._start(ref, wanted, consumers)
         try:
-            setup = self.adapt(await settle(self.driver.prepare, self._work(ref, claim, results)))
-            ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
-            self._write_cdi(ready)
+            setup = self.adapt(await settle(self.driver.prepare, self._work(ref, claim, results), threads=self.threads))
+            async with self.exclusive():
+                ready = self._ready(self.checkpoint.claims[ref.uid], setup, results)
+                self._write_cdi(ready)
+                self.checkpoint.put(ready)
         except NotYet as wait:
             self.going_on.add(ref.uid)
-            begun = self.checkpoint.claims[ref.uid]
-            if wait.lasting and not begun.waiting:
-                self.checkpoint.put(msgspec.structs.replace(begun, waiting=True, aborted=_checksum(claim)))
+            async with self.exclusive():
+                begun = self.checkpoint.claims[ref.uid]
+                if wait.lasting and not begun.waiting:
+                    self.checkpoint.put(msgspec.structs.replace(begun, waiting=True, aborted=_checksum(claim)))
             raise
         except Exception:
             await self._undo(self.checkpoint.claims[ref.uid], PrepareStep.FAILED)
             raise
         self.going_on.discard(ref.uid)
-        self.checkpoint.put(ready)
         return ready.devices
 
     def _start(self, ref: ClaimRef, wanted: tuple[HeldDevice, ...], consumers: tuple[str, ...]) -> None:
@@ -156,10 +177,11 @@ class Preparer:
 
     async def unprepare(self, ref: ClaimRef) -> PreparedClaim | None:
         """Undo whatever was done for the claim; None when nothing is known of it. Raises what the driver raised."""
-        record = self.checkpoint.claims.get(ref.uid)
-        if record is None or record.state is PrepareState.ABORTED:
-            cdi.claim_path(self.cdi_dir, self.driver.name, ref.uid).unlink(missing_ok=True)
-            return None
+        async with self.exclusive():
+            record = self.checkpoint.claims.get(ref.uid)
+            if record is None or record.state is PrepareState.ABORTED:
+                cdi.claim_path(self.cdi_dir, self.driver.name, ref.uid).unlink(missing_ok=True)
+                return None
         return await self._undo(record, PrepareStep.UNDO)
 
     def unfinished(self) -> list[ClaimRecord]:
@@ -200,9 +222,14 @@ class Preparer:
         self.going_on.discard(record.uid)
         undoing = msgspec.structs.replace(record, state=_next(record.state, step))
         if undoing != record:
-            self.checkpoint.put(undoing)
+            async with self.exclusive():
+                self.checkpoint.put(undoing)
         prepared = record.as_prepared()
-        await settle(self.driver.unprepare, prepared)
+        await settle(self.driver.unprepare, prepared, threads=self.threads)
+        async with self.exclusive():
+            return self._undone(record, undoing, prepared)
+
+    def _undone(self, record: ClaimRecord, undoing: ClaimRecord, prepared: PreparedClaim) -> PreparedClaim:
         cdi.claim_path(self.cdi_dir, self.driver.name, record.uid).unlink(missing_ok=True)
         if record.waiting and undoing.state is PrepareState.UNDOING:
             fields: dict[str, Any] = {"held": (), "driver_state": None, "waiting": False}
@@ -264,8 +291,11 @@ class Preparer:
         )
 
         def remember(state: Any) -> None:
-            record = self.checkpoint.claims[ref.uid]
-            self.checkpoint.put(msgspec.structs.replace(record, driver_state=state))
+            def write() -> None:
+                record = self.checkpoint.claims[ref.uid]
+                self.checkpoint.put(msgspec.structs.replace(record, driver_state=state))
+
+            self.in_turn(write)
 
         return ClaimToPrepare(ref, results, config, claim, remember)
 

@@ -203,6 +203,13 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
     pinned = {line.lower() for line in lines if line and not line.startswith("#")} - BUILD
     project = _project()
     imported -= {"pytest"}  # who loads that module is pytest itself
+    optional = {
+        re.split(r"[><=;\[ ]", entry, maxsplit=1)[0].lower()
+        for extra in project["optional-dependencies"].values()
+        for entry in extra
+    }
+    assert optional <= imported, "an extra that nothing imports"
+    imported -= optional
     declared = {re.split(r"[><=;\[ ]", entry, maxsplit=1)[0].lower() for entry in project["dependencies"]}
     assert pinned == declared
     assert imported - declared == set(), "imported, not declared"

@@ -18,7 +18,9 @@ from dragoman.explain.hint_changes import SingleChange, Together
 from dragoman.explain.messages import camel
 from dragoman.explain.state import ConsumerState, StateReason
 from dragoman.node.bench.report import CaseResult
+from dragoman.plan.buy import Purchase
 from dragoman.plan.capacity import Capacity
+from dragoman.plan.mig import MigPlan
 from dragoman.schedule import refusal as pod
 from dragoman.snapshot.usage import DeviceId, Holder
 from dragoman.values.quantity import Quantity
@@ -78,7 +80,7 @@ def fields(kind: type, *, brief: bool = False) -> tuple[dict[str, Any], tuple[st
 CHANGES = (hint_changes.HintChangeBase, hint_changes.PodPriority, hint_changes.ToleratedTaint, hint_changes.DeviceMove)
 
 
-RESULTS: dict[str, type] = {"CapacityPlan": Capacity}
+RESULTS: dict[str, type] = {"CapacityPlan": Capacity, "PurchasePlan": Purchase, "MigPlan": MigPlan}
 """Outputs whose schemas follow from their types as a whole."""
 
 

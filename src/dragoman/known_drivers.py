@@ -137,7 +137,7 @@ class KnownDriver(msgspec.Struct, frozen=True):
     absent: patterns of names that people expect there, with what to do instead. pools_are_nodes: it names its pools
     after nodes. plugin_resource: pattern of extended resources under which a device plugin advertises the same
     hardware. classes: selectors of the DeviceClasses that it brings, by name. own_classes: those of them that only the
-    driver's own pods ask for. makers: kinds of its own that make claim templates.
+    driver's own pods ask for. makers: kinds of its own that make claim templates. kinds: (group, kind) of all its own.
     """
 
     domain: str
@@ -153,6 +153,7 @@ class KnownDriver(msgspec.Struct, frozen=True):
     cards: Cards | None = None
     own_classes: frozenset[str] = frozenset()
     makers: tuple[TemplateMaker, ...] = ()
+    kinds: frozenset[tuple[str, str]] = frozenset()
 
     def instead(self, name: str) -> str:
         """What to do in place of a name that people expect, "" if nothing is known."""

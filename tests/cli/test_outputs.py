@@ -18,6 +18,7 @@ import yaml
 from dragoman.cli import main as commands
 from dragoman.cli import output
 from dragoman.cli.main import Usage, main
+from dragoman.drivers.registry import driver_plans
 from dragoman.explain import messages
 from dragoman.testing.build import claim, device_class, gpus, node, pod, template
 from dragoman.values.visible import columns_of, json_safe, visible, wrapped
@@ -69,6 +70,14 @@ COMMANDS = {
     "explain a device": ("Explanation", ["explain", "device/gpu.example.com/a/gpu-0", "-f", "WORLD"]),
     "simulate a replay": ("Replay", ["simulate", "-f", "WORLD", "--replay"]),
     "plan capacity": ("CapacityPlan", ["plan", "capacity", "-f", "WORLD", "-f", "examples/one-device.yaml"]),
+    "plan buy": (
+        "PurchasePlan",
+        [
+            *("plan", "buy", "-f", "examples/cluster.yaml", "-f", "examples/one-device.yaml"),
+            *("--prices", "examples/plan/prices.yaml", "--copies", "30"),
+        ],
+    ),
+    "plan mig": ("MigPlan", ["plan", "mig", "--model", "dgx-h100", "--mix", "1g.10gb=5"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),
     "migrate": ("Migration", ["migrate", "-f", "WORLD"]),
@@ -188,6 +197,7 @@ def test_sarif_is_as_its_standard_says(tmp_path: Path, capsys: pytest.CaptureFix
 def test_every_kind_has_a_schema_and_a_line_in_the_docs() -> None:
     source = "".join(file.read_text() for file in (ROOT / "src/dragoman/cli").glob("*.py"))
     kinds = set(re.findall(r'(?:versioned\(|show\(args,)\s*"(\w+)"', source))
+    kinds |= {plan.kind for plan in driver_plans()}
     assert kinds == {file.stem for file in SCHEMAS.glob("*.json")}
     page = (ROOT / "docs/reference/outputs.md").read_text()
     assert not [kind for kind in kinds if f"schemas/{kind}.json" not in page]

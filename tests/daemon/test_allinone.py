@@ -9,6 +9,8 @@ import pytest
 from dragoman.allocate.allocator import AllocatorOptions
 from dragoman.api.gates import strict_gates
 from dragoman.api.kinds import kind_of
+from dragoman.daemon import allinone
+from dragoman.errors import Invalid
 from dragoman.testing.build import claim, device, device_class, manifest, pod, pool, request
 from tests.daemon.lab import lab
 
@@ -101,3 +103,33 @@ def test_volumes_of_the_default_class_are_made_and_a_pod_without_its_claim_never
             assert (made["spec"]["storageClassName"], made["status"]["phase"]) == ("standard", "Bound"), events
 
     asyncio.run(body())
+
+
+def test_more_nodes_than_open_files_run_without_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allinone, "raise_open_files", lambda nodes: allinone.OpenFiles(nodes * 40 + 1024, 1000))
+
+    async def body() -> None:
+        async with lab(("n", "example"), ("m", "example")) as here:
+            assert not list(here.cluster.nodes["n"].site.root.rglob("*.sock"))
+            made = (claim("c"), pod("p", "c"))
+            await here.apply(*({**obj, "metadata": {**obj["metadata"], "uid": None}} for obj in made))
+
+            async def running() -> bool:
+                found = await here.pod("p")
+                return bool(found and found["status"].get("phase") == "Running")
+
+            await here.until(running)
+
+    asyncio.run(body())
+
+
+def test_device_plugins_beyond_the_open_files_are_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allinone, "raise_open_files", lambda nodes: allinone.OpenFiles(41_024, 4_096))
+    settings = allinone.ClusterSettings(nodes=(("n", "dgx-a100"),), gpu_path="device-plugin")
+
+    async def body() -> None:
+        async with allinone.Cluster(settings):
+            raise AssertionError
+
+    with pytest.raises(Invalid, match=r"1 nodes with sockets need 41,024 open files, and this process may have 4,096"):
+        asyncio.run(body())

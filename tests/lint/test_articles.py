@@ -194,7 +194,7 @@ def service(replicas: int) -> str:
 
 def test_six_pods_do_not_fit_on_two_cards_cut_in_two() -> None:
     (finding,) = run(migs(4) + service(6))
-    assert (finding.code, finding.fix) == ("MoreThanExist", "run at most 4 pods")
+    assert (finding.code, finding.fix) == ("MoreThanExist", "run at most 4 pods, ask for less in each, or add a node")
     assert run(migs(4) + service(4)) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.effects import Create, Delete, Patch
+from dragoman.effects import Create, Delete, Emit, Patch
 from dragoman.reconcile import claims
 from dragoman.snapshot.change import Gone, Put
 
@@ -390,3 +390,16 @@ def test_a_template_made_claim_is_one_write_at_a_time(cluster: Any) -> None:
     add_pod(cluster)
     step = claims.sync(cluster.world, ("pod", "default", "p"))
     assert [type(effect) for effect in step.effects] == [Create]
+
+
+def test_a_claim_that_the_server_refuses_is_said_on_the_pod(cluster: Any) -> None:
+    add_template(cluster)
+    add_pod(cluster)
+    world = cluster.world
+    create = claims.sync(world, ("pod", "default", "p")).effects[0]
+    refused = 'resourceclaims is forbidden: User "c" cannot create resource "resourceclaims"'
+    (event,) = claims.write_events(world, ("pod", "default", "p"), create, None, refused)
+    assert isinstance(event, Emit)
+    assert (event.type, event.reason) == ("Warning", "FailedResourceClaimCreation")
+    assert event.message == f"PodResourceClaim gpu: failed to create ResourceClaim: {refused}"
+    assert claims.write_events(world, ("pod", "default", "p"), create, {"metadata": {}}, "") == ()

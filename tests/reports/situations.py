@@ -678,7 +678,7 @@ SITUATIONS: dict[str, Situation] = {
         ],
         {"default/tiles": None, "default/bowls": ("shed-1", ["kiln-0"])},
         {"pod/tiles": ["32"]},
-        lint=(Finding("ResourceClaim default/huge", "LargerThanAnyNode"),),
+        lint=(Finding("ResourceClaim default/huge", "OverClaimLimit", ("32", "18446744073709551614")),),
     ),
     "a device for several without an amount": Situation(
         [
@@ -692,6 +692,7 @@ SITUATIONS: dict[str, Situation] = {
         ],
         {"default/bowls": ("shed-1", ["kiln-0"]), "default/tiles": None},
         {"pod/tiles": ["kiln-0", "0 of 60"]},
+        lint=(Finding("ResourceClaim default/greedy", "TakesWholeDevice", ("clay",)),),
     ),
     "admin access in a namespace without the label": Situation(
         [

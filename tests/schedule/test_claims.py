@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.explain.messages import sentence
 from dragoman.schedule import refusal
 from dragoman.schedule.claims import claims_of
-from dragoman.testing.build import claim, device_class, pod, snapshot_of, template
+from dragoman.testing.build import claim, device_class, manifest, pod, request, snapshot_of, template
 
 GPU = device_class()
 ALLOCATION = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "p", "device": "x"}]}}
@@ -92,3 +93,19 @@ def test_a_claim_that_is_being_written_is_waited_for() -> None:
     snapshot = snapshot_of(GPU, pod("p", "c"), claim("c"))
     wanting = snapshot.pods["default", "p"]
     assert claims_of(snapshot, wanting, {("default", "c")}) == refusal.ClaimInFlight("c")
+
+
+@pytest.mark.parametrize("value", ["", "false", "true"])
+def test_a_template_whose_namespace_lost_the_label_of_admin_access_says_so(value: str) -> None:
+    labels = {"resource.kubernetes.io/admin-access": value} if value else {}
+    watching = template("t", request(adminAccess=True))
+    objects = [pod("p", templates=["t"]), watching, manifest("Namespace", "default", metadata={"labels": labels})]
+    snapshot = snapshot_of(*objects)
+    found = claims_of(snapshot, snapshot.pods["default", "p"])
+    unlabelled = "" if value == "true" else "default"
+    assert found == refusal.ClaimNotCreated("t", "t", True, unlabelled)
+    if unlabelled:
+        assert isinstance(found, refusal.ClaimNotCreated)
+        said = sentence(found)
+        assert "ResourceClaimTemplate t requests admin access" in said
+        assert "namespace default lacks the label resource.kubernetes.io/admin-access=true" in said

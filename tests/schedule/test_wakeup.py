@@ -10,7 +10,7 @@ from dragoman.allocate.refusal import ClassNotFound, Dropped, InsufficientDevice
 from dragoman.schedule import refusal
 from dragoman.schedule.wakeup import topics, topics_of
 from dragoman.snapshot.change import Change, Gone, Put
-from dragoman.testing.build import claim, device_class, gpus, node, pod, snapshot_of, template, typed
+from dragoman.testing.build import claim, device_class, gpus, manifest, node, pod, snapshot_of, template, typed
 from dragoman.values.quantity import Quantity
 
 ALLOCATED = {
@@ -47,6 +47,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], Change, set[tuple[str, ...]]]] = {
         {("devices",)},
     ),
     "a class": ([], put(device_class("k")), {("DeviceClass", "", "k"), ("classes",)}),
+    "a namespace labelled": ([], put(manifest("Namespace", "default")), {("Namespace", "", "default")}),
     "a template": ([], put(template("t")), {("ResourceClaimTemplate", "default", "t")}),
     "a claim allocated": ([claim("c")], put(HELD), {CLAIM}),
     "a claim deallocated": ([HELD], put(claim("c")), {CLAIM, FREE, ("freed", "gpu.example.com")}),
@@ -109,6 +110,11 @@ HELPS: dict[str, tuple[object, str, str]] = {
     "affinity": (refusal.NodeAffinityMismatch("a=b"), "labels of a node", "a cordon lifted"),
     "a missing class": (ClassNotFound(claim="default/c", request="r", class_name="k"), "a class", "devices published"),
     "a missing template": (refusal.ClaimNotCreated("t", "t", False), "a template", "a class"),
+    "admin access not allowed": (
+        refusal.ClaimNotCreated("t", "t", True, "default"),
+        "a namespace labelled",
+        "a class",
+    ),
     "a claim not made": (refusal.ClaimNotCreated("t", "t", True), "a pod's claim made", "devices published"),
     "a claim elsewhere": (refusal.ClaimNotAvailableOnNode("c"), "a claim deallocated", "devices published"),
 }

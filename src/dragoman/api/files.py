@@ -7,7 +7,8 @@ cannot be understood: broken syntax, a wrong JSON type, two objects of one kind 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,6 +22,8 @@ from dragoman.api.validate.field import split_path
 from dragoman.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
+STRINGS_MAX = 64
+"""Places of one object that must be strings and are not: as many are named."""
 
 ObjectId: TypeAlias = tuple[str, str, str, str]
 """Group, kind, namespace, name."""
@@ -177,6 +180,8 @@ def scan(sources: Iterable[tuple[str, str]], *, changes: bool = False) -> Scan:
             document, error = _understood(name, chunk)
             found.documents.append(document)
             found.invalid.extend(e for e in (error, _seen_before(document, seen, changes=changes)) if e is not None)
+            if error is not None and document.kind is not None:
+                found.invalid.extend(_other_strings(document, error))
     return found
 
 
@@ -188,6 +193,37 @@ def _seen_before(document: Document, seen: dict[ObjectId, Document], *, changes:
         seen[key] = document
         return None
     return document.invalid("metadata.name", f"is already defined in {first.place}, line {first.line()}")
+
+
+def _other_strings(document: Document, first: DocumentInvalid) -> Iterator[DocumentInvalid]:
+    """The other places of an object that must be strings and are not, after the first."""
+    assert document.kind is not None
+    struct = TYPES.get(document.kind.kind) or _UNREAD.get(document.kind.kind, Bare)
+    obj, seen = copy.deepcopy(document.object), {first.field}
+    for _ in range(STRINGS_MAX):
+        try:
+            decode(struct, obj)
+            return
+        except Invalid as error:
+            if not error.what.startswith("must be a string") or not _replaced(obj, split_path(error.where)):
+                return
+            if error.where not in seen:
+                seen.add(error.where)
+                yield document.mistyped(error)
+
+
+def _replaced(obj: Any, path: Sequence[str | int]) -> bool:
+    """Puts a string where the path leads, so that what follows is read; False if it leads nowhere."""
+    for step in path[:-1]:
+        try:
+            obj = obj[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    try:
+        obj[path[-1]] = ""
+    except (IndexError, TypeError):
+        return False
+    return True
 
 
 def _understood(name: str, chunk: yamltext.Chunk) -> tuple[Document, DocumentInvalid | None]:

@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.drivers.registry import known_drivers
     from dragoman.lint import report
     from dragoman.lint.finding import ERROR
+    from dragoman.lint.kinds import not_judged
     from dragoman.lint.linter import LintTarget, lint
 
     if not args.filename:
@@ -95,9 +96,9 @@ def run(args: argparse.Namespace) -> int:
         for entry in shown:
             for line in diagnostic.lines(entry, named, stream):
                 print(line, file=stream)
-        output.say(report.summary(findings, len(scan.documents) + len(scan.broken)))
+        output.say(report.summary(findings, len(scan.documents) + len(scan.broken), not_judged(scan.documents)))
     else:
-        _write(args.output, findings, stream)
+        _write(args.output, findings, not_judged(scan.documents), stream)
     return 1 if any(finding.severity == ERROR for finding in findings) else 0
 
 
@@ -156,12 +157,12 @@ def _fix(texts: list[tuple[str, str]], findings: list[Finding]) -> list[tuple[st
     return after
 
 
-def _write(form: str, findings: list[Finding], stream: TextIO) -> None:
+def _write(form: str, findings: list[Finding], others: dict[str, int], stream: TextIO) -> None:
     from dragoman.lint import report
     from dragoman.values.visible import json_safe
 
     is_sarif = form == "sarif"
-    body = report.to_sarif(findings, __version__) if is_sarif else report.to_json(findings)
+    body = report.to_sarif(findings, __version__) if is_sarif else report.to_json(findings, others)
     body = body if is_sarif else output.versioned("LintReport", body)
     print(json_safe(json.dumps(body, indent=2, ensure_ascii=False)), file=stream)
 

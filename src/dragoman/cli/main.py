@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "migrate": ("migrate", "rewrite manifests from device plugins to DRA or back, keeping comments"),
     "doctor": ("doctor", "check whether a cluster is ready for DRA, and what in it contradicts what"),
     "record": ("record", "save a cluster's DRA state in a file, for commands that take -f"),
-    "plan": ("plan", "plan capacity: what fits, what blocks the next one"),
+    "plan": ("plan", "plan capacity, purchases and layouts: what fits, what blocks the next one, what to buy"),
     "simulate": ("simulate", "show where the pods of these files would run and with which devices, or why they cannot"),
 }
 

@@ -43,7 +43,7 @@ from dragoman.daemon.scheduler import SchedulerSettings as SchedulerSettings
 from dragoman.daemon.simulated_node import SimulatedNode
 from dragoman.daemon.simulation import Simulation
 from dragoman.drivers.entry import ClusterSite, DriverEntry, Site
-from dragoman.errors import Stale
+from dragoman.errors import Invalid, Stale
 from dragoman.kubelet.agent import NodeHost
 from dragoman.kubelet.processes import ImageMap
 from dragoman.node.plugin import Plugin, registration_socket
@@ -60,8 +60,21 @@ from dragoman.schedule.units import PreemptionMode
 from dragoman.snapshot.volumes import DEFAULT_CLASS, WAITS
 
 DEVICE_CLASS = kind_of("DeviceClass")
+BASE_FILES = 1024
 FILES_A_NODE = 40
 """Open files a node needs: sockets of agent and drivers, their connections, checkpoints being written."""
+
+
+class OpenFiles(msgspec.Struct, frozen=True):
+    """How many the nodes need with sockets, and how many the process may have."""
+
+    needed: int
+    allowed: int
+
+    @property
+    def suffice(self) -> bool:
+        """Whether every node can have its sockets."""
+        return self.needed <= self.allowed
 
 
 DRIVERS_S = 15.0
@@ -132,6 +145,7 @@ class Cluster:
         self._stack = AsyncExitStack()
         self._server: Server | None = None
         self._log = get("up")
+        self._sockets = True
 
     @property
     def access(self) -> Access:
@@ -150,7 +164,7 @@ class Cluster:
 
     async def _start(self, stack: AsyncExitStack) -> None:
         settings = self.settings
-        _raise_open_files(len(self.machines))
+        self._check_open_files(self.machines, len(self.machines))
         # Millions of long-lived objects: the collector's default thresholds would walk them again and again.
         gc.set_threshold(100_000, 50, 1000)
         config = ServerConfig(
@@ -218,13 +232,33 @@ class Cluster:
         if settings.kubeconfig is not None:
             self._write_kubeconfigs(settings.kubeconfig)
 
+    def _check_open_files(self, of: Sequence[Machine], nodes: int) -> None:
+        """Decide whether drivers are called over sockets. Raises Invalid for device plugins, which need them."""
+        files = raise_open_files(nodes)
+        if files.suffice:
+            return
+        text = (
+            f"{nodes} nodes with sockets need {files.needed:,} open files, and this process may have {files.allowed:,}"
+        )
+        if plugins := sorted({name for machine in of for name in machine.device_plugins}):
+            raise Invalid(
+                "--node",
+                f"{text}; device plugins ({', '.join(plugins)}) need sockets: start fewer nodes, or raise the limit "
+                "(ulimit -Hn, LimitNOFILE)",
+            )
+        if self._sockets:
+            self._log.warning(f"{text}: drivers are called without sockets, and there is no podresources service")
+        self._sockets = False
+
     def _boot(self, machine: Machine, root: Path, host: NodeHost, routes: Routes, tasks: Tasks) -> SimulatedNode:
         client = self._client(parts.driver(machine.name))
         durable = self.settings.data is not None
         accounts = partial(self._account, machine.name)
         site = Site(root / machine.name, "", client, self.clock, self.entropy, self.metrics, durable, accounts=accounts)
         agent = self._client(parts.node_agent(machine.name))
-        self.nodes[machine.name] = node = SimulatedNode(machine, site, host, routes, tasks, agent)
+        self.nodes[machine.name] = node = SimulatedNode(
+            machine, site, host, routes, tasks, agent, sockets=self._sockets
+        )
         node.start()
         return node
 
@@ -232,7 +266,7 @@ class Cluster:
         """The machines of a node that is added while the cluster runs, with their classes made. Raises Invalid."""
         settings = self.settings
         found = machines(((name, profile),), settings.profiles, settings.drivers, settings.gpu_path)
-        _raise_open_files(len(self.nodes) + len(found))
+        self._check_open_files(found, len(self.nodes) + len(found))
         await self._install(found)
         if "controllers" not in self.settings.without:
             self._control(found, tasks)
@@ -325,10 +359,11 @@ def _entries(of: Sequence[Machine]) -> tuple[DriverEntry, ...]:
     return tuple({entry.name: entry for machine in of for entry in machine.entries}.values())
 
 
-def _raise_open_files(nodes: int) -> None:
-    """Let the process open the files its nodes need. Raises Invalid through the system's limit only when it is hit."""
+def raise_open_files(nodes: int) -> OpenFiles:
+    """Let the process open the files its nodes need, or all that the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 1024 + nodes * FILES_A_NODE
-    if soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    needed = BASE_FILES + nodes * FILES_A_NODE
+    if soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return OpenFiles(needed, soft)

@@ -39,8 +39,14 @@ class SimulatedNode:
         routes: Routes,
         tasks: Tasks,
         client: Client | None = None,
+        *,
+        sockets: bool = True,
     ) -> None:
-        """client: the agent's, with the rights of its node; the drivers use that of the site."""
+        """client: the agent's, with the rights of its node; the drivers use that of the site.
+
+        sockets False: agent and drivers call each other without.
+        """
+        self._sockets = sockets
         self.machine = machine
         self.name = machine.name
         self.site = msgspec.structs.replace(site, boot_id=_boot_id(machine, site.root))
@@ -148,12 +154,14 @@ class SimulatedNode:
             durable=site.durable,
             tools=self._tools,
             injectors=self._injectors,
+            sockets=self._sockets,
         )
         self._start(AGENT, f"node {self.name}", self.agent.run)
 
     def _start_plugin(self, name: str) -> None:
         site, factory = self.site, self.machine.drivers[name]
         driver = factory.make(self.name, site)
+        direct = factory.direct or not self._sockets
         self._tools.update(factory.tools(driver))
         self._tools.update(factory.site_tools(driver, site))
         plugin = Plugin(
@@ -167,14 +175,14 @@ class SimulatedNode:
                 boot_id=site.boot_id,
                 durable=site.durable,
                 metadata=factory.metadata,
-                sockets=not factory.direct,
+                sockets=not direct,
                 routes=self._routes,
                 delay_s=lambda: self.delays.get(name, 0.0),
             ),
             metrics=site.metrics,
         )
         self.plugins[name] = plugin
-        self._start(name, f"driver {name} on {self.name}", self._attached(plugin) if factory.direct else plugin.run)
+        self._start(name, f"driver {name} on {self.name}", self._attached(plugin) if direct else plugin.run)
 
     def _start_any(self, name: str) -> None:
         plugins = self._device_plugin_names()

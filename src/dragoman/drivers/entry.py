@@ -174,6 +174,19 @@ def _none_known() -> tuple[KnownDriver, ...]:
     return ()
 
 
+class DriverPlan(msgspec.Struct, frozen=True):
+    """A plan of `dragoman plan NAME` that belongs to one kind of device. kind: of its JSON; result: its type there.
+
+    run(args) gives the result, its sections for people, a file that others take, and whether the answer is yes.
+    """
+
+    name: str
+    summary: str
+    kind: str
+    flags: Callable[[ArgumentParser], None]
+    run: Callable[[Namespace], tuple[Any, list[Any], str, bool]]
+
+
 class DriverEntry(msgspec.Struct, frozen=True):
     """A driver.
 
@@ -185,7 +198,8 @@ class DriverEntry(msgspec.Struct, frozen=True):
     gates, faults: its own. known: facts for manifests, without slices at hand. installed: objects that a cluster must
     have before it works, such as kinds of its own and rights. control(site, up_settings): what it runs once for a
     cluster, until cancelled. control_settings(args): of its own command, from the flags of the driver's.
-    before(args): what must hold on the node before the driver starts; raises Denied.
+    before(args): what must hold on the node before the driver starts; raises Denied. plans: of `dragoman plan`, about
+    devices of its kind only.
     """
 
     command: str
@@ -203,6 +217,7 @@ class DriverEntry(msgspec.Struct, frozen=True):
     faults: tuple[DriverFault, ...] = ()
     known: Callable[[], tuple[KnownDriver, ...]] = _none_known
     installed: Callable[[], tuple[Object, ...]] = _nothing
+    plans: tuple[DriverPlan, ...] = ()
     control: Callable[[ClusterSite, Any], Awaitable[None]] | None = None
     control_settings: Callable[[Namespace], Any] = _no_settings
     before: Callable[[Namespace], Awaitable[None]] | None = None

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.drivers.entry import DevicePluginEntry, DriverEntry, DriverFault
+from dragoman.drivers.entry import DevicePluginEntry, DriverEntry, DriverFault, DriverPlan
 from dragoman.drivers.example.entry import ENTRY as EXAMPLE
 from dragoman.drivers.nic.entry import ENTRY as NIC
 from dragoman.drivers.nvidia.compute_domain.entry import ENTRY as COMPUTE_DOMAIN
@@ -74,6 +74,14 @@ def driver_faults() -> Iterator[tuple[DriverEntry, DriverFault]]:
 def fault_kinds() -> Mapping[str, FaultKind]:
     """Every kind of fault by name: those of drivers' hardware first, then those of any machine."""
     return {fault.kind.name: fault.kind for _, fault in driver_faults()} | {kind.name: kind for kind in KINDS}
+
+
+# ---- plans
+
+
+def driver_plans() -> tuple[DriverPlan, ...]:
+    """The plans of `dragoman plan` that belong to one kind of device."""
+    return tuple(plan for entry in DRIVERS for plan in entry.plans)
 
 
 # ---- facts

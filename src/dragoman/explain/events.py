@@ -34,7 +34,8 @@ def refusal_effects(pod: Pod, refused: Refused, now: datetime, component: str) -
 def is_passing(refused: Refused) -> bool:
     """Whether the reason mostly goes away by itself in a moment, so that telling can wait."""
     return bool(refused.reasons) and all(
-        isinstance(reason, ClaimInFlight) or (isinstance(reason, ClaimNotCreated) and reason.template_exists)
+        isinstance(reason, ClaimInFlight)
+        or (isinstance(reason, ClaimNotCreated) and reason.template_exists and not reason.unlabelled)
         for reason in refused.reasons
     )
 

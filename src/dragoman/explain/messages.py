@@ -16,6 +16,7 @@ import msgspec
 
 from dragoman.allocate import refusal as device
 from dragoman.api import codec
+from dragoman.api.resource import ADMIN_ACCESS_LABEL
 from dragoman.explain import state_messages
 from dragoman.explain.state import StateBase, StateReason
 from dragoman.schedule import refusal as pod
@@ -264,6 +265,12 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
         case pod.SchedulingGated():
             return f"scheduling gates block the pod: {', '.join(reason.gates)}"
         case pod.ClaimNotCreated():
+            if reason.unlabelled:
+                return (
+                    f"claim entry {reason.pod_claim}: the ResourceClaim cannot be created: ResourceClaimTemplate "
+                    f"{reason.template} requests admin access, and namespace {reason.unlabelled} lacks the label "
+                    f"{ADMIN_ACCESS_LABEL}=true"
+                )
             if reason.template_exists:
                 return f"claim entry {reason.pod_claim}: the ResourceClaim is not created yet"
             return f"claim entry {reason.pod_claim}: ResourceClaimTemplate {reason.template} does not exist"

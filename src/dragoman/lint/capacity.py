@@ -8,41 +8,55 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fractions import Fraction
-from math import floor
-from typing import Any
 
+from dragoman.allocate.slots import MAX_RESULTS
+from dragoman.api.core import Node
 from dragoman.api.files import Document
+from dragoman.api.resource import ResourceSlice
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, objects, text
-from dragoman.lint.chains import candidates, claims_of, matching, selectors_of
-from dragoman.lint.finding import Finding, ItemPath, found
+from dragoman.inspect.doubles import OwnDevice, amounts_of, doubles_on
+from dragoman.lint.chains import candidates, claims_of, exact_requests, matching, selectors_of
+from dragoman.lint.finding import Finding, found
 from dragoman.lint.manifests import ManifestIndex
-from dragoman.lint.pods import pod_specs
-from dragoman.values.quantity import Quantity
 
 
 def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     """Findings that come from counting."""
-    if document.value is None or not world.published.views:
+    if document.value is None:
         return
     for _path, devices in claims_of(document):
-        yield from _too_large(document, devices, world)
-    yield from _more_than_exist(document, world)
-    if document.kind_name == "Deployment":
-        yield from _stuck_rollout(document, world)
-    elif document.kind_name == "Node":
-        yield from _advertised_twice(document, world)
+        most = _over_limit(devices)
+        if most:
+            message = f"asks for {most} devices, and one claim can hold {MAX_RESULTS} at most: it is never allocated"
+            yield found(document, "OverClaimLimit", _first_count(document), message, "spread them over several claims")
+        elif world.published.views:
+            yield from _too_large(document, devices, world)
+    if isinstance(document.value, Node) and world.published.views:
+        yield from _advertised_twice(document, document.value, world)
 
 
 # ---- claims
+
+
+def _over_limit(devices: Object) -> int:
+    """The least that a claim asks for in all, if that is more than it can hold; else 0."""
+    total = 0
+    for request in objects(devices, "requests"):
+        counts = [
+            count if isinstance(count := exact.get("count"), int) else 1
+            for _, exact in exact_requests(request)
+            if text(exact, "allocationMode") in ("", "ExactCount")
+        ]
+        total += min(counts, default=0)
+    return total if total > MAX_RESULTS else 0
 
 
 _Wanted = tuple[int, tuple[str, ...]]
 """How many devices, that match these selectors."""
 
 
-class _ClaimDemand:
+class ClaimDemand:
     """What a claim's plain requests take together: devices that each could get, and how many."""
 
     def __init__(self, devices: Object, world: ManifestIndex) -> None:
@@ -67,6 +81,19 @@ class _ClaimDemand:
         """Devices that any of the requests could get, anywhere."""
         return len({id(view) for _, selectors in self.wanted for view in matching(selectors, world)})
 
+    def supply(self, world: ManifestIndex) -> dict[str, int]:
+        """The same by node ("": any), for one request; for several, which may want different devices, the sum."""
+        if len(self.wanted) > 1:
+            return {"": self.exist(world)}
+        ((_, selectors),) = self.wanted
+        return {place: len(views) for place, views in world.published.by_place(matching(selectors, world)).items()}
+
+
+def exclusive_by_place(views: list[DeviceView], world: ManifestIndex) -> dict[str, int]:
+    """How many devices that are for one claim each stand where; "" for any node."""
+    alone = [view for view in views if not view.allow_multiple_allocations]
+    return {place: len(there) for place, there in world.published.by_place(alone).items()}
+
 
 def _is_exclusive(selectors: tuple[str, ...], world: ManifestIndex) -> bool:
     """Whether there are such devices, and each is for one claim."""
@@ -77,7 +104,7 @@ def _is_exclusive(selectors: tuple[str, ...], world: ManifestIndex) -> bool:
 
 
 def _too_large(document: Document, devices: Object, world: ManifestIndex) -> Iterator[Finding]:
-    demand = _ClaimDemand(devices, world)
+    demand = ClaimDemand(devices, world)
     if not demand.known or not demand.wanted:
         return
     most, best = world.once(("most", tuple(demand.wanted)), lambda: _most_on_one_node(demand.wanted, world))
@@ -107,115 +134,51 @@ def _first_count(document: Document) -> str:
     return f"{path}.devices.requests"
 
 
-# ---- workloads
-
-
-def _templates(document: Document, world: ManifestIndex) -> Iterator[tuple[ItemPath, Document]]:
-    """The claim templates of a workload's pods that are at hand, each with the path of its entry."""
-    for path, spec in pod_specs(document):
-        for index, entry in enumerate(objects(spec, "resourceClaims")):
-            name = text(entry, "resourceClaimTemplateName")
-            template = world.find("ResourceClaimTemplate", document.namespace, name)
-            if template is not None:
-                yield (*path, "resourceClaims", index), template
-
-
-def _more_than_exist(document: Document, world: ManifestIndex) -> Iterator[Finding]:
-    field = _COUNTS.get(document.kind_name, "")
-    pods = dig(document.object, "spec").get(field, 1) if field else 1
-    if not isinstance(pods, int) or pods < 2:
-        return
-    for _path, template in _templates(document, world):
-        demand = _ClaimDemand(dig(template.object, "spec", "spec", "devices"), world)
-        have = demand.exist(world)
-        if demand.known and demand.wanted and demand.total <= have < demand.total * pods:
-            each = f" of {demand.total} devices" if demand.total > 1 else ""
-            message = f"{pods} pods{each} ask for {pods * demand.total} devices, and only {have} exist"
-            yield found(document, "MoreThanExist", f"spec.{field}", message, f"run at most {have // demand.total} pods")
-            return
-
-
-_COUNTS = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
-
-
-# ---- rollouts
-
-
-def _stuck_rollout(document: Document, world: ManifestIndex) -> Iterator[Finding]:
-    spec = dig(document.object, "spec")
-    strategy = dig(spec, "strategy")
-    replicas = spec.get("replicas", 1)
-    if text(strategy, "type") not in ("", "RollingUpdate") or not isinstance(replicas, int) or replicas < 1:
-        return
-    rolling = dig(strategy, "rollingUpdate")
-    if _unavailable(rolling.get("maxUnavailable", "25%"), replicas) > 0:
-        return
-    for _path, template in _templates(document, world):
-        demand = _ClaimDemand(dig(template.object, "spec", "spec", "devices"), world)
-        if not demand.known or not demand.wanted:
-            continue
-        have = demand.exist(world)
-        need = demand.total * (replicas + 1)
-        if demand.total * replicas <= have < need:
-            message = (
-                f"a rollout starts a new pod before an old one stops (maxUnavailable is 0 of {replicas}) and needs "
-                f"{need} devices, there are {have}: it never finishes"
-            )
-            fix = "set strategy.rollingUpdate.maxUnavailable to 1, or strategy.type to Recreate"
-            yield found(document, "RolloutStuck", "spec.strategy", message, fix)
-
-
-def _unavailable(value: Any, replicas: int) -> int:
-    """A count, or a percentage of the replicas, rounded down as the API says."""
-    if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
-        return floor(Fraction(int(value[:-1]) * replicas, 100))
-    return value if isinstance(value, int) else 0
-
-
 # ---- devices
 
 
-def _advertised_twice(document: Document, world: ManifestIndex) -> Iterator[Finding]:
-    places = world.once("views by place", lambda: world.published.by_place(world.published.views))
-    here = places.get(document.name, [])
-    if not here:
+def _advertised_twice(document: Document, node: Node, world: ManifestIndex) -> Iterator[Finding]:
+    amounts = amounts_of(node)
+    if not amounts:
         return
-    status = dig(document.object, "status")
-    field = "allocatable" if dig(status, "allocatable") else "capacity"
-    for resource, raw in dig(status, field).items():
-        if _is_none(raw):
-            continue
-        driver = _served_by(resource, here, world)
-        if driver:
-            count = sum(view.driver == driver for view in here)
-            message = (
-                f"{driver} publishes {count} devices of this node and a device plugin advertises {raw} {resource}: "
-                "the same hardware can be allocated twice"
-            )
-            fix = "run the device plugin or the driver on a node, not both"
-            yield found(document, "AdvertisedTwice", f"status.{field}", message, fix)
+    places = world.once("views by place", lambda: world.published.by_place(world.published.views))
+    views = places.get(document.name, [])
+    slices = world.once("devices by place", lambda: _devices_by_place(world))
+    field = "allocatable" if dig(document.object, "status", "allocatable") else "capacity"
+
+    def serves(resource: str, driver: str) -> bool:
+        return _serves(resource, driver, views, world)
+
+    for double in doubles_on(document.name, node.metadata.labels, amounts, slices.get(document.name, ()), serves):
+        message = (
+            f"{double.driver} publishes {double.devices} devices of this node and a device plugin advertises "
+            f"{double.amount} {double.resource}: the same hardware can be allocated twice"
+        )
+        fix = "run the device plugin or the driver on a node, not both"
+        yield found(document, "AdvertisedTwice", f"status.{field}", message, fix)
 
 
-def _is_none(raw: Any) -> bool:
-    try:
-        return Quantity.parse(raw).is_zero()
-    except ValueError:
+def _devices_by_place(world: ManifestIndex) -> dict[str, list[OwnDevice]]:
+    found: dict[str, list[OwnDevice]] = {}
+    for document in world.documents:
+        if isinstance(document.value, ResourceSlice):
+            spec = document.value.spec
+            for device in spec.devices:
+                found.setdefault(device.node_name or spec.node_name or "", []).append((spec.driver, device))
+    return found
+
+
+def _serves(resource: str, driver: str, here: list[DeviceView], world: ManifestIndex) -> bool:
+    """Whether the resource is known to stand for devices of the driver: by its plugin's names, or by a class."""
+    known = world.published.known.get(driver)
+    if known is not None and known.plugin_resource and re.fullmatch(known.plugin_resource, resource):
         return True
-
-
-def _served_by(resource: str, here: list[DeviceView], world: ManifestIndex) -> str:
-    """The driver whose devices on the node are meant by an extended resource, "" if none is."""
-    drivers = sorted({view.driver for view in here})
-    for driver in drivers:
-        known = world.published.known.get(driver)
-        if known is not None and re.fullmatch(known.plugin_resource, resource):
-            return driver
-    for name in world.once("class resources", lambda: _class_resources(world)).get(resource, ()):
-        mine = {id(view) for view in here}
-        matched = [v for v in candidates({"exactly": {"deviceClassName": name}}, world) if id(v) in mine]
-        if matched:
-            return matched[0].driver
-    return ""
+    mine = {id(view) for view in here if view.driver == driver}
+    return any(
+        id(view) in mine
+        for name in world.once("class resources", lambda: _class_resources(world)).get(resource, ())
+        for view in candidates({"exactly": {"deviceClassName": name}}, world)
+    )
 
 
 def _class_resources(world: ManifestIndex) -> dict[str, list[str]]:

@@ -147,6 +147,19 @@ CODES: dict[str, FindingCode] = {
     "NeverTrue": FindingCode(WARNING, "A selector is false for every device."),
     "JustMissed": FindingCode(WARNING, "A threshold lies just above what devices of that size really have."),
     "WrongPartitionProfile": FindingCode(ERROR, "A selector asks for a partition profile that the card cannot have."),
+    "OverClaimLimit": FindingCode(ERROR, "A claim asks for more devices than one claim can hold."),
+    "SharesNothing": FindingCode(WARNING, "Time-slicing or MPS in a template: each pod gets a device of its own."),
+    "TakesWholeDevice": FindingCode(
+        WARNING, "A request without an amount takes all of a device that others could share."
+    ),
+    "MixedClass": FindingCode(WARNING, "A class does not tell whole devices from partitions or virtual functions."),
+    "SharedResourceName": FindingCode(
+        WARNING, "Two classes have one extendedResourceName: only one of them serves it."
+    ),
+    "AskedForTwice": FindingCode(WARNING, "Several pods ask for one exclusive device with claims of their own."),
+    "OnePodPerNode": FindingCode(WARNING, "More pods with a channel of one domain than nodes: a node has one channel."),
+    "UnknownKind": FindingCode(ERROR, "The API group has no such kind."),
+    "TaintRuleMatchesNothing": FindingCode(WARNING, "A taint rule names a driver, pool or device that is not there."),
     "HeldNotPublished": FindingCode(WARNING, "A claim holds a device that no slice shows any longer."),
     "DeviceReplaced": FindingCode(WARNING, "A device that a claim holds has come back as another card."),
     "ConstraintUnmeetable": FindingCode(WARNING, "No node has enough devices that meet the constraint together."),

@@ -21,11 +21,14 @@ from dragoman.lint.capacity import check as check_capacity
 from dragoman.lint.configs import check as check_configs
 from dragoman.lint.constraints import check as check_constraints
 from dragoman.lint.finding import CODES, Finding, SetValue, found
+from dragoman.lint.kinds import check as check_kinds
 from dragoman.lint.made import check as check_made
 from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.references import check as check_references
+from dragoman.lint.rollouts import check as check_rollouts
 from dragoman.lint.selectors import check as check_selectors
 from dragoman.lint.shape import check as check_shape
+from dragoman.lint.sharing import check as check_sharing
 from dragoman.lint.updates import check as check_updates
 from dragoman.lint.versions import check as check_versions
 from dragoman.whatif.updates import Applied
@@ -45,6 +48,7 @@ class LintTarget(msgspec.Struct, frozen=True):
 
 Family = Callable[[Document, ManifestIndex], Iterator[Finding]]
 FAMILIES: tuple[Family, ...] = (
+    check_kinds,
     check_versions,
     check_shape,
     check_references,
@@ -52,6 +56,8 @@ FAMILIES: tuple[Family, ...] = (
     check_constraints,
     check_configs,
     check_capacity,
+    check_rollouts,
+    check_sharing,
     check_made,
     check_allocated,
     check_updates,

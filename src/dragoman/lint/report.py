@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -13,17 +13,27 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {ERROR: "error", WARNING: "warning", NOTE: "note"}
 
 
-def summary(findings: Sequence[Finding], documents: int) -> str:
-    """`3 documents checked: 1 error, 2 warnings`."""
+KINDS_SHOWN = 5
+
+
+def summary(findings: Sequence[Finding], documents: int, not_judged: Mapping[str, int] | None = None) -> str:
+    """`3 documents checked: 1 error, 2 warnings`, and what is of kinds of other projects."""
     counts = Counter(finding.severity for finding in findings)
     parts = [f"{counts[s]} {s}{'s' if counts[s] != 1 else ''}" for s in (ERROR, WARNING, NOTE) if counts[s]]
     checked = f"{documents} document{'s' if documents != 1 else ''} checked"
-    return f"{checked}: {', '.join(parts)}" if parts else f"{checked}, no problems found"
+    found = f"{checked}: {', '.join(parts)}" if parts else f"{checked}, no problems found"
+    if not not_judged:
+        return found
+    named = [f"{number} {kind}" for kind, number in sorted(not_judged.items())]
+    more = f" and {len(named) - KINDS_SHOWN} more kinds" if len(named) > KINDS_SHOWN else ""
+    return f"{found}; not judged, kinds of others: {', '.join(named[:KINDS_SHOWN])}{more}"
 
 
-def to_json(findings: Iterable[Finding]) -> dict[str, Any]:
-    """{"findings": [{code, severity, file, document, line, object, field, message, fix, fixable}]}."""
-    return {"findings": [as_json(finding) for finding in findings]}
+def to_json(findings: Iterable[Finding], not_judged: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """{"findings": [{code, severity, file, document, line, object, field, message, fix, fixable}], "notJudged": {kind:
+    number}}."""
+    others = {"notJudged": dict(not_judged)} if not_judged else {}
+    return {"findings": [as_json(finding) for finding in findings], **others}
 
 
 def to_sarif(findings: Iterable[Finding], version: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Any
 
 from dragoman.api import convert, defaults, validate
@@ -13,7 +14,8 @@ from dragoman.api.codec import TYPES
 from dragoman.api.files import DEFAULT_NAMESPACE, Document
 from dragoman.api.gated import place_of, unused_fields
 from dragoman.api.remedies import of_field
-from dragoman.api.shape import dig, items, sub
+from dragoman.api.resource import ResourceSlice
+from dragoman.api.shape import dig, items, sub, text
 from dragoman.api.validate.field import FieldError, path_text
 from dragoman.lint.finding import Edit, Finding, ItemPath, Lift, Nest, Rename, SetValue, found
 from dragoman.lint.manifests import ManifestIndex
@@ -46,7 +48,7 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     if not any(finding.code in ("FlatRequest", "NestedRequest") for finding in misplaced):
         consequences = _consequences([*inline, *unknown])
         yield from (f for f in _invalid(document, world) if not f.field.startswith(consequences))
-    yield from _taint_rule(document)
+    yield from _taint_rule(document, world)
     yield from _pool(document, world)
 
 
@@ -238,7 +240,7 @@ def path_as_written(document: Document, path: str) -> str:
     return _REQUEST.sub(r"\1", path)
 
 
-def _taint_rule(document: Document) -> Iterator[Finding]:
+def _taint_rule(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     if document.kind_name != "DeviceTaintRule":
         return
     selector = dig(document.raw, "spec").get("deviceSelector")
@@ -251,6 +253,40 @@ def _taint_rule(document: Document) -> Iterator[Finding]:
         message = "an empty device selector taints every device of every driver"
         message += " and evicts the pods that use them" if effect == "NoExecute" else ""
         yield found(document, "TaintsEverything", field, message, "name a driver, a pool or a device")
+    else:
+        yield from _matches_nothing(document, world)
+
+
+def _matches_nothing(document: Document, world: ManifestIndex) -> Iterator[Finding]:
+    """A rule whose names are not published: what nearly is was probably meant."""
+    selector = dig(document.raw, "spec", "deviceSelector")
+    published = world.once("device names", lambda: _device_names(world))
+    wanted = tuple(text(selector, field) for field in ("driver", "pool", "device"))
+    if not published or any(all(w in ("", p) for w, p in zip(wanted, one, strict=True)) for one in published):
+        return
+    for index, name in enumerate(("driver", "pool", "device")):
+        # Among devices that the other names of the rule do take: there it is this one that is wrong.
+        others = {one[index] for one in published if all(i == index or wanted[i] in ("", one[i]) for i in range(3))}
+        near = get_close_matches(wanted[index], sorted(others), n=1, cutoff=0.75) if wanted[index] else []
+        if near:
+            message = f"no published device has {name} {wanted[index]}: the rule taints nothing"
+            at = ("spec", "deviceSelector", name)
+            edit = SetValue(at, near[0])
+            yield found(document, "TaintRuleMatchesNothing", path_text(at), message, f"write {near[0]}", edit)
+            return
+    if world.knows_cluster:
+        message = "no published device has these names: the rule taints nothing now"
+        yield found(document, "TaintRuleMatchesNothing", "spec.deviceSelector", message, "correct the names")
+
+
+def _device_names(world: ManifestIndex) -> frozenset[tuple[str, str, str]]:
+    """(driver, pool, device) of all that is published."""
+    return frozenset(
+        (d.value.spec.driver, d.value.spec.pool.name, device.name)
+        for d in world.documents
+        if isinstance(d.value, ResourceSlice)
+        for device in d.value.spec.devices
+    )
 
 
 def _pool(document: Document, world: ManifestIndex) -> Iterator[Finding]:

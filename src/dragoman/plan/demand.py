@@ -66,6 +66,36 @@ def demand_of(objects: Iterable[tuple[str, Any]], where: str = "-f") -> PlannedD
     return PlannedDemand(title, tuple(listed), sum(replicas(kind, body) for kind, body in running))
 
 
+def parted(objects: Sequence[tuple[str, Any]], where: str = "-f") -> list[PlannedDemand]:
+    """One demand for each pod, workload or claim, together with what it shares: a gang, or a claim by name."""
+    groups: list[tuple[set[tuple[str, str, str]], list[tuple[str, Any]]]] = []
+    for kind, value in objects:
+        if kind not in COPIED:
+            continue
+        keys, members = _shared_keys(kind, _plain(kind, value)), [(kind, value)]
+        for group in [group for group in groups if group[0] & keys]:
+            groups.remove(group)
+            keys, members = keys | group[0], [*group[1], *members]
+        groups.append((keys, members))
+    return [demand_of(members, where) for _, members in groups]
+
+
+def _shared_keys(kind: str, body: dict[str, Any]) -> set[tuple[str, str, str]]:
+    meta = body["metadata"]
+    namespace = meta.get("namespace", "")
+    keys = {(kind, namespace, meta["name"])}
+    keys |= {
+        ("ResourceClaim", namespace, entry["resourceClaimName"])
+        for entry in _pod_spec(kind, body)
+        if entry.get("resourceClaimName")
+    }
+    for spec, labels in _pod_parts(kind, _copy(body)):
+        group = (spec.get("schedulingGroup") or {}).get("podGroupName")
+        keys |= {("PodGroup", namespace, group)} if group else set()
+        keys |= {("gang", namespace, labels[label]) for label in GANG_LABELS if labels.get(label)}
+    return keys
+
+
 def pod_for_claim(claim: str, namespace: str, *, is_template: bool = False) -> dict[str, Any]:
     """A pod that uses one claim and asks for nothing else."""
     field = "resourceClaimTemplateName" if is_template else "resourceClaimName"
@@ -162,6 +192,20 @@ def order_of(demand: PlannedDemand, numbers: Iterable[int]) -> tuple[Named, ...]
         for kind, body in demand.objects
         if kind == "Pod" or kind in WORKLOADS
     )
+
+
+def single_pods(demand: PlannedDemand) -> Iterator[tuple[PlannedDemand, int]]:
+    """Each kind of pod of one copy as a demand of its own, and how many of it one copy has."""
+    own = {body["metadata"]["name"]: body for kind, body in demand.objects if kind == "ResourceClaim"}
+    for kind, body in demand.objects:
+        for spec, labels in _pod_parts(kind, _copy(body)):
+            spec.pop("schedulingGroup", None)
+            labels = {key: value for key, value in labels.items() if key not in GANG_LABELS}
+            meta = {"name": body["metadata"]["name"], "namespace": body["metadata"].get("namespace", "")}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "labels": labels}, "spec": spec}
+            names = [entry.get("resourceClaimName") for entry in spec.get("resourceClaims") or ()]
+            claims = [("ResourceClaim", own[name]) for name in names if name in own]
+            yield PlannedDemand(f"{kind} {_name(body)}", (*claims, ("Pod", pod)), 1), replicas(kind, body)
 
 
 def pod_needs(demand: PlannedDemand) -> Iterator[tuple[dict[str, int], int]]:

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from dragoman.explain.messages import plural
 from dragoman.plan.blocked import Block
+from dragoman.plan.buy import Purchase
 from dragoman.plan.capacity import Capacity
+from dragoman.plan.catalogue import money
+from dragoman.plan.mig import MigPlan
 from dragoman.plan.report import Section
 
 
@@ -58,6 +61,75 @@ def _capacity_lines(found: Capacity) -> Iterator[str]:
         yield f"fit if fragmentation were undone: at least {undone.at_least}, {most}{by}"
     if not undone.tried:
         yield "packing again was not tried: too many running pods (--repack-limit)"
+
+
+# ---- buy
+
+
+def purchase_sections(found: Purchase) -> Iterator[Section]:
+    """What never fits, what to buy, and whether the scheduler places it all."""
+    rows: tuple[tuple[str, ...], ...]
+    if found.unfit:
+        rows = tuple((u.shape, u.demand, u.blocks[0].message if u.blocks else "") for u in found.unfit)
+        yield Section("Shapes that will never fit", header=("SHAPE", "DEMAND", "WHY"), rows=rows)
+    rows = tuple((d.demand, str(d.pods), str(d.fit_now), str(d.to_buy_for)) for d in found.demands)
+    yield Section("Demand", header=("DEMAND", "PODS", "FIT NOW", "TO BUY FOR"), rows=rows)
+    if not found.possible:
+        yield Section("Purchase", (f"not possible: {found.reason}",))
+        return
+    yield Section(
+        "Purchase",
+        tuple(_purchase_lines(found)),
+        ("SHAPE", "NODES", "AN HOUR", "FOR"),
+        tuple(
+            (b.shape, str(b.nodes), money(b.price, found.currency), ", ".join(f"{n} {d}" for d, n in b.pods.items()))
+            for b in found.bought
+        ),
+    )
+
+
+def _purchase_lines(found: Purchase) -> Iterator[str]:
+    if not found.bought:
+        yield "nothing: all of it fits on the cluster as it is"
+    elif found.exact:
+        yield f"{money(found.price, found.currency)} an hour; no purchase from this price file costs less"
+    else:
+        least = f"at least {money(found.bound, found.currency)} is needed" if found.bound else "no lower bound is known"
+        yield f"{money(found.price, found.currency)} an hour; {least} (method {found.method}, not exact)"
+    if found.method == "greedy":
+        yield "with the extra `plan` (pip install 'dragoman[plan]') the search is exact"
+    if found.verified:
+        yield f"verified: with these nodes the scheduler places every pod ({found.verified_by})"
+    else:
+        more = f" and {len(found.pending) - 3} more" if len(found.pending) > 3 else ""
+        yield f"not verified: the scheduler leaves pending {', '.join(found.pending[:3])}{more}"
+
+
+# ---- mig
+
+
+def mig_sections(found: MigPlan) -> Iterator[Section]:
+    """How many GPUs, with which layouts, and the file."""
+    demand = ", ".join(f"{number} {name}" for name, number in found.demand.items())
+    lines = [f"{plural(found.gpus, 'GPU')} of model {found.model} for {demand}"]
+    if found.exact:
+        lines.append("fewer GPUs cannot hold it")
+    else:
+        lines.append(f"at least {found.least} are needed (method {found.method}, not exact)")
+    if found.available is not None and found.available < found.gpus:
+        lines.append(f"there are {found.available}: {found.gpus - found.available} too few")
+    if found.spare:
+        lines.append(f"spare: {', '.join(f'{number} {name}' for name, number in found.spare.items())}")
+    rows = tuple((str(layout.gpus), " ".join(layout.instances)) for layout in found.layouts)
+    yield Section("MIG layouts", tuple(lines), ("GPUS", "INSTANCES (PROFILE@START)"), rows)
+    labels = tuple(
+        f"{plural(node.nodes, 'node')}: label nvidia.com/mig.config={node.name}, once no pod uses their GPUs"
+        for node in found.nodes
+    )
+    yield Section("File for mig-parted", labels, code=found.config)
+
+
+# ---- all
 
 
 def block_section(blocks: tuple[Block, ...], title: str) -> Section:

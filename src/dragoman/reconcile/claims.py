@@ -252,6 +252,24 @@ def _claim_for(snapshot: Snapshot, kind: str, consumer: Pod | PodGroup, entry: P
     return Create(body)
 
 
+def write_events(
+    world: ReconcileInput, key: ClaimKey, effect: Effect, written: dict[str, Any] | None, error: str
+) -> tuple[Effect, ...]:
+    """What the pod or group hears of a claim that the server refuses, as upstream words it."""
+    what, namespace, name = key
+    if not error or not isinstance(effect, Create) or what == "claim":
+        return ()
+    consumer: Pod | PodGroup | None = world.snapshot.pods.get((namespace, name))
+    kind = "Pod"
+    if what == "group":
+        consumer, kind = world.snapshot.pod_groups.get((namespace, name)), "PodGroup"
+    if consumer is None:
+        return ()
+    entry = effect.body["metadata"]["annotations"][POD_CLAIM_ANNOTATION]
+    message = f"{_prefix(kind)} {entry}: failed to create ResourceClaim: {error}"
+    return (Emit(ref_of(kind, consumer.metadata), "Warning", "FailedResourceClaimCreation", message, COMPONENT),)
+
+
 def generate_name(consumer: str, entry: str) -> str:
     """`<consumer>-<entry>-`; longer than 57 characters both parts are cut in proportion, the last hyphen too."""
     whole = f"{consumer}-{entry}-"

@@ -97,7 +97,7 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
         Controller("job-orphans", frozenset({"Job", "Pod"}), job.orphan_keys, job.sync_orphan),
     )
     return (
-        Controller("claims", claims.KINDS, _claim_keys, claims.sync, workers=16),
+        Controller("claims", claims.KINDS, _claim_keys, claims.sync, claims.write_events, workers=16),
         *workloads,
         Controller("taints", taints.KINDS, taints.keys, taints.sync, idle=taints.is_idle),
         Controller("pool-status", frozenset({pool_status.KIND}), pool_status.keys, pool_status.sync, workers=2),

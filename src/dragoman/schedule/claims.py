@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.api.core import Pod, PodResourceClaim
 from dragoman.api.meta import NamespacedName, OwnerReference
-from dragoman.api.resource import ConsumerReference, ResourceClaim
+from dragoman.api.resource import ADMIN_ACCESS_LABEL, ConsumerReference, ResourceClaim, ResourceClaimTemplate
 from dragoman.schedule.refusal import (
     ClaimDeleting,
     ClaimFull,
@@ -102,7 +102,9 @@ def _resolve(
         name = made.get(entry.name)
         if name is None:
             template = entry.resource_claim_template_name
-            return ClaimNotCreated(entry.name, template, (namespace, template) in snapshot.templates)
+            found = snapshot.templates.get((namespace, template))
+            unlabelled = found is not None and _is_admin_refused(snapshot, namespace, found)
+            return ClaimNotCreated(entry.name, template, found is not None, namespace if unlabelled else "")
     else:
         return ClaimUnknown(entry.name)
     assert name is not None
@@ -114,6 +116,15 @@ def _resolve(
     if entry.resource_claim_name is None and not owned_by(claim.metadata.controller, pod):
         return ClaimNotOwned(entry.name, name)
     return claim
+
+
+def _is_admin_refused(snapshot: Snapshot, namespace: str, template: ResourceClaimTemplate) -> bool:
+    """Whether the API server refuses the template's claims: the namespace lost the label that admin access needs."""
+    requests = template.spec.spec.devices.requests
+    if not any(request.exactly is not None and request.exactly.admin_access for request in requests):
+        return False
+    found = snapshot.namespaces.get(namespace)
+    return found is not None and found.metadata.labels.get(ADMIN_ACCESS_LABEL) != "true"
 
 
 def _consumer(

@@ -27,11 +27,13 @@ class SchedulingGated(ReasonBase, frozen=True):
 
 
 class ClaimNotCreated(ReasonBase, frozen=True):
-    """The claim of a template entry has not been made yet; template_exists tells whether it can be."""
+    """The claim of a template entry has not been made yet; template_exists tells whether it can be. unlabelled:
+    the pod's namespace, if the template asks for admin access that its labels do not allow."""
 
     pod_claim: str
     template: str
     template_exists: bool
+    unlabelled: str = ""
 
 
 class ClaimNotFound(ReasonBase, frozen=True):

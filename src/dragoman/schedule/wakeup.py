@@ -58,6 +58,8 @@ def topics(before: Snapshot, change: Change) -> tuple[Topic, ...]:
             return tuple(_of_claim(before.claims.get((namespace, name)), new, namespace, name))
         case "ResourceSlice" | "DeviceTaintRule":
             return (DEVICES,)
+        case "Namespace":
+            return (named("Namespace", "", name),)
         case "DeviceClass":
             return (named("DeviceClass", "", name), CLASSES)
         case "ResourceClaimTemplate" | "PodGroup":
@@ -163,6 +165,8 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
     match reason:
         case refusal.ClaimNotCreated():
             yield named("ResourceClaimTemplate", namespace, reason.template)
+            if reason.unlabelled:
+                yield named("Namespace", "", reason.unlabelled)
         case refusal.ClaimNotFound():
             yield named("ResourceClaim", namespace, reason.claim)
         case refusal.PodGroupNotFound() | refusal.PodGroupTooSmall() | refusal.PodGroupDoesNotFit():

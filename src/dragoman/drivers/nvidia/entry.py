@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dragoman.drivers.entry import DriverEntry, DriverFactory, GateCatalogue, MachineProfile
+from dragoman.drivers.entry import DriverEntry, DriverFactory, DriverPlan, GateCatalogue, MachineProfile
 from dragoman.drivers.nvidia.classes import DEVICE_CLASSES, GPU
 from dragoman.drivers.nvidia.faults import FAULTS
 from dragoman.drivers.nvidia.gates import GATES, gates_with
@@ -124,6 +124,23 @@ def _known() -> tuple[KnownDriver, ...]:
     return known.DRIVERS
 
 
+def _mig_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", required=True, metavar="MODEL", help="GPU model or machine profile, as h100, 'NVIDIA A30', dgx-h100"
+    )
+    parser.add_argument(
+        "--mix", required=True, metavar="PROFILE=N[,...]", help="instances wanted, as 1g.10gb=12,3g.40gb=3"
+    )
+    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs that there are; exit status 1 if more are needed")
+    parser.add_argument("--per-node", type=int, default=8, metavar="N", help="GPUs of a node; default: %(default)s")
+
+
+def _mig_plan(args: Namespace) -> Any:
+    from dragoman.drivers.nvidia import mig_plan  # --help is fast without it
+
+    return mig_plan.run(args)
+
+
 ENTRY = DriverEntry(
     "nvidia",
     GPU,
@@ -139,4 +156,9 @@ ENTRY = DriverEntry(
     faults=FAULTS,
     known=_known,
     before=_before,
+    plans=(
+        DriverPlan(
+            "mig", "MIG layouts for a mix of instances, as a file for mig-parted", "MigPlan", _mig_flags, _mig_plan
+        ),
+    ),
 )

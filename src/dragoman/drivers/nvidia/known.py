@@ -176,5 +176,6 @@ DRIVERS: tuple[KnownDriver, ...] = (
         configs=_DOMAIN_CONFIGS,
         own_classes=frozenset({"compute-domain-daemon.nvidia.com"}),
         makers=(_COMPUTE_DOMAIN,),
+        kinds=frozenset({("resource.nvidia.com", "ComputeDomain"), ("resource.nvidia.com", "ComputeDomainClique")}),
     ),
 )

@@ -80,6 +80,8 @@ COMMANDS = {
     "plan mig": ("MigPlan", ["plan", "mig", "--model", "dgx-h100", "--mix", "1g.10gb=5"]),
     "devices": ("DeviceInventory", ["devices", "-f", "WORLD", "--by", "node,class"]),
     "lint": ("LintReport", ["lint", "-f", "WORLD"]),
+    "migrate with a proof": ("Migration", ["migrate", "-f", "WORLD", "--against", "WORLD"]),
+    "an inventory": ("MigrationInventory", ["migrate", "--assess", "-f", str(ROOT / "examples/device-plugin")]),
     "migrate": ("Migration", ["migrate", "-f", "WORLD"]),
     "doctor": ("DoctorReport", ["doctor", "-f", "WORLD"]),
     "profiles": ("MachineProfileList", ["profiles"]),

@@ -20,8 +20,10 @@ from dragoman.explain.explanation import explain_pod
 from dragoman.explain.state import deletion, events_of, stuck
 from dragoman.schedule.cycle import decide
 from dragoman.schedule.profile import SchedulerProfile
-from dragoman.schedule.units import SchedulingContext, SchedulingUnit
+from dragoman.schedule.topology import TOPOLOGY_REQUIRED
+from dragoman.schedule.units import SchedulingContext, SchedulingUnit, unit_of
 from dragoman.snapshot.change import Snapshot
+from dragoman.snapshot.usage import GANG_MIN_COUNT
 from dragoman.testing.build import (
     DRIVER,
     claim,
@@ -298,6 +300,7 @@ CODES: dict[str, Callable[[], Reasons]] = {
         pod("p", "a", metadata={"labels": {"gang": "team"}}),
         pod("q", "b", metadata={"labels": {"gang": "team"}}),
     ),
+    "PodGroupTopologyMismatch": lambda: list(one_rack_each()),
     "VolumeClaimNotFound": lambda: pods(mounting()),
     "VolumeClaimDeleting": lambda: pods(
         storage_claim(metadata={"deletionTimestamp": "2025-12-31T22:00:00Z"}), mounting()
@@ -484,6 +487,20 @@ def mapped(mapping: dict[str, str], *others: dict[str, Any], **spec: Any) -> Rea
     made = pool("node-a", [gpu], node="node-a")
     held = given() if others else claim("train")
     return pods(made, held, *others, pod("p", "train", **spec), gates=gates)
+
+
+def one_rack_each() -> Reasons:
+    """Two pods that need a rack of their own, and two racks of one node each, each with a device."""
+    meta = {"annotations": {TOPOLOGY_REQUIRED: "rack", GANG_MIN_COUNT: "2"}, "labels": {"ray.io/cluster": "team"}}
+    made = [device_class(), claim("a"), claim("b"), pod("p", "a", metadata=meta), pod("q", "b", metadata=meta)]
+    for name in ("r1", "r2"):
+        made += [node(f"node-{name}", labels={"rack": name}), gpus(f"node-{name}", 1)]
+    snapshot = snapshot_of(*made)
+    context = SchedulingContext(new_id=lambda: "")
+    (refused, _) = decide(
+        snapshot, unit_of(snapshot, snapshot.pods["default", "p"], context.gates), NOW, context
+    ).refused
+    return refused.reasons
 
 
 def pods_without_nodes() -> Reasons:

@@ -52,7 +52,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--write", action="store_true", help="change the files in place")
     how.add_argument("--diff", action="store_true", help="print the changes as a diff")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--assess",
+        action="store_true",
+        help="only list what touches GPUs, by node pool, and how hard each is to move; reads charts and overlays, too",
+    )
+    parser.add_argument(
+        "--pool-label", default="", metavar="LABEL", help="with --assess: the node label that names node pools"
+    )
+    parser.add_argument(
+        "-o", "--output", choices=["text", "json", "markdown"], default="text", help="markdown: with --assess"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,6 +70,12 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.cli import manifests
     from dragoman.migrate.rewrite import Target, rewrite
 
+    if args.assess and (args.filename or args.against or args.live):
+        from dragoman.cli import migrate_assess
+
+        return migrate_assess.run(args)
+    if args.output == "markdown":
+        raise Invalid("-o markdown", "is for --assess")
     if not args.filename:
         raise Invalid("-f", "name the files to migrate; - reads standard input")
     if args.to != "dra" and args.strategy != "claims":

@@ -78,7 +78,7 @@ def prove(args: argparse.Namespace, texts: Sequence[tuple[str, str]], made: Migr
     """Both sides of the cluster with the manifests of each. Raises Invalid, NotFound, Denied, Retry."""
     objects = [chunk.value for name, text in manifests.texts(args.against) for chunk in yamltext.chunks(text, name)]
     if args.live or args.kubeconfig or args.context:
-        objects += asyncio.run(_live(args))
+        objects += asyncio.run(objects_of_cluster(args))
     plugin, dra = proof.sides(objects)
     there, here = [(name, made.texts[name]) for name, _ in texts], list(texts)
     before, after = (plugin, here), (dra, there)
@@ -109,7 +109,8 @@ def _list(objects: Any) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 
 
-async def _live(args: argparse.Namespace) -> Any:
+async def objects_of_cluster(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """What `dragoman record` would save."""
     async with connect.client(args) as client:
         items, _ = await record.recorded(client, own=connect.namespace(args))
     return items

@@ -25,6 +25,7 @@ from dragoman.snapshot.usage import DeviceId, Holder
 
 MAX_MESSAGE = 1024  # of an Event, by the API's validation
 MAX_SENTENCES = 4
+DOMAINS_SHOWN = 6
 ALL_CLAIMS = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
 
@@ -240,6 +241,8 @@ def fragment(reason: AnyReason) -> str:
             return "resourceclaim not available on the node"
         case pod.PodGroupDoesNotFit():
             return f"pod group is unschedulable, minCount ({reason.min_count}) cannot be satisfied"
+        case pod.PodGroupTopologyMismatch():
+            return sentence(reason)
         case device.PoolInvalid() if not reason.claim:
             return INVALID_POOLS
         case _ if isinstance(reason, pod.ReasonBase) or device.is_pod_wide(reason):
@@ -294,6 +297,15 @@ def _of_pod(reason: pod.ScheduleReason) -> str:
             return (
                 f"pod group {reason.group} is placed whole or not at all: {reason.fitted} of {reason.min_count} pods "
                 f"fit, pod {reason.pod} does not"
+            )
+        case pod.PodGroupTopologyMismatch() if not reason.domains:
+            return f"pod group {reason.group} needs one {reason.topology_key} for all pods, and no node offers that"
+        case pod.PodGroupTopologyMismatch():
+            shown = ", ".join(f"{one.domain} {one.pods}" for one in reason.domains[:DOMAINS_SHOWN])
+            more = len(reason.domains) - DOMAINS_SHOWN
+            return (
+                f"pod group {reason.group}: no {reason.topology_key} can take {plural(reason.min_count, 'pod')}: "
+                f"{shown}{f', and {more} more' if more > 0 else ''}"
             )
         case pod.VolumeClaimNotFound() if reason.ephemeral:
             return (

@@ -138,7 +138,7 @@ class _Work:
     def run(self) -> dict[str, str]:
         for _, parts in self.files:
             for part in parts.objects:
-                for value, _ in _values(part):
+                for value, _ in values_of(part):
                     self._note(part, value)
         for name, parts in self.files:
             self._file(name, parts)
@@ -167,7 +167,7 @@ class _Work:
         made: list[_Template] = []
         for part in list(parts.objects):
             new_in_list: list[_Template] = []
-            for value, path in _values(part):
+            for value, path in values_of(part):
                 into = new_in_list if part.item is not None else made
                 self._object(name, parts, part, value, path, into)
             if new_in_list:
@@ -184,7 +184,7 @@ class _Work:
 
         def remark(kind: str, code: str, field: str, message: str, help_: str = "") -> None:
             self.remarks.append(
-                Remark(kind, code, name, _line(part, before, path, field), subject, field, message, help_)
+                Remark(kind, code, name, line_of(part, before, path, field), subject, field, message, help_)
             )
 
         try:
@@ -327,7 +327,7 @@ class _Work:
         part = self.templates.get((namespace, name))
         if part is None:
             return None
-        for value, _ in _values(part):
+        for value, _ in values_of(part):
             if value.get("kind") == "ResourceClaimTemplate" and _name(value) == name:
                 if str(value.get("apiVersion")) != "resource.k8s.io/v1":
                     raise Unmovable(
@@ -344,7 +344,7 @@ class _Work:
         if part is None:
             own = kind_of_request(name, [])
             return (own[0], ()) if own else None
-        for value, _ in _values(part):
+        for value, _ in values_of(part):
             if value.get("kind") == "DeviceClass" and _name(value) == name:
                 found = _kind_of_class(value)
                 self.freed["", name] += 1
@@ -445,7 +445,7 @@ def _requests_gpus(template: dict[str, Any]) -> bool:
     return False
 
 
-def _values(part: FilePart) -> list[tuple[dict[str, Any], Path]]:
+def values_of(part: FilePart) -> list[tuple[dict[str, Any], Path]]:
     """The objects in a part with their paths: one, or all items of a list that is not cut."""
     if part.path == ("items",):
         items = part.value.get("items") or ()
@@ -463,7 +463,7 @@ def _namespace(value: dict[str, Any]) -> str:
     return str(podspec.at(value, ("metadata", "namespace")) or "default")
 
 
-def _line(part: FilePart, text: str, path: Path, field: str) -> int:
+def line_of(part: FilePart, text: str, path: Path, field: str) -> int:
     """The line of a field, or of the nearest above it that is written."""
     try:
         ed = Editor(text)

@@ -294,7 +294,7 @@ def placement(spec: dict[str, Any]) -> MovedLabels:
     for number, preferred in enumerate(
         podspec.at(spec, ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")) or ()
     ):
-        for wanted in _requirements(podspec.at(preferred, ("preference",))):
+        for wanted in requirements_of(podspec.at(preferred, ("preference",))):
             if labels.is_gfd(wanted.key):
                 where = f"affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{number}]"
                 left.append((where, str(wanted), "it is a preference, and a request has no weights"))
@@ -307,7 +307,7 @@ def _terms(
     where = ".".join(map(str, _REQUIRED))
     if len(terms) == 1:
         numbers, selectors, moved = [], [], []
-        for number, wanted in enumerate(_requirements(terms[0])):
+        for number, wanted in enumerate(requirements_of(terms[0])):
             if not labels.is_gfd(wanted.key):
                 continue
             try:
@@ -317,7 +317,7 @@ def _terms(
             except Untranslatable as error:
                 left.append((f"{where}[0].matchExpressions[{number}]", str(wanted), str(error)))
         return tuple(numbers), selectors, moved
-    all_wanted = [_requirements(term) for term in terms]
+    all_wanted = [requirements_of(term) for term in terms]
     if not any(labels.is_gfd(wanted.key) for term in all_wanted for wanted in term):
         return (), [], []
     only_gfd = all(
@@ -336,7 +336,8 @@ def _terms(
     return (), [], []
 
 
-def _requirements(term: Any) -> list[LabelRequirement]:
+def requirements_of(term: Any) -> list[LabelRequirement]:
+    """What a node selector term asks of labels."""
     listed = term.get("matchExpressions") if isinstance(term, dict) else None
     return [
         LabelRequirement(str(e.get("key")), str(e.get("operator")), tuple(map(str, e.get("values") or ())))

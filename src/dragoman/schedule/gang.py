@@ -8,24 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 import msgspec
 
 from dragoman.allocate.allocator import Allocation, Ask, allocate
 from dragoman.allocate.match import Matcher
 from dragoman.allocate.refusal import Refusal
+from dragoman.api import codec
 from dragoman.api.core import Pod
 from dragoman.api.resource import AllocationResult, ResourceClaim
 from dragoman.schedule.claims import claims_of, group_name
 from dragoman.schedule.placement import NoFit, PlacementCache, ScheduleResult, UndecidedFit, feasible_nodes
 from dragoman.schedule.pod_info import PodInfo, pod_info_of
-from dragoman.schedule.refusal import PodGroupDoesNotFit, PodGroupNotFound, PodGroupTooSmall
-from dragoman.schedule.single import PodOutcome, by_resource_of, place_pod, placed, refuse, undecided
+from dragoman.schedule.queue import Topic
+from dragoman.schedule.refusal import (
+    DomainCount,
+    PodGroupDoesNotFit,
+    PodGroupNotFound,
+    PodGroupTooSmall,
+    PodGroupTopologyMismatch,
+    PodReason,
+)
+from dragoman.schedule.single import (
+    PodOutcome,
+    by_resource_of,
+    place_pod,
+    placed,
+    refuse,
+    refusing_nodes,
+    undecided,
+)
+from dragoman.schedule.topology import GangTopology, domains, topology_of
 from dragoman.schedule.units import SchedulingContext, SchedulingUnit, gated, is_waiting
+from dragoman.schedule.wakeup import LABELS
 from dragoman.snapshot.change import Snapshot, apply_all
 
 NODES_TRIED = 16
-"""For one pod, when the devices of the pods before it are chosen again."""
+"""For one pod, when the devices of the pods before it are chosen again, or their nodes."""
+BACKTRACK_STEPS = 200
+"""Places that are tried for pods of a gang that does not fit one after the other."""
 
 
 class _Trial:
@@ -42,6 +64,12 @@ class _Trial:
             after = apply_all(self.snapshot, outcome.assumed)
             self.snapshot = after
 
+    def copy(self) -> _Trial:
+        """The same pods so far, to go on from."""
+        made = _Trial(self.snapshot, self.memory.matcher)
+        made.memory, made.outcomes = self.memory, list(self.outcomes)
+        return made
+
     def places(self) -> list[tuple[Pod, str]]:
         return [(o.pod, o.placement.node) for o in self.outcomes if o.placement is not None]
 
@@ -56,7 +84,143 @@ def place_gang(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context:
     if len(ready) < unit.wanted:
         no = NoFit((PodGroupTooSmall(group, len(ready), unit.wanted),))
         return [refuse(snapshot, pod, no) for pod in pods]
-    trial = _Trial(snapshot, context.memory.matcher)
+    topology = topology_of(snapshot, namespace, group, ready, context.gates)
+    if topology.required or topology.preferred:
+        return _in_one_domain(snapshot, unit, ready, topology, now, context)
+    trial = _placed(snapshot, ready, unit.wanted, now, context)
+    fitted = len(trial.places())
+    return trial.outcomes if fitted >= unit.wanted else _refuse_all(snapshot, unit, trial.outcomes, fitted)
+
+
+def _in_one_domain(
+    snapshot: Snapshot,
+    unit: SchedulingUnit,
+    ready: Sequence[Pod],
+    topology: GangTopology,
+    now: datetime,
+    context: SchedulingContext,
+) -> list[PodOutcome]:
+    """In the smallest domain that takes all pods, else in the one that takes most, at the first level that has one."""
+    _, namespace, group = unit.key
+    refusing = refusing_nodes(snapshot, ready[0], context)
+    feasible = set(snapshot.nodes).difference(name for some in refusing for name in some.nodes)
+    best: _Trial | None = None
+    counts: list[DomainCount] = []
+    topics: set[Topic] = {LABELS}
+    for level in topology.levels():
+        if not level:
+            best = _placed(snapshot, ready, unit.wanted, now, context)
+            break
+        tried = []
+        counts = []
+        for domain in domains(snapshot, level, namespace, group, feasible, topology.required):
+            inside = msgspec.structs.replace(context, within=frozenset(domain.nodes))
+            trial = _placed(snapshot, ready, unit.wanted, now, inside)
+            topics |= {topic for outcome in trial.outcomes for topic in outcome.topics}
+            tried.append(trial)
+            counts.append(DomainCount(domain.name, len(trial.places())))
+            if len(trial.places()) == len(ready):
+                break
+        best = max(tried, key=lambda trial: len(trial.places()), default=None)
+        if best is not None and len(best.places()) >= unit.wanted:
+            return best.outcomes
+    if best is None:
+        no = NoFit((PodGroupTopologyMismatch(group, topology.required, unit.wanted, ()),))
+        outcomes = [refuse(snapshot, pod, no) for pod in ready]
+    else:
+        fitted = len(best.places())
+        if fitted >= unit.wanted:
+            return best.outcomes
+        reason = None
+        if topology.required:
+            most = tuple(sorted(counts, key=lambda count: (-count.pods, count.domain)))
+            reason = PodGroupTopologyMismatch(group, topology.required, unit.wanted, most)
+        outcomes = _refuse_all(snapshot, unit, best.outcomes, fitted, reason)
+    return [msgspec.structs.replace(outcome, topics=outcome.topics | topics) for outcome in outcomes]
+
+
+def _placed(snapshot: Snapshot, ready: Sequence[Pod], wanted: int, now: datetime, context: SchedulingContext) -> _Trial:
+    """As many of the pods as fit one after the other; where that is too few, other nodes for earlier pods are tried."""
+    trial = _one_by_one(snapshot, ready, now, context)
+    if len(trial.places()) >= wanted:
+        return trial
+    sized = [(pod, _size(_pod_info(snapshot, pod, context))) for pod in ready]
+    if len({size for _, size in sized}) == 1 or any(outcome.undecided is not None for outcome in trial.outcomes):
+        return trial  # equal pods fill the nodes equally well in any order
+    # The smallest that suffice, largest first; the others where there is room.
+    sized.sort(key=lambda entry: entry[1])
+    first = [pod for pod, _ in reversed(sized[:wanted])]
+    search = _Backtracking(snapshot, now, context)
+    found = search.extended(_Trial(snapshot, context.memory.matcher), first)
+    if found is None:
+        return trial
+    found = _one_by_one(snapshot, [pod for pod, _ in sized[wanted:]], now, context, found)
+    place = {pod.metadata.uid or pod.metadata.name: index for index, pod in enumerate(ready)}
+    found.outcomes.sort(key=lambda outcome: place[outcome.pod.metadata.uid or outcome.pod.metadata.name])
+    return found
+
+
+_Size: TypeAlias = tuple[int, tuple[tuple[str, int], ...], bytes]
+
+
+def _size(info: PodInfo | None) -> _Size:
+    """Larger for pods that are harder to place: devices first, then amounts; equal for equal pods."""
+    if info is None:
+        return 0, (), b""
+    devices = 0
+    for claim in info.to_allocate:
+        for wanted in claim.spec.devices.requests:
+            devices += wanted.exactly.count or 1 if wanted.exactly is not None else 1
+    specs = codec.to_bytes([claim.spec for claim in info.to_allocate])
+    return devices, tuple(sorted(info.needs.items())), info.shape + specs
+
+
+class _Backtracking:
+    """Nodes for pods in their order, going back on choices; gives up after BACKTRACK_STEPS."""
+
+    def __init__(self, snapshot: Snapshot, now: datetime, context: SchedulingContext) -> None:
+        self.snapshot = snapshot
+        self.now = now
+        self.context = context
+        self.steps = BACKTRACK_STEPS
+
+    def extended(self, trial: _Trial, pods: Sequence[Pod]) -> _Trial | None:
+        """The trial with all these pods placed, None if none was found."""
+        if not pods:
+            return trial
+        pod, rest = pods[0], pods[1:]
+        info = _pod_info(trial.snapshot, pod, self.context)
+        if info is None:
+            return None
+        for node in feasible_nodes(trial.snapshot, info, trial.memory, (), NODES_TRIED):
+            if self.steps <= 0:
+                return None
+            self.steps -= 1
+            there = msgspec.structs.replace(self.context, within=frozenset((node,)))
+            outcome = place_pod(trial.snapshot, pod, self.now, there, trial.memory)
+            if outcome.placement is not None:
+                further = trial.copy()
+                further.add(outcome)
+            else:
+                together = _together(self.snapshot, trial, pod, self.now, there)
+                if together is None:
+                    continue
+                further = together
+            found = self.extended(further, rest)
+            if found is not None:
+                return found
+        return None
+
+
+def _one_by_one(
+    snapshot: Snapshot,
+    ready: Sequence[Pod],
+    now: datetime,
+    context: SchedulingContext,
+    trial: _Trial | None = None,
+) -> _Trial:
+    """Each pod at its best place after those before it, and after those of the trial."""
+    trial = trial or _Trial(snapshot, context.memory.matcher)
     for pod in ready:
         outcome = place_pod(trial.snapshot, pod, now, context, trial.memory)
         together = _together(snapshot, trial, pod, now, context) if outcome.placement is None else None
@@ -64,15 +228,19 @@ def place_gang(snapshot: Snapshot, unit: SchedulingUnit, now: datetime, context:
             trial = together
         else:
             trial.add(outcome)
-    fitted = len(trial.places())
-    return trial.outcomes if fitted >= unit.wanted else _refuse_all(snapshot, unit, trial.outcomes, fitted)
+    return trial
 
 
 def _refuse_all(
-    snapshot: Snapshot, unit: SchedulingUnit, outcomes: Sequence[PodOutcome], fitted: int
+    snapshot: Snapshot,
+    unit: SchedulingUnit,
+    outcomes: Sequence[PodOutcome],
+    fitted: int,
+    reason: PodReason | None = None,
 ) -> list[PodOutcome]:
-    without = next(outcome for outcome in outcomes if outcome.placement is None)
-    reason = PodGroupDoesNotFit(unit.key[2], fitted, unit.wanted, without.pod.metadata.name)
+    if reason is None:
+        without = next(outcome for outcome in outcomes if outcome.placement is None)
+        reason = PodGroupDoesNotFit(unit.key[2], fitted, unit.wanted, without.pod.metadata.name)
     stopped = tuple(some for one in outcomes if one.undecided is not None for some in one.undecided.undecided)
     refused = []
     for outcome in outcomes:
@@ -119,7 +287,8 @@ def _pod_info(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> PodIn
     claims = claims_of(snapshot, pod, context.in_flight)
     if not isinstance(claims, tuple):
         return None
-    return pod_info_of(snapshot, pod, claims, by_resource_of(snapshot, context), context.profile)
+    info = pod_info_of(snapshot, pod, claims, by_resource_of(snapshot, context), context.profile)
+    return msgspec.structs.replace(info, within=context.within) if context.within is not None else info
 
 
 def _open(snapshot: Snapshot, pod: Pod, context: SchedulingContext) -> tuple[ResourceClaim, ...]:

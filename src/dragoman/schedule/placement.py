@@ -274,8 +274,11 @@ def _served(option: _Option) -> int:
 
 def _checked(search: _Search, memory: PlacementCache) -> list[tuple[NodeGroup, _Verdict]]:
     pod_info = search.pod_info
-    if pod_info.pinned is not None:
-        nodes = [search.snapshot.nodes[name] for name in pod_info.pinned if name in search.snapshot.nodes]
+    if pod_info.pinned is not None or pod_info.within is not None:
+        names = pod_info.pinned if pod_info.pinned is not None else sorted(pod_info.within or ())
+        if pod_info.within is not None:
+            names = [name for name in names if name in pod_info.within]
+        nodes = [search.snapshot.nodes[name] for name in names if name in search.snapshot.nodes]
         groups: Iterable[NodeGroup] = [lone(search.snapshot, node) for node in nodes]
         return [(group, _verdict(search, group)) for group in groups]
     all_groups = tuple(memory.equivalent.groups(search.snapshot, pod_info.projection))

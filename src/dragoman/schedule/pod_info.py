@@ -31,7 +31,7 @@ class PodInfo(msgspec.Struct, frozen=True):
     resources for which a class stands. selectors: (claim, where its allocation is available). pinned: the only
     nodes that can do, None if any. shape: equal for pods that nodes cannot tell apart, claims to allocate and
     inter_pod and volumes aside. inter_pod: what pods already there mean for it. volumes: what its
-    PersistentVolumeClaims mean. skipping: claims whose devices need a node that
+    PersistentVolumeClaims mean. within: the only nodes that are asked. skipping: claims whose devices need a node that
     may leave out node operations. profile: what the scheduler checks and how it scores.
     """
 
@@ -48,6 +48,7 @@ class PodInfo(msgspec.Struct, frozen=True):
     skipping: tuple[str, ...] = ()
     profile: SchedulerProfile = DEFAULT_PROFILE
     volumes: VolumeState | None = None
+    within: frozenset[str] | None = None
 
     @property
     def to_allocate(self) -> tuple[ResourceClaim, ...]:

@@ -23,7 +23,7 @@ from dragoman.api.core import Pod, PodDisruptionBudget
 from dragoman.api.meta import NamespacedName, format_time, parse_time
 from dragoman.api.resource import ResourceClaim, ResourceClaimStatus
 from dragoman.effects import Delete, Effect, Emit, Patch
-from dragoman.schedule.claims import claims_of, group_name
+from dragoman.schedule.claims import claims_of
 from dragoman.schedule.decision import Preemption, Refused, Victim, pod_ref
 from dragoman.schedule.placement import PlacementCache, ScheduleResult, find_node
 from dragoman.schedule.pod_info import pod_info_of
@@ -43,7 +43,7 @@ from dragoman.schedule.single import by_resource_of
 from dragoman.schedule.units import SchedulingContext, priority_of
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot, apply_all, keys_of
 from dragoman.snapshot.selection import matches
-from dragoman.snapshot.usage import claim_names, is_finished
+from dragoman.snapshot.usage import claim_names, group_of, is_finished
 
 NODES_MAX = 100
 """Candidate nodes that are compared (upstream's minCandidateNodesAbsolute)."""
@@ -212,7 +212,7 @@ class _Search:
                 if any(consumer.resource not in ("pods", "podgroups") for consumer in consumers):
                     return ()
                 near += users
-            group = group_name(one)
+            group = group_of(one)
             if group:
                 near += keys_of(snapshot.pods_by_group, (namespace, group))
             for key in near:

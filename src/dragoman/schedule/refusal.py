@@ -99,6 +99,26 @@ class PodGroupDoesNotFit(ReasonBase, frozen=True):
     pod: str
 
 
+class DomainCount(msgspec.Struct, frozen=True, rename="camel"):
+    """How many pods of a gang fit in one domain of a topology."""
+
+    domain: str
+    pods: int
+
+
+class PodGroupTopologyMismatch(ReasonBase, frozen=True):
+    """No domain of the topology that a gang requires (a node label) has room for `minCount` pods.
+
+    domains: those with most room first, with how many pods fit; empty where no node has the label, or members of the
+    gang run in several domains already.
+    """
+
+    group: str
+    topology_key: str
+    min_count: int
+    domains: tuple[DomainCount, ...]
+
+
 class VolumeClaimNotFound(ReasonBase, frozen=True):
     """A PersistentVolumeClaim that does not exist. ephemeral: it is made for a volume of the pod, by a controller."""
 
@@ -307,6 +327,7 @@ PodReason: TypeAlias = (
     | PodGroupTooSmall
     | PodGroupNotFound
     | PodGroupDoesNotFit
+    | PodGroupTopologyMismatch
     | VolumeClaimNotFound
     | VolumeClaimDeleting
     | VolumeClaimNotOwned

@@ -83,6 +83,8 @@ def place_pod(
             return give_up_one(snapshot, pod, [used], NoFit((failed,)))
     by_resource = by_resource_of(snapshot, context)
     pod_info = pod_info_of(snapshot, pod, claims, by_resource, context.profile)
+    if context.within is not None:
+        pod_info = msgspec.structs.replace(pod_info, within=context.within)
     if pod_info.volumes is not None and pod_info.volumes.reasons:
         return refuse(snapshot, pod, _volumes_and_devices(snapshot, pod_info, by_resource, context, memory))
     place = find_node(snapshot, pod_info, context.options, by_resource, memory, context.new_id)

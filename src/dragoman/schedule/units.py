@@ -21,7 +21,7 @@ from dragoman.schedule.placement import PlacementCache
 from dragoman.schedule.profile import DEFAULT_PROFILE, SchedulerProfile
 from dragoman.schedule.queue import UnitKey
 from dragoman.snapshot.change import Snapshot, keys_of
-from dragoman.snapshot.usage import is_finished
+from dragoman.snapshot.usage import gang_min_count, group_of, is_finished
 
 GANGS = "GenericWorkload"
 PreemptionMode: TypeAlias = Literal["off", "nodes", "devices"]
@@ -44,7 +44,7 @@ class SchedulingContext(msgspec.Struct):
 
     in_flight: claims that another decision is being written for. new_id: gives a new UUID at each call. preemption:
     whether pods of lower priority make room, and whether their devices count (`schedule.preempt`). profile: what nodes
-    are checked for, and how they are scored.
+    are checked for, and how they are scored. within: the only nodes that count; None: all.
     """
 
     new_id: NewId
@@ -53,6 +53,7 @@ class SchedulingContext(msgspec.Struct):
     binding_timeout_s: float = TIMEOUT_S
     preemption: PreemptionMode = "off"
     profile: SchedulerProfile = DEFAULT_PROFILE
+    within: frozenset[str] | None = None
     memory: PlacementCache = msgspec.field(default_factory=PlacementCache)
 
     @property
@@ -71,18 +72,30 @@ def unit_of(snapshot: Snapshot, pod: Pod, gates: Gates) -> SchedulingUnit:
     """The unit a pod belongs to: its gang, or itself."""
     meta = pod.metadata
     key = (meta.namespace, meta.name)
+    if not group_name(pod):
+        return _workload_gang(snapshot, pod) or SchedulingUnit(("Pod", *key), (key,))
     group = group_name(pod)
-    if not group or not gates.on(GANGS):
+    if not gates.on(GANGS):
         return SchedulingUnit(("Pod", *key), (key,))
     pod_group = snapshot.pod_groups.get((meta.namespace, group))
     policy = pod_group.spec.scheduling_policy if pod_group is not None else None
     if pod_group is not None and (policy is None or policy.gang is None):
         return SchedulingUnit(("Pod", *key), (key,))
-    members = keys_of(snapshot.pods_by_group, (meta.namespace, group))
+    return _gang(snapshot, (meta.namespace, group), policy.gang.min_count if policy and policy.gang else None)
+
+
+def _workload_gang(snapshot: Snapshot, pod: Pod) -> SchedulingUnit | None:
+    """The pods of a workload that says of itself that it is a gang (usage.GANG_MIN_COUNT)."""
+    group = group_of(pod)
+    return _gang(snapshot, (pod.metadata.namespace, group), gang_min_count(pod)) if group else None
+
+
+def _gang(snapshot: Snapshot, group: NamespacedName, min_count: int | None) -> SchedulingUnit:
+    members = keys_of(snapshot.pods_by_group, group)
     waiting = tuple(member for member in members if is_waiting(snapshot.pods[member]))
     running = sum(1 for m in members if snapshot.pods[m].spec.node_name and not is_finished(snapshot.pods[m]))
-    minimum = policy.gang.min_count if policy is not None and policy.gang is not None else len(waiting)
-    return SchedulingUnit(("PodGroup", meta.namespace, group), waiting, max(minimum - running, 1 if waiting else 0))
+    minimum = min_count if min_count is not None else len(waiting)
+    return SchedulingUnit(("PodGroup", *group), waiting, max(minimum - running, 1 if waiting else 0))
 
 
 def is_waiting(pod: Pod) -> bool:

@@ -18,7 +18,7 @@ from dragoman.schedule import refusal
 from dragoman.schedule.needs import is_extended
 from dragoman.schedule.queue import Topic
 from dragoman.snapshot.change import Change, Gone, Put, Snapshot
-from dragoman.snapshot.usage import holds, is_finished, pod_requests
+from dragoman.snapshot.usage import group_of, holds, is_finished, pod_requests
 
 NODES: Topic = ("nodes",)
 LABELS: Topic = ("labels",)
@@ -108,9 +108,9 @@ def _of_pod(old: Pod | None, new: Pod | None) -> Iterable[Topic]:
     if new is not None and (old is None or _concerns_itself(old, new)):
         yield named("Pod", new.metadata.namespace, new.metadata.name)
     for pod in (old, new):
-        group = pod.spec.scheduling_group if pod is not None else None
-        if pod is not None and group is not None and group.pod_group_name and (old is None or new is None):
-            yield named("PodGroup", pod.metadata.namespace, group.pod_group_name)
+        group = group_of(pod) if pod is not None else ""
+        if pod is not None and group and (old is None or new is None):
+            yield named("PodGroup", pod.metadata.namespace, group)
     if _inter_pod_facts(old) != _inter_pod_facts(new):
         yield INTER_POD
     if old is None or not old.spec.node_name or is_finished(old):
@@ -171,6 +171,8 @@ def _of_reason(namespace: str, reason: object) -> Iterable[Topic]:
             yield named("ResourceClaim", namespace, reason.claim)
         case refusal.PodGroupNotFound() | refusal.PodGroupTooSmall() | refusal.PodGroupDoesNotFit():
             yield named("PodGroup", namespace, reason.group)
+        case refusal.PodGroupTopologyMismatch():
+            yield from (named("PodGroup", namespace, reason.group), LABELS)
         case refusal.NodeUnschedulable() | refusal.UntoleratedTaint():
             yield TAINTS
         case refusal.NodeAffinityMismatch() | refusal.AddedAffinityMismatch():

@@ -51,6 +51,7 @@ from dragoman.snapshot.usage import (
     Holder,
     assumed_extra,
     claim_names,
+    group_of,
     holds,
     is_finished,
     pod_requests,
@@ -129,7 +130,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     pods_by_node: node name -> pods bound to it, finished ones too
     pods_by_volume_claim: (namespace, PersistentVolumeClaim) -> pods that mount it
     pods_by_claim: (namespace, claim) -> pods that use the claim (by name, by template once made, extended)
-    pods_by_group: (namespace, pod group) -> its pods
+    pods_by_group: (namespace, pod group, or workload that is a gang: usage.group_of) -> its pods
     pods_by_trait: a trait (REPELS) -> pods that have it
     claims_by_owner: owner uid -> claims it owns (any owner reference)
     slices_by_pool: (driver, pool) -> slices, all generations
@@ -222,9 +223,8 @@ def _terms_of_pod(pod: Pod) -> list[tuple[str, Hashable]]:
     terms: list[tuple[str, Hashable]] = [("pods_by_claim", (namespace, name)) for name in claim_names(pod)]
     if pod.spec.node_name:
         terms.append(("pods_by_node", pod.spec.node_name))
-    group = pod.spec.scheduling_group
-    if group is not None and group.pod_group_name:
-        terms.append(("pods_by_group", (namespace, group.pod_group_name)))
+    if group := group_of(pod):
+        terms.append(("pods_by_group", (namespace, group)))
     terms += [("pods_by_volume_claim", (namespace, name)) for name in volume_claim_names(pod)]
     if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity:
         terms.append(("pods_by_trait", REPELS))

@@ -82,6 +82,44 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
+GANG_MIN_COUNT = "dragoman.dev/gang-min-count"
+"""Annotation of pods: their workload is a gang of at least so many pods, where no PodGroup says so."""
+_WORKLOAD_LABELS = (
+    ("leaderworkerset", ("leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index")),
+    ("jobset", ("jobset.sigs.k8s.io/jobset-name",)),
+    ("trainer", ("training.kubeflow.org/job-name",)),
+    ("ray", ("ray.io/cluster",)),
+    ("job", ("batch.kubernetes.io/job-name",)),
+    ("pod-group", ("scheduling.x-k8s.io/pod-group",)),
+)
+"""By which labels pods of one workload are known: LeaderWorkerSet (a group of it), JobSet, Kubeflow, KubeRay, Job; and
+of the coscheduling plugin."""
+
+
+def group_of(pod: Pod) -> str:
+    """The gang that a pod may belong to: its PodGroup, or where it has none and says GANG_MIN_COUNT its workload, as
+    `kind/name`; "" for none."""
+    named = pod.spec.scheduling_group
+    if named is not None and named.pod_group_name:
+        return named.pod_group_name
+    return workload_gang_of(pod) if GANG_MIN_COUNT in pod.metadata.annotations else ""
+
+
+def workload_gang_of(pod: Pod) -> str:
+    """The workload that a pod is of by its labels, as `kind/name`; "" for none."""
+    labels = pod.metadata.labels
+    for kind, keys in _WORKLOAD_LABELS:
+        if all(key in labels for key in keys):
+            return "/".join((kind, *(labels[key] for key in keys)))
+    return ""
+
+
+def gang_min_count(pod: Pod) -> int:
+    """What GANG_MIN_COUNT says; 1 for what is no number above it."""
+    text = pod.metadata.annotations.get(GANG_MIN_COUNT, "")
+    return max(1, int(text)) if text.isdecimal() else 1
+
+
 def volume_claim_names(pod: Pod) -> tuple[str, ...]:
     """Names of the PersistentVolumeClaims behind a pod's volumes, those made for ephemeral ones too."""
     found: dict[str, None] = {}

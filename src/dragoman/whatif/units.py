@@ -1,6 +1,7 @@
 """Which pods are decided on, in what order, and which of them together?
 
-A gang is the pods of one PodGroup with a gang policy, or in files pods with the same value of one of GANG_LABELS.
+A gang is the pods of one PodGroup with a gang policy, of one workload with the annotation of `usage.group_of`, or in
+files with the same value of one of GANG_LABELS.
 Never decides anything.
 """
 
@@ -13,7 +14,7 @@ from dragoman.api.meta import NamespacedName
 from dragoman.schedule.claims import group_name
 from dragoman.schedule.cycle import SchedulingUnit, is_waiting
 from dragoman.snapshot.change import WORKLOADS, Snapshot, keys_of
-from dragoman.snapshot.usage import is_finished
+from dragoman.snapshot.usage import gang_min_count, group_of, is_finished
 from dragoman.whatif.cluster import ClusterState
 
 GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "gang")
@@ -71,6 +72,8 @@ def _gang_of(snapshot: Snapshot, pod: Pod) -> str:
         made = snapshot.pod_groups.get((pod.metadata.namespace, group))
         policy = made.spec.scheduling_policy if made is not None else None
         return group if made is None or (policy is not None and policy.gang is not None) else ""
+    if own := group_of(pod):
+        return own
     return next((pod.metadata.labels[label] for label in GANG_LABELS if pod.metadata.labels.get(label)), "")
 
 
@@ -78,11 +81,13 @@ def _wanted(snapshot: Snapshot, key: tuple[str, str, str], members: Sequence[Nam
     kind, namespace, name = key
     made = snapshot.pod_groups.get((namespace, name)) if kind == "PodGroup" else None
     policy = made.spec.scheduling_policy if made is not None else None
-    if policy is None or policy.gang is None:
+    stated = [gang_min_count(snapshot.pods[key]) for key in members if group_of(snapshot.pods[key]) == name]
+    least = policy.gang.min_count if policy is not None and policy.gang is not None else max(stated, default=0)
+    if not least or (policy is not None and policy.gang is None):
         return len(members)
     running = [
         member
         for member in keys_of(snapshot.pods_by_group, (namespace, name))
         if snapshot.pods[member].spec.node_name and not is_finished(snapshot.pods[member])
     ]
-    return max(policy.gang.min_count - len(running), 1)
+    return max(least - len(running), 1)

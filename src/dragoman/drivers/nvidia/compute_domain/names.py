@@ -22,6 +22,8 @@ TARGET = f"{GROUP}/computeDomainTarget"
 CLIQUE_LABEL = f"{GROUP}/computeDomain.cliqueID"
 """Of daemon pods and of cliques; empty on a pod of a node without NVLink fabric."""
 NODE_CLIQUE = "nvidia.com/gpu.clique"
+TOPOLOGY_PREFERRED = "dragoman.dev/topology-preferred"
+"""Annotation by which the scheduler keeps a gang together (schedule.topology)."""
 
 NAMESPACE = "nvidia-dra-driver-gpu"
 CONTROLLER_ACCOUNT = "compute-domain-controller-service-account"

@@ -24,8 +24,10 @@ from dragoman.drivers.nvidia.compute_domain.names import (
     LABEL,
     MAX_NODES,
     NAMESPACE,
+    NODE_CLIQUE,
     PLUGIN_ACCOUNT,
     TARGET,
+    TOPOLOGY_PREFERRED,
     VERSION,
     ComputeDomain,
     daemon_name,
@@ -248,7 +250,10 @@ def workload_template(domain: ComputeDomain, settings: MakeSettings) -> Object:
         "domainID": domain.metadata.uid,
         "allocationMode": mode,
     }
-    return _template(meta, "channel", CHANNEL_CLASS, parameters)
+    template = _template(meta, "channel", CHANNEL_CLASS, parameters)
+    # Gangs prefer one clique, since only there the domain's memory is shared (schedule.topology).
+    template["spec"]["metadata"] = {"annotations": {TOPOLOGY_PREFERRED: NODE_CLIQUE}}
+    return template
 
 
 def daemon_template(domain: ComputeDomain, settings: MakeSettings) -> Object:

@@ -123,6 +123,7 @@ TESTED_BY = {
     "kubelet/shell/": "kubelet/test_shell.py kubelet/shell",
     "kubelet/volumes.py": "kubelet/test_lifecycle.py",
     "lint/references.py": "lint/test_lint.py",
+    "lint/rollouts.py": "lint/test_articles.py lint/test_lint.py",
     "lint/selectors.py": "lint/test_lint.py",
     "lint/shape.py": "lint/test_lint.py",
     "lint/unknown.py": "lint/test_lint.py",

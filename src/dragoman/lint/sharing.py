@@ -93,10 +93,10 @@ def _takes_whole(document: Document, path: ItemPath, devices: Object, world: Man
         for place, exact in exact_requests(request):
             if exact.get("adminAccess") or dig(exact, "capacity", "requests"):
                 continue
-            taken = [view for view in _matched(exact, world) if id(view) in greedy]
-            if not taken:
+            whole = [view for view in _matched(exact, world) if id(view) in greedy]
+            if not whole:
                 continue
-            names = ", ".join(greedy[id(taken[0])])
+            names = ", ".join(greedy[id(whole[0])])
             message = (
                 f"asks for no amount of {names} of devices that several claims may share: it takes the whole device, "
                 "nothing is left for others"

@@ -28,7 +28,7 @@ _LABEL_MIN = 2
 """Shorter values of labels say nothing of a device."""
 
 
-class Double(NamedTuple):
+class TwiceAdvertised(NamedTuple):
     """A resource of a node and the driver that publishes the same hardware there. amount: allocatable of it."""
 
     node: str
@@ -38,9 +38,9 @@ class Double(NamedTuple):
     devices: int
 
 
-def doubles_on(
+def advertised_twice_on(
     node: str, labels: Mapping[str, str], amounts: Mapping[str, Quantity], devices: Sequence[OwnDevice], serves: Serves
-) -> Iterator[Double]:
+) -> Iterator[TwiceAdvertised]:
     """What one node has twice, by resource."""
     by_driver: dict[str, list[Device]] = {}
     for driver, device in devices:
@@ -51,18 +51,18 @@ def doubles_on(
         for driver, own in sorted(by_driver.items()):
             known = serves(resource, driver)
             if known or _one_vendor(resource, driver, amount, own) or _labelled(resource, labels, own, amount):
-                yield Double(node, resource, amount, driver, len(own))
+                yield TwiceAdvertised(node, resource, amount, driver, len(own))
                 break
 
 
-def advertised_twice(snapshot: Snapshot, patterns: Mapping[str, str]) -> tuple[Double, ...]:
-    """All doubles of a cluster, by node. patterns: of the resources of a driver's device plugin, by driver."""
+def advertised_twice(snapshot: Snapshot, patterns: Mapping[str, str]) -> tuple[TwiceAdvertised, ...]:
+    """What a cluster advertises twice, by node. patterns: of the resources of a driver's device plugin, by driver."""
     by_class = {
         found.spec.extended_resource_name: name
         for name, found in sorted(snapshot.classes.items())
         if found.spec.extended_resource_name
     }
-    found: list[Double] = []
+    found: list[TwiceAdvertised] = []
     for name, node in sorted(snapshot.nodes.items()):
         amounts = amounts_of(node)
         if not amounts:
@@ -79,7 +79,7 @@ def advertised_twice(snapshot: Snapshot, patterns: Mapping[str, str]) -> tuple[D
             of_class = by_class.get(resource)
             return of_class is not None and _in_class(snapshot, of_class, (d for d in devices if d[0] == driver))
 
-        found += doubles_on(name, node.metadata.labels, amounts, devices, serves) if devices else ()
+        found += advertised_twice_on(name, node.metadata.labels, amounts, devices, serves) if devices else ()
     return tuple(found)
 
 

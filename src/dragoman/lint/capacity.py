@@ -15,7 +15,7 @@ from dragoman.api.files import Document
 from dragoman.api.resource import ResourceSlice
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, objects, text
-from dragoman.inspect.advertised import OwnDevice, advertised_twice_on, amounts_of
+from dragoman.inspect.advertised_twice import OwnDevice, advertised_twice_on, amounts_of
 from dragoman.lint.chains import candidates, claims_of, exact_requests, matching, selectors_of
 from dragoman.lint.finding import Finding, found
 from dragoman.lint.manifests import ManifestIndex

@@ -28,7 +28,7 @@ _LABEL_MIN = 2
 """Shorter values of labels say nothing of a device."""
 
 
-class TwiceAdvertised(NamedTuple):
+class Double(NamedTuple):
     """A resource of a node and the driver that publishes the same hardware there. amount: allocatable of it."""
 
     node: str
@@ -40,7 +40,7 @@ class TwiceAdvertised(NamedTuple):
 
 def advertised_twice_on(
     node: str, labels: Mapping[str, str], amounts: Mapping[str, Quantity], devices: Sequence[OwnDevice], serves: Serves
-) -> Iterator[TwiceAdvertised]:
+) -> Iterator[Double]:
     """What one node has twice, by resource."""
     by_driver: dict[str, list[Device]] = {}
     for driver, device in devices:
@@ -51,18 +51,18 @@ def advertised_twice_on(
         for driver, own in sorted(by_driver.items()):
             known = serves(resource, driver)
             if known or _one_vendor(resource, driver, amount, own) or _labelled(resource, labels, own, amount):
-                yield TwiceAdvertised(node, resource, amount, driver, len(own))
+                yield Double(node, resource, amount, driver, len(own))
                 break
 
 
-def advertised_twice(snapshot: Snapshot, patterns: Mapping[str, str]) -> tuple[TwiceAdvertised, ...]:
-    """What a cluster advertises twice, by node. patterns: of the resources of a driver's device plugin, by driver."""
+def advertised_twice(snapshot: Snapshot, patterns: Mapping[str, str]) -> tuple[Double, ...]:
+    """All doubles of a cluster, by node. patterns: of the resources of a driver's device plugin, by driver."""
     by_class = {
         found.spec.extended_resource_name: name
         for name, found in sorted(snapshot.classes.items())
         if found.spec.extended_resource_name
     }
-    found: list[TwiceAdvertised] = []
+    found: list[Double] = []
     for name, node in sorted(snapshot.nodes.items()):
         amounts = amounts_of(node)
         if not amounts:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,10 @@ pytestmark = [
     pytest.mark.slow,
 ]
 PATIENCE_MS = 20_000
+ROOT = Path(__file__).resolve().parents[2]
+AXE = ROOT / ".venv/axe/package/axe.min.js"
+RUN_AXE = """async () => (await axe.run(document, { resultTypes: ['violations'] })).violations
+  .map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3), v.nodes[0].failureSummary])"""
 
 # Accessible name, in short: what a screen reader says of a control.
 NAMELESS = """() => [...document.querySelectorAll('button, a[href], input, select, textarea, [role=img]')]
@@ -201,3 +206,32 @@ def test_a_manifest_is_judged_as_it_is_typed(browser: Any, address: str) -> None
     page.get_by_label("Manifest").fill(claim % "gpus")
     page.get_by_text("No problems found.").wait_for()
     seen.check()
+
+
+PLACES = [
+    "fleet",
+    "fleet?tab=holders",
+    "fleet?tab=problems",
+    "waiting",
+    "time?since=0",
+    "editor",
+    "fleet?open=node||node-2",
+]
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: run `make axe`")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+def test_axe_finds_no_violation(browser: Any, address: str, theme: str, locale: str) -> None:
+    seen = Seen(browser, address, color_scheme=theme, locale=locale)
+    script = AXE.read_text()
+    found = {}
+    for place in PLACES:
+        seen.go(place)
+        seen.page.locator(".loading").first.wait_for(state="detached")
+        seen.page.locator("main h1").wait_for()
+        seen.page.evaluate(script)
+        assert seen.page.evaluate("axe.version")
+        if violations := seen.page.evaluate(RUN_AXE):
+            found[place] = violations
+    assert not found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +26,7 @@ from dragoman.values.names import split_qualified
 STATES = ("free", "held", "shared", "tainted", "blocked", "unavailable", "unusable", "gone")
 """Those of the inventory; gone: held by a claim, but no longer published."""
 FILTERS_KEPT = 8
+SUMMARIES_KEPT = 64
 PAGE_MAX = 200
 _GROUP_LABELS = {"clique": ("gpu.clique", "clique"), "rack": ("rack",), "zone": ("zone",), "model": ("gpu.product",)}
 _ATTRIBUTE = re.compile(r"([\w./-]+)\s*=\s*([^=].*)")
@@ -111,6 +112,13 @@ class Fleet:
         self.troubles = tuple(trouble for entry in self._pools.values() for trouble in entry.troubles)
         self._filters: dict[str, Callable[[Tile], bool]] = {}
         self._groups: dict[str, dict[str, list[str]]] = {}
+        self._summaries: dict[tuple[str, FleetFilter], dict[str, Any]] = {}
+        self._terms = self.group_terms()
+        every = [tile for tiles in self.by_node.values() for tile in tiles]
+        self._classes = dict(sorted(Counter(name for tile in every for name in tile.classes).items()))
+        self._namespaces = sorted({claim.partition("/")[0] for tile in every for claim in tile.claims})
+        self.problems = self._problems()
+        """What is broken: pools, nodes, devices; each {"kind", "name", "reason", "count"}."""
 
     # ---- counting
 
@@ -253,39 +261,39 @@ class Fleet:
 
     def summary(self, term: str, wanted: FleetFilter) -> dict[str, Any]:
         """{"by", "terms", "nodes", "counts", "matching", "groups": [{"name", "nodes", "counts"}], "classes", ...}."""
-        terms = self.group_terms()
-        term = term or terms[0]
-        matches = self.matching(wanted)
+        term = term or self._terms[0]
+        known = self._summaries.get((term, wanted))
+        if known is None:
+            if len(self._summaries) >= SUMMARIES_KEPT:
+                self._summaries.clear()
+            known = self._summaries[term, wanted] = self._counted(term, wanted)
+        return known
+
+    def _counted(self, term: str, wanted: FleetFilter) -> dict[str, Any]:
+        matches = None if wanted.is_empty else self.matching(wanted)
         total: Counter[str] = Counter()
-        classes: Counter[str] = Counter()
-        spaces: set[str] = set()
         groups = []
         nodes = 0
         for name, members in self.groups(term).items():
             counts: Counter[str] = Counter()
             shown = 0
             for node in members:
-                hit = False
-                for tile in self.by_node[node]:
-                    classes.update(tile.classes)
-                    spaces.update(claim.partition("/")[0] for claim in tile.claims)
-                    if matches(tile):
-                        counts[tile.state] += 1
-                        hit = True
-                shown += hit or wanted.is_empty
+                states = [tile.state for tile in self.by_node[node] if matches is None or matches(tile)]
+                counts.update(states)
+                shown += bool(states) or matches is None
             if shown:
                 groups.append({"name": name, "nodes": shown, "counts": dict(counts)})
                 nodes += shown
                 total.update(counts)
         return {
             "by": term,
-            "terms": terms,
+            "terms": self._terms,
             "nodes": nodes,
             "counts": {state: total[state] for state in STATES if total[state]},
             "groups": groups,
-            "classes": dict(sorted(classes.items())),
-            "namespaces": sorted(spaces),
-            "problems": len(self.problems()),
+            "classes": self._classes,
+            "namespaces": self._namespaces,
+            "problems": len(self.problems),
         }
 
     def nodes(self, term: str, group: str, wanted: FleetFilter, offset: int, limit: int) -> dict[str, Any]:
@@ -316,8 +324,9 @@ class Fleet:
             "devices": devices,
         }
 
-    def holders(self, wanted: FleetFilter) -> dict[str, Any]:
-        """{"holders": [{"namespace", "claim", "pods", "devices", "nodes"}]}, who has most first."""
+    def holders(self, wanted: FleetFilter, offset: int, limit: int) -> dict[str, Any]:
+        """{"total", "namespaces", "holders": [{"namespace", "claim", "pods", "count", "devices", "nodes"}]}: a page of
+        the claims that have matching devices, who has most first."""
         matches = self.matching(wanted)
         found: dict[str, list[Tile]] = {}
         for tiles in self.by_node.values():
@@ -326,20 +335,20 @@ class Fleet:
                     for claim in tile.claims:
                         found.setdefault(claim, []).append(tile)
         rows = []
-        for claim, tiles in sorted(found.items(), key=lambda entry: (-len(entry[1]), entry[0])):
+        held: Counter[str] = Counter()
+        for claim, tiles in found.items():
+            held[claim.partition("/")[0]] += len(tiles)
+        ordered = sorted(found.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+        for claim, tiles in ordered[offset : offset + limit]:
             namespace, _, name = claim.partition("/")
             pods = [pod for _, pod in keys_of(self.snapshot.pods_by_claim, (namespace, name))]
             nodes = sorted({tile.node for tile in tiles if tile.node})
             devices = [str(tile.id) for tile in tiles[:32]]
             body = {"namespace": namespace, "claim": name, "pods": pods, "count": len(tiles), "devices": devices}
             rows.append({**body, "nodes": nodes[:8]})
-        held: Counter[str] = Counter()
-        for claim, tiles in found.items():
-            held[claim.partition("/")[0]] += len(tiles)
-        return {"total": len(rows), "namespaces": dict(held.most_common()), "holders": rows}
+        return {"total": len(found), "namespaces": dict(held.most_common()), "holders": rows}
 
-    def problems(self) -> list[dict[str, Any]]:
-        """What is broken: pools, nodes, devices; each {"kind", "name", "reason", "count"}."""
+    def _problems(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = [
             {"kind": "pool", "name": f"{t.driver}/{t.pool}", "reason": t.what, "detail": t.detail, "count": t.devices}
             for t in self.troubles
@@ -357,11 +366,6 @@ class Fleet:
                 more = len(tainted) - 4
                 found.append({"kind": "node", "name": name, "reason": "more tainted devices", "count": more})
         return found
-
-    def tiles(self) -> Iterator[Tile]:
-        """Every device."""
-        for tiles in self.by_node.values():
-            yield from tiles
 
 
 def _natural(name: str) -> tuple[str | int, ...]:

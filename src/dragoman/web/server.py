@@ -30,6 +30,8 @@ from dragoman.lint.linter import LintTarget
 from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
+from dragoman.runtime.tasks import report
+from dragoman.schedule.cycle import is_waiting
 from dragoman.schedule.units import SchedulingContext
 from dragoman.web import editor, timeline
 from dragoman.web.access import HEADERS, PageAccess
@@ -52,6 +54,7 @@ TYPES = {
 }
 BEAT_S = 15.0
 """Between two signs of life on a stream of updates."""
+ROWS = 100
 EVENTS_S = 2.0
 """So long events that were listed are used again."""
 
@@ -87,17 +90,19 @@ class WebPage:
         self.now = now or clock.utc
         self.access = PageAccess(entropy)
         self.actions = actions
-        self._thread = ThreadPoolExecutor(1, "page")
+        self._quick = ThreadPoolExecutor(1, "page")
+        self._slow = ThreadPoolExecutor(1, "page-decisions")
         self._known: dict[str, tuple[int, Any]] = {}
         self._fleet: Fleet | None = None
         self._events: tuple[float, tuple[dict[str, Any], ...]] | None = None
 
     def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """End the threads."""
+        for thread in (self._quick, self._slow):
+            thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _kept(self, name: str, state: PageState, make: Callable[[], T]) -> T:
-        """What `make` gives, once for each state. In the thread, so that one waits for the other."""
+    async def _kept(self, name: str, state: PageState, make: Callable[[], T], *, slow: bool = False) -> T:
+        """What `make` gives, once for each state. In its thread, so that one waits for the other."""
 
         def once() -> T:
             known = self._known.get(name)
@@ -106,10 +111,18 @@ class WebPage:
             found: T = known[1]
             return found
 
-        return await self._apart(once)
+        return await self._apart(once, slow=slow)
 
-    async def _apart(self, make: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, make)
+    async def _apart(self, make: Callable[[], T], *, slow: bool = False) -> T:
+        """In a thread: decisions, which may take long, in another than what is only counted or looked up."""
+        return await asyncio.get_running_loop().run_in_executor(self._slow if slow else self._quick, make)
+
+    async def prepare(self) -> None:
+        """Makes what a browser asks for first."""
+        state = self.source.current
+        await self.fleet(state)
+        with suppress(DragomanError):
+            await self.waiting(state)
 
     async def fleet(self, state: PageState) -> Fleet:
         """The devices of a state."""
@@ -131,21 +144,21 @@ class WebPage:
         events = await self.events()
         now, monotonic = self.now(), self.clock.monotonic
         context = self.settings.context
-        return await self._kept("scene", state, lambda: explain_input(state, events, context, now, monotonic))
+        return await self._kept(
+            "scene", state, lambda: explain_input(state, events, context, now, monotonic), slow=True
+        )
 
     async def waiting(self, state: PageState) -> WaitingObjects:
         """Everything that waits in a state."""
         scene = await self.scene(state)
-        return await self._kept("waiting", state, lambda: WaitingObjects(scene))
+        return await self._kept("waiting", state, lambda: WaitingObjects(scene), slow=True)
 
     # ---- answers
 
     async def show_state(self, request: web.Request) -> Any:
         """{"number", "title", "notes", "problem", "actions", "now", "pending"}."""
         state = self.source.current
-        waits = sum(
-            1 for pod in state.snapshot.pods.values() if not pod.spec.node_name and pod.status.phase == "Pending"
-        )
+        waits = await self._kept("pending", state, lambda: sum(map(is_waiting, state.snapshot.pods.values())))
         body: dict[str, Any] = {"number": state.number, "title": self.source.title, "notes": state.notes}
         body |= {"problem": state.problem, "actions": self.actions.offered() if self.actions else None}
         return body | {
@@ -170,15 +183,13 @@ class WebPage:
         """`Fleet.holders`, a page of it."""
         fleet, wanted = await self.fleet(self.source.current), _filter(request)
         offset = _number(request, "offset", 0)
-        body = await self._apart(lambda: fleet.holders(wanted))
-        return {**body, "holders": body["holders"][offset : offset + 100]}
+        return await self._apart(lambda: fleet.holders(wanted, offset, ROWS))
 
     async def show_problems(self, request: web.Request) -> Any:
         """`Fleet.problems`, a page of it."""
         fleet = await self.fleet(self.source.current)
-        found = await self._apart(fleet.problems)
         offset = _number(request, "offset", 0)
-        return {"total": len(found), "problems": found[offset : offset + 100]}
+        return {"total": len(fleet.problems), "problems": fleet.problems[offset : offset + ROWS]}
 
     async def show_object(self, request: web.Request) -> Any:
         """What `explain` says of a pod, claim, node or device: {"lines", ...}."""
@@ -191,10 +202,10 @@ class WebPage:
         if kind == "pod":
             waiting = await self.waiting(state)
             with suppress(NotFound):
-                found = await self._apart(lambda: waiting.pod((namespace, name)))
-                answer = await self._apart(lambda: about(scene, kind, name, namespace))
+                found = await self._apart(lambda: waiting.pod((namespace, name)), slow=True)
+                answer = await self._apart(lambda: about(scene, kind, name, namespace), slow=True)
                 return {"lines": answer.lines, "body": answer.body, "hints": found["hints"]}
-        answer = await self._apart(lambda: about(scene, kind, name, namespace))
+        answer = await self._apart(lambda: about(scene, kind, name, namespace), slow=True)
         body: dict[str, Any] = {"lines": answer.lines, "body": answer.body, "hints": []}
         if kind == "node":
             fleet = await self.fleet(state)
@@ -204,7 +215,7 @@ class WebPage:
     async def show_waiting(self, request: web.Request) -> Any:
         """`WaitingObjects.groups`."""
         waiting = await self.waiting(self.source.current)
-        return await self._apart(waiting.groups)
+        return await self._apart(waiting.groups, slow=True)
 
     async def show_time(self, request: web.Request) -> Any:
         """`timeline.page` and `timeline.latency`."""
@@ -219,7 +230,7 @@ class WebPage:
         """`WaitingObjects.what_if`."""
         asked, state = await _body(request), self.source.current
         waiting, fleet = await self.waiting(state), await self.fleet(state)
-        return await self._apart(lambda: waiting.what_if(asked, fleet))
+        return await self._apart(lambda: waiting.what_if(asked, fleet), slow=True)
 
     async def ask_editor(self, request: web.Request) -> Any:
         """`editor.judged`."""
@@ -227,8 +238,8 @@ class WebPage:
         scene, fleet = await self.scene(state), await self.fleet(state)
         given = self.settings
         target = LintTarget(minor=given.minor, gates=given.gates, known=given.known, applied=given.applied)
-        lint_with = await self._kept("lint", state, lambda: editor.linter(scene, target))
-        return await self._apart(lambda: editor.judged(text, scene, lint_with, fleet, target))
+        lint_with = await self._kept("lint", state, lambda: editor.linter(scene, target), slow=True)
+        return await self._apart(lambda: editor.judged(text, scene, lint_with, fleet, target), slow=True)
 
     async def act(self, request: web.Request) -> Any:
         """An action, where there are some."""
@@ -321,7 +332,14 @@ async def serving(
         except OSError as error:
             raise Denied(f"port {settings.port} on 127.0.0.1: {error.strerror or error}; choose another one") from None
         page.access.port = runner.addresses[0][1]
-        yield page
+        preparing = asyncio.create_task(page.prepare(), name="prepare the page")
+        try:
+            yield page
+        finally:
+            preparing.cancel()
+            await asyncio.wait([preparing])
+            if not preparing.cancelled() and (broke := preparing.exception()) is not None:
+                report(get("page"), broke)
     finally:
         page.close()
         await runner.cleanup()

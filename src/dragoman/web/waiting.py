@@ -148,7 +148,9 @@ class WaitingObjects:
         self, cluster: ClusterState, order: Sequence[Named]
     ) -> tuple[ClusterState, dict[NamespacedName, PodPrediction]]:
         decided: dict[NamespacedName, PodPrediction] = {}
-        for step in run(cluster, order, self.scene.context):
+        # Who would be preempted is not asked: nobody is evicted here, and it takes longer than all the rest.
+        context = msgspec.structs.replace(self.scene.context, preemption="off")
+        for step in run(cluster, order, context):
             decided |= {verdict.pod: verdict for verdict in step.verdicts}
             assert step.cluster is not None
             cluster = step.cluster

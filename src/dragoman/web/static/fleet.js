@@ -170,7 +170,7 @@ async function groups(content, filter, summary, context) {
           },
         },
         h("span", { "aria-hidden": "true" }, isOpen ? "▾" : "▸"),
-        h("span", { class: "long", title: group.name }, group.name || t("group.none")),
+        h("span", { class: "long", title: group.name }, group.name || t(summary.by === "none" ? "group.all" : "group.none")),
         h("span", { class: "quiet" }, t("group.nodes", { n: number(group.nodes) })),
         bar(group.counts),
       );

@@ -11,6 +11,7 @@ import * as time from "./time.js";
 import * as waiting from "./waiting.js";
 
 const VIEWS = { fleet, waiting, time, editor };
+const FEW = 2;
 const THEMES = ["auto", "light", "dark"];
 let state = null;
 let opener = null;
@@ -102,7 +103,10 @@ function header() {
 
 function notes() {
   const lines = [...state.notes, ...(state.problem ? [t("top.problem", { problem: state.problem })] : [])];
-  return lines.length ? h("div", { class: "notes" }, lines.map((line) => h("p", {}, line))) : null;
+  if (!lines.length) return null;
+  const shown = lines.map((line) => h("p", {}, line.replace(/^note: /, "")));
+  if (lines.length <= FEW) return h("div", { class: "notes" }, shown);
+  return h("details", { class: "notes" }, h("summary", {}, t("top.notes", { n: lines.length })), shown);
 }
 
 let shown = "";

@@ -43,7 +43,7 @@ function cause(group, context) {
   const first = group.objects[0];
   const rest = group.count - NAMES;
   const parts = [
-    h("h2", {}, h("span", { class: "badge" }, number(group.count)), t(group.objects.some((o) => o.kind !== "pod") ? "waiting.objects" : "waiting.pods", { n: number(group.count) })),
+    h("h2", {}, heading(group)),
     h("ul", {}, group.objects.slice(0, NAMES).map((object) => h("li", {}, link(`${object.namespace}/${object.name}`, () => context.open(object.kind, object.name, object.namespace)))), rest > 0 ? h("li", { class: "quiet" }, t("more", { n: number(rest) })) : null),
     h("div", { class: "facts" }, group.why.map((line) => h("p", {}, line))),
   ];
@@ -64,6 +64,12 @@ function cause(group, context) {
     );
   }
   return h("section", { class: "cause" }, parts, target);
+}
+
+function heading(group) {
+  const pods = group.objects.every((object) => object.kind === "pod");
+  if (group.count === 1) return t(pods ? "waiting.pod" : "waiting.object");
+  return t(pods ? "waiting.pods" : "waiting.objects", { n: number(group.count) });
 }
 
 function other(context) {

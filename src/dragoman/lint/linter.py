@@ -24,6 +24,7 @@ from dragoman.lint.finding import CODES, Finding, SetValue, found
 from dragoman.lint.kinds import check as check_kinds
 from dragoman.lint.made import check as check_made
 from dragoman.lint.manifests import ManifestIndex
+from dragoman.lint.placement import check as check_placement
 from dragoman.lint.references import check as check_references
 from dragoman.lint.rollouts import check as check_rollouts
 from dragoman.lint.selectors import check as check_selectors
@@ -52,6 +53,7 @@ FAMILIES: tuple[Family, ...] = (
     check_versions,
     check_shape,
     check_references,
+    check_placement,
     check_selectors,
     check_constraints,
     check_configs,

@@ -15,6 +15,7 @@ import msgspec
 from dragoman.drivers.entry import DriverFactory, MachineProfile, Site
 from dragoman.drivers.nvidia import smi_script
 from dragoman.drivers.nvidia.classes import GPU
+from dragoman.drivers.nvidia.device_plugin.discovery import family_of, sanitised
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
 from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
 from dragoman.drivers.nvidia.gates import gates_with, parse_gates
@@ -26,7 +27,6 @@ from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.node.driver import Driver
 from dragoman.node.plugin import Places
 
-FAMILIES = {"Ada Lovelace": "ada-lovelace"}
 MPS_FOLDER = "mps"
 """Holds the folders of MPS daemons, in the plugin's folder."""
 
@@ -149,16 +149,19 @@ def cluster_uuid(rack: str) -> str:
 
 
 def labels(machine: MachineProfile, rack: str = "") -> dict[str, str]:
-    """Labels of a node as GPU Feature Discovery sets them; rack: the node group that shares its NVLink domain."""
+    """Labels of a node by its profile, as GPU feature discovery and the driver set them before anything is changed.
+
+    rack: the node group that shares its NVLink domain.
+    """
     profile, models = machine.profile, machine.catalog.gpu_models(machine.profile)
     first = models[0]
     major, _, minor = first.compute_capability.partition(".")
     found = {
         "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.product": _sanitised(first.name),
+        "nvidia.com/gpu.product": sanitised(first.name),
         "nvidia.com/gpu.count": str(sum(model.name == first.name for model in models)),
         "nvidia.com/gpu.memory": str(first.memory_mib),
-        "nvidia.com/gpu.family": FAMILIES.get(first.architecture, first.architecture.lower()),
+        "nvidia.com/gpu.family": family_of(first.architecture),
         "nvidia.com/gpu.compute.major": major,
         "nvidia.com/gpu.compute.minor": minor or "0",
         "nvidia.com/mig.capable": "true" if first.mig else "false",
@@ -166,11 +169,12 @@ def labels(machine: MachineProfile, rack: str = "") -> dict[str, str]:
         "nvidia.com/cuda.runtime-version.full": profile.driver.cuda,
     }
     if profile.node.product:
-        found["nvidia.com/gpu.machine"] = _sanitised(profile.node.product)
-    if rack and profile.fabric.clique:
-        found["nvidia.com/gpu.clique"] = f"{cluster_uuid(rack)}.{profile.fabric.clique}"
-    return found
+        found["nvidia.com/gpu.machine"] = sanitised(profile.node.product)
+    return found | clique_labels(machine, rack)
 
 
-def _sanitised(text: str) -> str:
-    return "".join(sign for sign in text.replace(" ", "-") if sign.isalnum() or sign in "-_.")
+def clique_labels(machine: MachineProfile, rack: str) -> dict[str, str]:
+    """The NVLink clique of a node; none without a rack."""
+    if not (rack and machine.profile.fabric.clique):
+        return {}
+    return {"nvidia.com/gpu.clique": f"{cluster_uuid(rack)}.{machine.profile.fabric.clique}"}

@@ -338,6 +338,15 @@ class SimulatedHardware:
             state.instances = left
             self._save()
 
+    def reset(self, gpu: str) -> None:
+        """As `nvidia-smi --gpu-reset`: a pending MIG mode counts from then on; instances are gone. Raises Retry."""
+        _, state = self._alive(gpu)
+        if state.clients:
+            raise Retry(f"GPU {gpu} has {state.clients} clients: in use by another client")
+        state.mig_enabled, state.instances = state.mig_pending, []
+        state.exclusive, state.time_slice = False, 0
+        self._save()
+
     # ---- sharing, passthrough, partitions
 
     def set_exclusive(self, gpu: str, exclusive: bool) -> None:

@@ -85,6 +85,18 @@ def _recorded(root: Path) -> frozenset[str] | None:
     )
 
 
+async def users_of_plugins(root: Path) -> dict[str, str]:
+    """`pod NAMESPACE/NAME` by UUID of what it has from a device plugin, as far as the kubelet answers."""
+    return {
+        physical(id_): f"pod {pod.namespace}/{pod.name}"
+        for pod in await _pods(root) or ()
+        for container in pod.containers
+        for devices in container.devices
+        if devices.resource_name.startswith(PREFIX)
+        for id_ in devices.device_ids
+    }
+
+
 async def served_by_plugin(root: Path) -> frozenset[str]:
     """UUIDs of GPUs and MIG devices that a device plugin offers on this node now."""
     if not (root / FOLDER / device_checkpoint.FILE).exists():

@@ -157,9 +157,23 @@ async function side(wanted) {
   if (isNew || inside) panel.querySelector("h2").focus();
 }
 
+// One refresh at a time: states that come while one is made are shown by the next.
+let refreshing = false;
+let again = false;
+
 async function refresh() {
-  state = await get("state");
-  if (!document.querySelector("form:focus-within, .whatif")) await show(true);
+  again = refreshing;
+  if (refreshing) return;
+  refreshing = true;
+  try {
+    do {
+      again = false;
+      state = await get("state");
+      if (!document.querySelector("form:focus-within, .whatif")) await show(true);
+    } while (again);
+  } finally {
+    refreshing = false;
+  }
 }
 
 function follow() {

@@ -115,7 +115,7 @@ def scheduler_info(name: str, snapshot: Snapshot, writers: Mapping[str, str], *,
 
 
 def _stem(name: str) -> str:
-    """What tells schedulers' names apart: most end alike, misspelt or not."""
+    """A name without its ending, which most schedulers have in common, misspelt or not."""
     return re.sub(r"[-_]?sch?ed[a-z]*$", "", name.lower()) or name
 
 

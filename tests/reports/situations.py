@@ -654,7 +654,7 @@ SITUATIONS: dict[str, Situation] = {
         ],
         {"default/bowls": ("shed-1", ["kiln-0"]), "default/tiles": None},
         {"pod/tiles": ["kiln-0", "is in use by claim default/bowls"]},
-        lint=(Finding("ResourceClaimTemplate default/sliced", "SharesNothing", ("time-slicing", "resourceClaimName")),),
+        lint=(Finding("ResourceClaimTemplate default/sliced", "SharesNothing", ("TimeSlicing", "resourceClaimName")),),
     ),
     "a held partition that is published no more, without --strict": Situation(
         [

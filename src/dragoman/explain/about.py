@@ -117,7 +117,7 @@ def only_namespace(scene: ExplainInput) -> str:
 
 
 def _missing(what: str, key: NamespacedName, known: Iterable[NamespacedName]) -> NotFound:
-    names = ["/".join(other) for other in known]
+    names = list(dict.fromkeys("/".join(other) for other in known))
     other_space = [name for name in names if name.partition("/")[2] == key[1]]
     near = other_space or difflib.get_close_matches("/".join(key), names, 3)
     hint = f"; near: {', '.join(near[:3])}" if near else ""

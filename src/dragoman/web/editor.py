@@ -49,7 +49,7 @@ def linter(scene: ExplainInput, target: LintTarget) -> Linter:
         always.append(("ResourceSlice", snapshot.slices[name]))
     background = _documents(always)
 
-    def judge(scan: files.Scan) -> list[Any]:
+    def linted(scan: files.Scan) -> list[Any]:
         words = {word for document in scan.documents for word in _texts(document.raw)}
         stores: tuple[tuple[str, Any], ...] = (
             ("ResourceClaim", snapshot.claims),
@@ -66,7 +66,7 @@ def linter(scene: ExplainInput, target: LintTarget) -> Linter:
         named += [("Namespace", snapshot.namespaces[space]) for space in sorted(spaces) if space in snapshot.namespaces]
         return lint(scan, target, [*background, *_documents(named)])
 
-    return judge
+    return linted
 
 
 def _texts(value: Any) -> Iterator[str]:

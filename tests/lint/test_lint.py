@@ -103,7 +103,7 @@ CASES: dict[str, tuple[str, str, int, str, str]] = {
         claim("{name: r, deviceClassName: c}", "v1beta1"),
         1,
         "apiVersion",
-        "Kubernetes 1.38 does not have it any more",
+        "Kubernetes 1.38 no longer has it",
     ),
     "a flat request in v1": (
         "FlatRequest",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what flags do not need is imported where it is used, so tha
     from dragoman.api.gates import Gates
     from dragoman.api.shape import Object
     from dragoman.cli.diagnostic import Diagnostic
+    from dragoman.cluster.client import Client
     from dragoman.snapshot.change import Snapshot
     from dragoman.whatif.cluster import Rejection
     from dragoman.whatif.units import Named
@@ -281,16 +282,28 @@ def applied(live: Object, before: Object, manifest: Object, gvk: tuple[str, str,
 
 async def from_cluster(args: argparse.Namespace) -> ToolInput:
     """From the cluster that the flags name. Raises NotFound, Denied, Retry."""
+    async with connect.client(args) as client:
+        return await seen_through(client, args.namespace or client.access.namespace, output.say)
+
+
+async def seen_through(
+    client: Client, own: str, say: Callable[[str], None], limited: list[str] | None = None
+) -> ToolInput:
+    """What a client may see of its cluster. say: hears what may not be seen and what cannot be read.
+
+    limited: gets the kinds of which only the namespace `own` is seen.
+    """
     from dragoman.api import codec
     from dragoman.cli import live
     from dragoman.errors import Invalid
     from dragoman.snapshot.change import HELD, Snapshot
 
     kinds = (*sorted(HELD - NOT_ASKED_FOR), "Event")
-    async with connect.client(args) as client:
-        seen = await live.read(client, kinds, own=args.namespace or client.access.namespace)
+    seen = await live.read(client, kinds, own=own)
+    if limited is not None:
+        limited[:] = [entry.kind for entry in seen.hidden if entry.namespace]
     for line in live.notes(seen):
-        output.say(line)
+        say(line)
     objects: list[tuple[str, object]] = []
     for name, items in seen.found.items():
         if name == "Event":
@@ -304,7 +317,7 @@ async def from_cluster(args: argparse.Namespace) -> ToolInput:
                 kept = codec.salvaged(type_, item)
                 what = "only the devices that it holds count" if kept else "it is left out"
                 where = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
-                output.say(f"warning: {name} {where} cannot be read, {what}: {error}")
+                say(f"warning: {name} {where} cannot be read, {what}: {error}")
                 if kept:
                     objects.append((name, kept))
     snapshot = Snapshot.from_objects(objects)

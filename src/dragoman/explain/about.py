@@ -24,6 +24,7 @@ from dragoman.explain import report as say
 from dragoman.explain.conflict_messages import plain
 from dragoman.explain.explanation import Explanation, explain_pod, explain_unit
 from dragoman.explain.focus import claims_used
+from dragoman.explain.hints import Hint
 from dragoman.explain.objects import (
     choices_of,
     claim_facts,
@@ -71,11 +72,16 @@ class ExplainInput(msgspec.Struct):
 
 
 class About(msgspec.Struct, frozen=True):
-    """An answer. body: parts of the JSON output; well: the object neither waits nor is stuck."""
+    """An answer. body: parts of the JSON output; well: the object neither waits nor is stuck.
+
+    Of everything that waits also: pending, shortly; hints of each pod that has some, verified.
+    """
 
     body: dict[str, Any]
     lines: list[str]
     well: bool
+    pending: tuple[say.Summary, ...] = ()
+    hints: dict[NamespacedName, tuple[Hint, ...]] = {}
 
 
 def about(scene: ExplainInput, kind: str, name: str, namespace: str) -> About:
@@ -111,7 +117,7 @@ def only_namespace(scene: ExplainInput) -> str:
 
 
 def _missing(what: str, key: NamespacedName, known: Iterable[NamespacedName]) -> NotFound:
-    names = ["/".join(other) for other in known]
+    names = list(dict.fromkeys("/".join(other) for other in known))
     other_space = [name for name in names if name.partition("/")[2] == key[1]]
     near = other_space or difflib.get_close_matches("/".join(key), names, 3)
     hint = f"; near: {', '.join(near[:3])}" if near else ""
@@ -324,7 +330,8 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
     body: dict[str, Any] = {"pods": pods, "claims": claims}
     if refused:
         body["quota"] = [quotas.as_json(block) for block in refused]
-    return About(body, lines, not pending and not refused)
+    hints = {key: explanation.hints.found for key, explanation in explanations.items() if explanation.hints.found}
+    return About(body, lines, not pending and not refused, tuple(pending), hints)
 
 
 def _is_asked(key: NamespacedName, namespace: str) -> bool:

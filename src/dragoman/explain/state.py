@@ -96,7 +96,7 @@ class ClaimNotReserved(StateBase, frozen=True):
 
 
 class PodClaimNotFound(StateBase, frozen=True):
-    """A claim that the bound pod uses does not exist. claim is empty where it was never made from its template."""
+    """A claim that the bound pod uses does not exist. claim is empty where it was never created from its template."""
 
     pod_claim: str
     claim: str

@@ -158,7 +158,7 @@ def _more_than_exist(document: Document, demands: list[RolloutDemand]) -> Iterat
 def _follows(document: Document) -> str:
     ordered = text(dig(document.object, "spec"), "podManagementPolicy") in ("", "OrderedReady")
     if document.kind_name == "StatefulSet" and ordered:
-        return "; its pods start in order, so those after the first that is pending are never made"
+        return "; its pods start in order, so those after the first that is pending are never created"
     return ""
 
 

@@ -35,10 +35,10 @@ from dragoman.values.quantity import NANO, Quantity
 INTERVAL_S = 30.0
 LOAD, MEMORY = "dragoman.dev/gpu-load", "dragoman.dev/gpu-memory"
 """Annotations of a pod: part of a GPU that each of its containers keeps busy, 0 to 1; memory that it has on each."""
-BUSY, USED = 0.85, 0.6
+DEFAULT_LOAD, USED = 0.85, 0.6
 """Of a container that nobody gave a load; of the GPU's memory."""
 MIB = 2**20
-IDLE_C, BUSY_C, MEMORY_C = 32, 40, 6
+IDLE_C, LOAD_C, MEMORY_C = 32, 40, 6
 IDLE_POWER = 0.12
 RESERVED_MIB = 512
 SM_CLOCK, MEM_CLOCK, IDLE_CLOCK = 1980, 2619, 345
@@ -89,7 +89,7 @@ class GpuUser(msgspec.Struct, frozen=True):
     namespace: str
     pod: str
     container: str
-    load: float = BUSY
+    load: float = DEFAULT_LOAD
     memory_mib: int | None = None
     claim: Mapping[str, str] = {}
 
@@ -233,7 +233,7 @@ class DcgmExporter:
         load = self._load(gpu)
         total = (gpu.memory_bytes or 0) // MIB
         used = min(total - RESERVED_MIB, sum(_used(user, total) for user in self._users.get(gpu.uuid, ())))
-        degrees = float(state.hot_c or round(IDLE_C + BUSY_C * load))
+        degrees = float(state.hot_c or round(IDLE_C + LOAD_C * load))
         has_nvlink = bool(self.hardware.profile.fabric.gpu_links)
         values = {
             "DCGM_FI_DEV_SM_CLOCK": SM_CLOCK if load else IDLE_CLOCK,
@@ -310,9 +310,9 @@ def _devices_of(
 
 def _ratio(text: str | None) -> float:
     try:
-        return min(1.0, max(0.0, float(text))) if text is not None else BUSY
+        return min(1.0, max(0.0, float(text))) if text is not None else DEFAULT_LOAD
     except ValueError:
-        return BUSY
+        return DEFAULT_LOAD
 
 
 def _mib(text: str | None) -> int | None:

@@ -166,3 +166,27 @@ def test_what_is_not_there_is_said_and_what_is_wrong_too(cluster_file: str) -> N
         ]
 
     assert [answer["status"] for answer in asked(cluster_file, question)] == [404, 400, 400]
+
+
+def test_pods_of_a_workload_are_placed_too(cluster_file: str) -> None:
+    workload = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: each, namespace: lab}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpus}}]}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: pair, namespace: lab}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: pair}}
+  template:
+    metadata: {labels: {app: pair}}
+    spec:
+      containers: [{name: c, image: registry.example/app:1, resources: {claims: [{name: gpu}]}}]
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: each}]
+"""
+    found = asked(cluster_file, lambda b: b.post("editor", {"text": workload}))
+    assert [entry["node"] for entry in found["pods"]] == ["node-2", None]
+    assert found["pods"][1]["why"]

@@ -5,10 +5,14 @@ Nothing is written anywhere. Never decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from dragoman.api import files
+import msgspec
+
+from dragoman.api import codec, files
+from dragoman.api.kinds import kind_of
 from dragoman.errors import Invalid
 from dragoman.explain import report
 from dragoman.explain.about import ExplainInput
@@ -21,7 +25,6 @@ from dragoman.web.waiting import fleets
 from dragoman.whatif.admit import admitted
 from dragoman.whatif.budget import Budget
 from dragoman.whatif.changes import PutObject, apply
-from dragoman.whatif.cluster import objects
 from dragoman.whatif.decide import run
 
 NAME = "manifest"
@@ -30,28 +33,61 @@ PODS_MAX = 200
 Linter = Callable[[files.Scan], list[Any]]
 
 
+SLICES_MAX = 500
+"""Where a cluster has more slices, manifests are linted against one of each layout; the simulation knows them all."""
+
+
 def linter(scene: ExplainInput, target: LintTarget) -> Linter:
-    """Judges texts against the objects of the cluster."""
-    background = _documents(scene)
-    return lambda scan: lint(scan, target, background)
+    """Judges texts against the classes and slices of the cluster, and against those other objects that a text names."""
+    snapshot = scene.raw
+    always: list[tuple[str, Any]] = [("DeviceClass", value) for _, value in sorted(snapshot.classes.items())]
+    layouts: set[Any] = set()
+    for name, shape in sorted(snapshot.shapes.items()):
+        if len(snapshot.slices) > SLICES_MAX and shape.structure in layouts:
+            continue
+        layouts.add(shape.structure)
+        always.append(("ResourceSlice", snapshot.slices[name]))
+    background = _documents(always)
+
+    def linted(scan: files.Scan) -> list[Any]:
+        words = {word for document in scan.documents for word in _texts(document.raw)}
+        stores: tuple[tuple[str, Any], ...] = (
+            ("ResourceClaim", snapshot.claims),
+            ("ResourceClaimTemplate", snapshot.templates),
+        )
+        spaces = {document.namespace for document in scan.documents}
+        named = [
+            (kind, store[space, word])
+            for kind, store in stores
+            for space in sorted(spaces)
+            for word in sorted(words)
+            if (space, word) in store
+        ]
+        named += [("Namespace", snapshot.namespaces[space]) for space in sorted(spaces) if space in snapshot.namespaces]
+        return lint(scan, target, [*background, *_documents(named)])
+
+    return linted
 
 
-def _documents(scene: ExplainInput) -> list[files.Document]:
-    """The objects that manifests may refer to, as documents."""
-    import json
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in an object."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
 
-    from dragoman.api import codec
-    from dragoman.api.kinds import kind_of
 
+def _documents(objects: list[tuple[str, Any]]) -> list[files.Document]:
+    """Objects of the cluster as documents."""
     items = []
-    for kind, value in objects(scene.raw):
-        if kind in ("DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "Namespace"):
-            described = kind_of(kind)
-            version = described.versions[0]
-            api = f"{described.group}/{version}" if described.group else version
-            items.append({"apiVersion": api, "kind": kind, **codec.to_json(value)})
+    for kind, value in objects:
+        described = kind_of(kind)
+        version = described.versions[0]
+        api = f"{described.group}/{version}" if described.group else version
+        items.append({"apiVersion": api, "kind": kind, **codec.to_json(value)})
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    return files.scan([("the cluster", text)]).documents
+    return files.scan([("the cluster", text)]).documents if items else []
 
 
 def judged(text: str, scene: ExplainInput, lint_with: Linter, fleet: Fleet, target: LintTarget) -> dict[str, Any]:
@@ -79,11 +115,16 @@ def judged(text: str, scene: ExplainInput, lint_with: Linter, fleet: Fleet, targ
     old = set(scene.cluster.snapshot.pods)
     budget = Budget(scene.monotonic)
     found: dict[Any, dict[str, Any]] = {}
-    for step in run(cluster, order, scene.context):
+    # New pods are decided first. Controllers of workloads may make more of them later, after what waits already.
+    makes_pods = any(kind != "Pod" for kind, _, _ in order)
+    context = msgspec.structs.replace(scene.context, preemption="off") if makes_pods else scene.context
+    for step in run(cluster, order, context):
+        if all(key in old for key in step.unit.pods) and not any(("Pod", *key) in order for key in step.unit.pods):
+            if not makes_pods:
+                break
+            continue
         assert step.cluster is not None
         cluster = step.cluster
-        if all(key in old for key in step.unit.pods) and not any(("Pod", *key) in order for key in step.unit.pods):
-            continue
         brief = budget.is_brief(step)
         with budget.spent(step) as over:
             for explanation in explain_unit(step, cluster.now, scene.context, over, brief=brief):

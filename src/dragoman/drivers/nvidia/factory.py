@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import uuid
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.drivers.entry import DriverFactory, MachineProfile, Site
 from dragoman.drivers.nvidia import smi_script
+from dragoman.drivers.nvidia.accounts import DCGM_ACCOUNT, account
 from dragoman.drivers.nvidia.classes import GPU
+from dragoman.drivers.nvidia.dcgm import DcgmExporter
 from dragoman.drivers.nvidia.device_plugin.discovery import family_of, sanitised
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
 from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
@@ -97,6 +100,8 @@ class MachineSettings(msgspec.Struct, frozen=True):
     driver_root: str = "/"
     mps_image: str = MPS_IMAGE
     mps_namespace: str = MPS_NAMESPACE
+    dcgm: bool = False
+    """Whether the DCGM exporter's counters are shown."""
 
 
 MACHINE_SETTINGS = MachineSettings()
@@ -105,7 +110,8 @@ MACHINE_SETTINGS = MachineSettings()
 def up_settings(args: Namespace) -> MachineSettings:
     """From the flags of `dragoman up`. Raises Invalid."""
     health = HealthOptions(xid_effect=args.xid_effect, clear_on_recovery=True)
-    return MachineSettings(parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"), health)
+    gates = parse_gates(args.gpu_feature_gates, "--gpu-feature-gates")
+    return MachineSettings(gates, health, dcgm=args.dcgm_exporter)
 
 
 def on_machine(machine: MachineProfile, settings: MachineSettings, where: str = "") -> DriverFactory:
@@ -122,7 +128,26 @@ def on_machine(machine: MachineProfile, settings: MachineSettings, where: str = 
         return driver(node_name, site, hardware, options)
 
     metadata = options.gates.on("DeviceMetadata")
-    return DriverFactory(make, lambda rack: labels(machine, rack), metadata=metadata, tools=smi.tools, scripts=_scripts)
+    return DriverFactory(
+        make,
+        lambda rack: labels(machine, rack),
+        metadata=metadata,
+        tools=smi.tools,
+        scripts=_scripts,
+        beside=_exporter if settings.dcgm else None,
+    )
+
+
+def _exporter(driver: NvidiaDriver, site: Site) -> Callable[[], Awaitable[None]]:
+    assert isinstance(driver.hardware, SimulatedHardware)
+    client = site.as_account(*DCGM_ACCOUNT)
+    return DcgmExporter(driver.node_name, driver.hardware, site.root, site.clock, client, site.metrics).run
+
+
+def installed() -> tuple[Object, ...]:
+    """The account of the DCGM exporter, which reads the pods that use GPUs."""
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    return account(*DCGM_ACCOUNT, [pods], [])
 
 
 def _scripts(driver: NvidiaDriver) -> Mapping[str, str]:

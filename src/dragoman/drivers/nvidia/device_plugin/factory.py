@@ -13,6 +13,7 @@ import msgspec
 from dragoman.api.shape import Object
 from dragoman.drivers.entry import DevicePluginFactory, MachineProfile, RunningDevicePlugin, Site
 from dragoman.drivers.nvidia import smi_script
+from dragoman.drivers.nvidia.accounts import account
 from dragoman.drivers.nvidia.device_plugin import config as configs
 from dragoman.drivers.nvidia.device_plugin import node_config, other_path, preference
 from dragoman.drivers.nvidia.device_plugin.config import PluginConfig
@@ -244,36 +245,9 @@ def installed() -> tuple[Object, ...]:
     maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"]}
     events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}
     return (
-        *_account(ACCOUNT, [{**nodes, "verbs": read}], [own_map]),
-        *_account(DISCOVERY_ACCOUNT, [{**nodes, "verbs": ["get", "patch"]}], []),
-        *_account(MIG_ACCOUNT, [{**nodes, "verbs": ["get", "patch"]}, events], [mig_map, maps]),
-    )
-
-
-def _account(name: str, everywhere: list[Object], here: list[Object]) -> tuple[Object, ...]:
-    """A service account, and what it may do everywhere and in its namespace."""
-    meta = {"name": name, "namespace": NAMESPACE}
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
-    group = "rbac.authorization.k8s.io"
-    version = f"{group}/v1"
-
-    def bound(kind: str, metadata: Object, rules: list[Object]) -> tuple[Object, ...]:
-        ref = {"apiGroup": group, "kind": kind, "name": name}
-        return (
-            {"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules},
-            {
-                "apiVersion": version,
-                "kind": f"{kind}Binding",
-                "metadata": metadata,
-                "roleRef": ref,
-                "subjects": [subject],
-            },
-        )
-
-    return (
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-        *bound("ClusterRole", {"name": name}, everywhere),
-        *(bound("Role", meta, here) if here else ()),
+        *account(NAMESPACE, ACCOUNT, [{**nodes, "verbs": read}], [own_map]),
+        *account(NAMESPACE, DISCOVERY_ACCOUNT, [{**nodes, "verbs": ["get", "patch"]}], []),
+        *account(NAMESPACE, MIG_ACCOUNT, [{**nodes, "verbs": ["get", "patch"]}, events], [mig_map, maps]),
     )
 
 

@@ -83,6 +83,14 @@ swap: $(VENV)/.dev ## run the same scenarios with each part once ours and once K
 random-cases: peers ## ask Kubernetes' own allocator about 100,000 random cases; goes on where it ended
 	@PYTHONPATH=bench $(BIN)/python -m tests.vectors.random_cases --seconds 3600
 
+AXE := 4.14.1
+AXE_SHA512 := 1477dafa598d8d065f273d6af302aa203c02e83131707b7fa648cd41bd3d6b734f8c22a0dab86ee6a6f64b8afbe804b214d36db85a2826965edfb3a0b9d546b5
+.PHONY: axe
+axe: $(VENV)/.dev ## fetch axe-core, with which the tests of the page check accessibility (needs npm)
+	@mkdir -p $(VENV)/axe && npm pack --silent --pack-destination $(VENV)/axe axe-core@$(AXE) >/dev/null
+	@echo "$(AXE_SHA512)  $(VENV)/axe/axe-core-$(AXE).tgz" | sha512sum --check --quiet
+	@tar -xzf $(VENV)/axe/axe-core-$(AXE).tgz -C $(VENV)/axe package/axe.min.js
+
 bench: $(VENV)/.dev ## measure decisions beside Kubernetes' own allocator; JSON lines
 	@$(BIN)/python bench/allocate.py
 

@@ -138,6 +138,7 @@ class KnownDriver(msgspec.Struct, frozen=True):
     after nodes. plugin_resource: pattern of extended resources under which a device plugin advertises the same
     hardware. classes: selectors of the DeviceClasses that it brings, by name. own_classes: those of them that only the
     driver's own pods ask for. makers: kinds of its own that make claim templates. kinds: (group, kind) of all its own.
+    node_labels: patterns of labels that the vendor's parts give nodes, with what to do where they are missing.
     """
 
     domain: str
@@ -154,6 +155,7 @@ class KnownDriver(msgspec.Struct, frozen=True):
     own_classes: frozenset[str] = frozenset()
     makers: tuple[TemplateMaker, ...] = ()
     kinds: frozenset[tuple[str, str]] = frozenset()
+    node_labels: tuple[tuple[str, str], ...] = ()
 
     def instead(self, name: str) -> str:
         """What to do in place of a name that people expect, "" if nothing is known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from ctypes.util import find_library
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -123,3 +124,21 @@ def test_nodes_say_what_they_are_by_labels() -> None:
     assert cloud.facts.labels["node.kubernetes.io/instance-type"] == "p5.48xlarge"
     (tray, *_) = machines((("n", "gb200-nvl72"),))
     assert tray.facts.labels["kubernetes.io/arch"] == "arm64"
+
+
+def test_a_picture_names_every_device_once_below_its_root(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profiles", "dgx-h100", "--picture"]) == 0
+    tree = capsys.readouterr().out
+    assert [line for line in tree.splitlines() if "NUMA node" in line] == ["├── NUMA node 0", "├── NUMA node 1"]
+    assert all(tree.count(f"GPU {i}  ") == 1 for i in range(8))
+    before, _, after = tree.partition("pci0000:37")
+    assert "GPU 0" in before
+    assert after.splitlines()[1].endswith("GPU 1  NVIDIA H100 80GB HBM3 0000:43:00.0")
+    assert main(["profiles", "gb200-nvl72", "--picture"]) == 0
+    assert "one domain over 18 nodes" in capsys.readouterr().out
+    assert main(["profiles", "dgx-h100", "--picture", "svg"]) == 0
+    drawn = ElementTree.fromstring(capsys.readouterr().out)
+    words = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert sum(word is not None and word.startswith("GPU ") for word in words) == 8
+    with pytest.raises(Invalid, match="needs the NAME"):
+        main(["profiles", "--picture"])

@@ -386,6 +386,14 @@ CASES: dict[str, Case] = {
         state(pod("p", "c"), claim("c")),
         "no container names this claim",
     ),
+    "NodeLabelMissing": Case(
+        state(running("a"), pod("p", nodeSelector={"nvidia.com/gpu.memory": "81559"})),
+        state(
+            tagged(running("a"), **{"nvidia.com__gpu.memory": "81559"}),
+            pod("p", nodeSelector={"nvidia.com/gpu.memory": "81559"}),
+        ),
+        "no node has the label nvidia.com/gpu.memory",
+    ),
     "LargerThanAnyNode": Case(
         state(node("a"), gpus("a", 2), device_class(), claim("c", count=4)),
         state(node("a"), gpus("a", 4), device_class(), claim("c", count=4)),

@@ -21,6 +21,7 @@ SAMPLES: dict[type, Any] = {
     bool: True,
     Quantity: Quantity.parse("2Gi"),
     DeviceId: GPU0,
+    pod.DomainCount: pod.DomainCount("rack-1", 3),
     device.Dropped: device.Dropped(seen=8, selector=5, held=2, available=1),
 }
 

@@ -103,7 +103,7 @@ CASES: dict[str, tuple[str, str, int, str, str]] = {
         claim("{name: r, deviceClassName: c}", "v1beta1"),
         1,
         "apiVersion",
-        "Kubernetes 1.38 does not have it any more",
+        "Kubernetes 1.38 no longer has it",
     ),
     "a flat request in v1": (
         "FlatRequest",
@@ -357,6 +357,17 @@ def deployment(replicas: int, strategy: str = "{}") -> str:
     )
 
 
+ZONES = "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels: {zone: east}\n---\n"
+ZONE_POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  nodeSelector: {zone: west}\n  containers: [{name: c, image: i}]\n"
+CASES |= {
+    "a node selector that no node meets": (
+        "NodeLabelMissing",
+        ZONES + ZONE_POD,
+        11,
+        "spec.nodeSelector.zone",
+        "no node has zone of west; there are: east",
+    ),
+}
 CASES |= {
     "a claim larger than any node": (
         "LargerThanAnyNode",

@@ -1,4 +1,4 @@
-"""Sharing, doubles, rollouts and kinds: what people believe of their devices, beside what they get."""
+"""Sharing, what is advertised twice, rollouts and kinds: what people believe of their devices, beside what they get."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ PROVOKED = {
     "SharesNothing",
     "TakesWholeDevice",
     "TaintRuleMatchesNothing",
+    "TwoSchedulers",
     "UnknownKind",
+    "UnknownScheduler",
 }
 """Codes that this file is about."""
 
@@ -156,7 +158,7 @@ def test_init_containers_take_turns() -> None:
     finding = only(with_resources("spot", kiln__oven="3"), made)
     assert finding.code == "MoreThanExist"
     assert "of 2 kiln/oven" in finding.message
-    assert "never made" in finding.message  # in order
+    assert "never created" in finding.message  # in order
 
 
 def test_daemons_with_a_surge() -> None:

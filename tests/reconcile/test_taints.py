@@ -8,10 +8,19 @@ import msgspec
 import pytest
 
 from dragoman.api import codec
+from dragoman.api.kinds import kind_of
 from dragoman.api.resource import DeviceTaint, DeviceToleration
+from dragoman.apiserver.bootstrap import in_memory
+from dragoman.apiserver.inprocess import InProcessClient
+from dragoman.daemon.controllers import Controllers, ControllerSettings
 from dragoman.effects import Delete, Emit, Patch
 from dragoman.reconcile import taints
+from dragoman.runtime.clock import Clock
+from dragoman.runtime.entropy import Entropy
+from dragoman.runtime.tasks import Tasks
 from dragoman.snapshot.change import Gone, Put
+from dragoman.testing import build
+from dragoman.testing.loop import run
 
 T0 = "2027-01-15T08:00:00Z"  # 1_800_000_000, where the cluster's clock starts
 TAINT = {"key": "k", "effect": "NoExecute", "timeAdded": T0}
@@ -262,3 +271,50 @@ def test_a_rule_that_spares_a_pod_says_so(cluster: Any) -> None:
     cluster.edit("DeviceTaintRule", "r", {"spec": {"taint": {"effect": "NoSchedule"}}})
     change = Put("DeviceTaintRule", cluster.typed("DeviceTaintRule", "r"))
     assert taints.keys(change, before, cluster.world) == [("rule", "", "r"), ("spared", "default", "p")]
+
+
+@pytest.mark.slow
+def test_one_rule_over_1000_pods_evicts_no_faster_than_upstream() -> None:
+    """20 requests a second and 30 at once, three for an eviction, in virtual time; a rule that goes spares the rest."""
+    device = {"request": "r", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
+
+    async def scenario(clock: Clock) -> None:
+        entropy = Entropy(1)
+        registry = in_memory(clock, entropy)
+        client = InProcessClient(registry)
+        await client.create(kind_of("Node"), build.node("n"))
+        for number in range(1000):
+            made = build.pod(f"p{number}", f"c{number // 250 * 250}", nodeName="n", terminationGracePeriodSeconds=0)
+            del made["metadata"]["uid"]
+            await client.create(kind_of("Pod"), made, "default")
+            if number % 250 == 0:
+                await client.create(kind_of("ResourceClaim"), build.claim(f"c{number}", build.request("r")), "default")
+        pods = (await client.list(kind_of("Pod"), "default")).items
+        for start in range(0, 1000, 250):  # a claim has at most 256 consumers
+            uids = [pod["metadata"] for pod in pods[start : start + 250]]
+            reserved = [{"resource": "pods", "name": meta["name"], "uid": meta["uid"]} for meta in uids]
+            status = {"allocation": {"devices": {"results": [device]}}, "reservedFor": reserved}
+            await client.patch(
+                kind_of("ResourceClaim"), f"c{start}", {"status": status}, "default", subresource="status"
+            )
+
+        def left() -> int:
+            return len(registry.store.select(kind_of("Pod")))
+
+        controllers = Controllers(client, clock, entropy, ControllerSettings(controllers=("taints",)))
+        async with Tasks("test", clock, entropy) as tasks:
+            tasks.supervise("controllers", controllers.run)
+            await clock.sleep(1)
+            taint = {"key": "broken", "effect": "NoExecute"}
+            spec = {"deviceSelector": {"driver": "gpu.example.com"}, "taint": taint}
+            rule = build.manifest("DeviceTaintRule", "r", spec=spec)
+            await client.create(kind_of("DeviceTaintRule"), rule)
+            await clock.sleep(10)
+            evicted = 1000 - left()
+            assert 50 <= evicted <= (30 + 11 * 20) // 3 + 1, evicted
+            await client.delete(kind_of("DeviceTaintRule"), "r")
+            await clock.sleep(30)
+            assert 1000 - left() <= evicted + 10, "what waits for its turn is spared"
+            tasks.stop()
+
+    run(scenario)

@@ -602,6 +602,74 @@ SITUATIONS: dict[str, Situation] = {
         ],
         {"guild/warden": ("shed-1", ["full-0"])},
     ),
+    "pods of two schedulers, and of one that nobody knows": Situation(
+        [
+            node("shed-1"),
+            kiln_class(),
+            kilns("shed-1", kiln("kiln-0"), kiln("kiln-1"), kiln("kiln-2")),
+            template("single", one()),
+            pod("bowls", templates=["single"], schedulerName="volcano"),
+            pod("tiles", templates=["single"]),
+            pod("cups", templates=["single"], schedulerName="pottery"),
+        ],
+        {"default/bowls": ("shed-1", ["kiln-0"]), "default/tiles": ("shed-1", ["kiln-1"])},
+        {
+            "pod/cups": ["has to run for this: nobody with this name has written an event or lease here"],
+            "pod/tiles": ["default-scheduler", "volcano", "kiln.example.org"],
+        },
+        lint=(
+            Finding("Pod default/bowls", "TwoSchedulers", ("volcano", "default-scheduler")),
+            Finding("Pod default/cups", "UnknownScheduler"),
+        ),
+    ),
+    "time-slicing in a template": Situation(
+        [
+            node("shed-1"),
+            kiln_class(),
+            kilns("shed-1", kiln("kiln-0")),
+            {
+                **(sliced := template("sliced", one())),
+                "spec": {
+                    "spec": {
+                        "devices": {
+                            **sliced["spec"]["spec"]["devices"],
+                            "config": [
+                                {
+                                    "opaque": {
+                                        "driver": KILN,
+                                        "parameters": {
+                                            "apiVersion": "kiln.example.org/v1",
+                                            "kind": "KilnConfig",
+                                            "sharing": {"strategy": "TimeSlicing"},
+                                        },
+                                    }
+                                }
+                            ],
+                        }
+                    }
+                },
+            },
+            pod("bowls", templates=["sliced"]),
+            pod("tiles", templates=["sliced"]),
+        ],
+        {"default/bowls": ("shed-1", ["kiln-0"]), "default/tiles": None},
+        {"pod/tiles": ["kiln-0", "is in use by claim default/bowls"]},
+        lint=(Finding("ResourceClaimTemplate default/sliced", "SharesNothing", ("TimeSlicing", "resourceClaimName")),),
+    ),
+    "a held partition that is published no more, without --strict": Situation(
+        [
+            node("shed-1"),
+            kiln_class(),
+            counters("shed-1", 2, oven_0={"shelves": "6"}),
+            of_pool(kilns("shed-1", kiln("full-0", draws={"oven-0": {"shelves": "6"}})), 2),
+            held("old", "shed-1", "part-5", by="potter"),
+            bound("potter", "shed-1", "old"),
+            claim("next", one()),
+            pod("bowls", "next"),
+        ],
+        {"default/bowls": ("shed-1", ["full-0"])},
+        lint=(Finding("ResourceClaim default/old", "HeldNotPublished", ("part-5", "shed-1")),),
+    ),
     "a held partition that is published no more": Situation(
         [
             node("shed-1"),

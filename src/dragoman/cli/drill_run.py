@@ -311,7 +311,8 @@ def _summary(kind: str, body: Object) -> Any:
     match kind:
         case "Node":
             ready = [c["status"] for c in status.get("conditions", ()) if c["type"] == "Ready"]
-            return [ready, bool(spec.get("unschedulable")), spec.get("taints", []), body["metadata"].get("labels")]
+            labels = {k: v for k, v in (body["metadata"].get("labels") or {}).items() if not k.endswith(".timestamp")}
+            return [ready, bool(spec.get("unschedulable")), spec.get("taints", []), labels]
         case "Pod":
             return [status.get("phase"), spec.get("nodeName")]
         case "ResourceClaim":

@@ -124,6 +124,7 @@ def _report(place: str) -> dict[str, Any]:
 def _scene(world: source.ToolInput, options: AllocatorOptions, preemption: PreemptionMode) -> ExplainInput:
     from dragoman.explain.about import ExplainInput
     from dragoman.explain.state import events_of
+    from dragoman.inspect.schedulers import written_by
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy
     from dragoman.schedule.units import SchedulingContext
@@ -134,4 +135,5 @@ def _scene(world: source.ToolInput, options: AllocatorOptions, preemption: Preem
     context = SchedulingContext(new_id=Entropy().uuid4, options=options, preemption=preemption)
     cluster = settled(bring(world.snapshot, clock.utc(), known=True))
     events = events_of(world.events)
-    return ExplainInput(world.snapshot, cluster, world.order, events, context, clock.monotonic, world.hidden)
+    writers = written_by(world.leases, world.events, None if world.documents else clock.utc())
+    return ExplainInput(world.snapshot, cluster, world.order, events, context, clock.monotonic, world.hidden, writers)

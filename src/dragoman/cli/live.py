@@ -37,6 +37,7 @@ EFFECTS = {
     "StorageClass": "claims for volumes count as not bound",
     "Event": "what schedulers and nodes reported is missing",
 }
+DEFAULT = "default-scheduler"
 _OTHERS = "they are missing from the result"
 
 
@@ -92,6 +93,20 @@ async def read(client: Client, kinds: Sequence[str], *, namespace: str = "", own
         names = ", ".join(sorted(kind_of(entry.kind).plural for entry in hidden))
         raise Forbidden(f"{refused[0]}; nothing is visible: not one of {names}; ask for the right to list them")
     return LiveObjects(found, tuple(sorted(hidden)), who(client))
+
+
+async def leases(client: Client, seen: LiveObjects) -> tuple[Object, ...]:
+    """Leases by which schedulers show that they run; () where nobody waits for one, or none may be seen."""
+    specs = [pod.get("spec") or {} for pod in seen.found.get("Pod", ())]
+    others = any(spec.get("schedulerName", DEFAULT) != DEFAULT for spec in specs)
+    if not others and all(spec.get("nodeName") for spec in specs):
+        return ()
+    for namespace in ("", "kube-system") if others else ("kube-system",):
+        try:
+            return tuple((await client.list(kind_of("Lease"), namespace)).items)
+        except (Forbidden, NotFound):
+            continue
+    return ()
 
 
 async def _listed(client: Client, name: str, namespace: str, own: str) -> tuple[Listed, str]:

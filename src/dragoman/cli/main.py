@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "explain why a pod is pending, or the state of a claim, node or device",
     ),
     "devices": ("devices", "list devices: how many exist, are held and are free, and what still fits"),
+    "web": ("web", "show a cluster or its dump as a read-only page in the browser"),
     "lint": ("lint", "check manifests against the API, the drivers and each other, and fix them with --fix"),
     "migrate": ("migrate", "rewrite manifests from device plugins to DRA or back, keeping comments"),
     "doctor": ("doctor", "check whether a cluster is ready for DRA, and what in it contradicts what"),

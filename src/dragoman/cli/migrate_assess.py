@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dragoman.cli import manifests, output
-from dragoman.migrate.assess import DIFFICULTIES, UseInventory, assess
+from dragoman.migrate.assess import DIFFICULTIES, USUAL_LABEL, USUAL_LIST, UseInventory, assess
 
 _SUFFIXES = (*manifests.SUFFIXES, ".tpl")
 
@@ -88,15 +88,11 @@ def _summary(found: UseInventory) -> list[str]:
         if use.missed:
             missed[use.missed] = missed.get(use.missed, 0) + 1
     listed = sum(not use.missed for use in found.uses)
-    lines.append(
-        f"listed by `kubectl get pods -o json | jq` on limits of nvidia.com/gpu: {listed} of {len(found.uses)}"
-    )
+    lines.append(f"listed by {USUAL_LIST}: {listed} of {len(found.uses)}")
     lines += [f"  {count} not: {why}" for why, count in missed.items()]
     for pool in found.pools:
         if pool.unlabelled:
-            lines.append(
-                f"  nodes without nvidia.com/gpu.present=true, which `-l` leaves out: {', '.join(pool.unlabelled)}"
-            )
+            lines.append(f"  nodes without {USUAL_LABEL}, which `-l` leaves out: {', '.join(pool.unlabelled)}")
     return lines
 
 

@@ -94,8 +94,9 @@ def options_of(args: argparse.Namespace) -> AllocatorOptions:
 def run(args: argparse.Namespace) -> int:
     """Decide the unscheduled pods in file order; 1 if one cannot be scheduled, would lose its node, or is refused."""
     from dragoman.cli import changes
-    from dragoman.explain import quotas
+    from dragoman.explain import quotas, schedulers
     from dragoman.explain import report as say
+    from dragoman.inspect.schedulers import written_by
     from dragoman.runtime.clock import Clock
     from dragoman.runtime.entropy import Entropy
     from dragoman.schedule.units import SchedulingContext
@@ -113,15 +114,19 @@ def run(args: argparse.Namespace) -> int:
     changed = changes.changed(cluster, args)
     explanations = _explanations(changed, world.order, context, clock)
     blocked = quotas.blocks(changed.cluster)
+    writers = written_by(world.leases, world.events)
     if args.output == "json":
         errors = [refused.as_json() for refused in world.refused]
-        pods = [say.as_json(explanation) for explanation in explanations]
+        after = changed.cluster.snapshot
+        pods = [say.as_json(one) | schedulers.as_json(after, one.verdict.pod, writers) for one in explanations]
+        shared = schedulers.shared_json(after, writers)
+        limited_by = {"sharedDrivers": shared} if shared else {}
         limited = {"quota": [quotas.as_json(block) for block in blocked]} if blocked else {}
         warnings = [warning.as_json() for warning in world.warnings]
-        body = {"pods": pods, **changed.as_json(), **limited, "errors": errors, "warnings": warnings}
+        body = {"pods": pods, **changed.as_json(), **limited, **limited_by, "errors": errors, "warnings": warnings}
         output.write_json(output.versioned("Simulation", body))
     else:
-        _print(explanations, changed, world)
+        _print(explanations, changed, world, writers)
         output.prose([line for block in blocked for line in quotas.block_lines(block)])
     placed = all(explanation.verdict.node for explanation in explanations)
     return 0 if placed and not changed.displaced and not world.refused and not blocked else 1
@@ -180,9 +185,12 @@ def _explanations(changed: ChangedSnapshot, order: tuple[Any, ...], context: Any
     return list(explanations.values())
 
 
-def _print(explanations: list[Explanation], changed: ChangedSnapshot, world: source.ToolInput) -> None:
+def _print(
+    explanations: list[Explanation], changed: ChangedSnapshot, world: source.ToolInput, writers: dict[str, str]
+) -> None:
     from dragoman.cli import diagnostic
     from dragoman.explain import report as say
+    from dragoman.explain import schedulers
 
     output.prose(changed.lines())
     diagnostic.show(world.diagnostics, sys.stdout)
@@ -191,6 +199,9 @@ def _print(explanations: list[Explanation], changed: ChangedSnapshot, world: sou
         return
     output.write(table(explanations))
     warned = [line for explanation in explanations for line in say.warning_lines(explanation)]
+    snapshot = changed.cluster.snapshot
+    warned += schedulers.lines(snapshot, (one.verdict.pod for one in explanations), writers)
+    warned += schedulers.shared_lines(snapshot, writers)
     if warned:
         output.write("")
         output.prose(warned)

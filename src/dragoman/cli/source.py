@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what flags do not need is imported where it is used, so tha
     from dragoman.api.gates import Gates
     from dragoman.api.shape import Object
     from dragoman.cli.diagnostic import Diagnostic
+    from dragoman.cluster.client import Client
     from dragoman.snapshot.change import Snapshot
     from dragoman.whatif.cluster import Rejection
     from dragoman.whatif.units import Named
@@ -91,7 +92,8 @@ class ToolInput(NamedTuple):
     places; empty for a live cluster. events: Event objects, as on the wire. refused: objects of the files that an API
     server would not take, which are not in the snapshot. warnings: fields of the files that it would drop.
     hidden: kinds of a live cluster that may not be seen at all;
-    who: the user who may not.
+    who: the user who may not. leases: as on the wire, of schedulers among others; of a live cluster only where pods
+    are pending or name another scheduler than the default one.
     """
 
     snapshot: Snapshot
@@ -102,6 +104,7 @@ class ToolInput(NamedTuple):
     warnings: tuple[DocumentWarning, ...] = ()
     hidden: frozenset[str] = frozenset()
     who: str = ""
+    leases: tuple[dict[str, Any], ...] = ()
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -247,9 +250,10 @@ def _of(documents: list[Document], reported: Callable[[], None], gates: Gates | 
         if d.kind_name == "Pod" or d.kind_name in WORKLOADS
     )
     events = tuple(d.object for d in documents if d.kind_name == "Event")
+    leases = tuple(d.object for d in documents if d.kind_name == "Lease")
     rejected = tuple(RejectedDocument(*pair) for pair in refused)
     warnings = tuple(_gated((document for document, _ in accepted), gates or DEFAULTS))
-    return ToolInput(snapshot, order, tuple(documents), events, rejected, warnings)
+    return ToolInput(snapshot, order, tuple(documents), events, rejected, warnings, leases=leases)
 
 
 def _gated(documents: Iterable[Document], gates: Gates) -> Iterator[DocumentWarning]:
@@ -281,16 +285,29 @@ def applied(live: Object, before: Object, manifest: Object, gvk: tuple[str, str,
 
 async def from_cluster(args: argparse.Namespace) -> ToolInput:
     """From the cluster that the flags name. Raises NotFound, Denied, Retry."""
+    async with connect.client(args) as client:
+        return await seen_through(client, args.namespace or client.access.namespace, output.say)
+
+
+async def seen_through(
+    client: Client, own: str, say: Callable[[str], None], limited: list[str] | None = None
+) -> ToolInput:
+    """What a client may see of its cluster. say: hears what may not be seen and what cannot be read.
+
+    limited: gets the kinds of which only the namespace `own` is seen.
+    """
     from dragoman.api import codec
     from dragoman.cli import live
     from dragoman.errors import Invalid
     from dragoman.snapshot.change import HELD, Snapshot
 
     kinds = (*sorted(HELD - NOT_ASKED_FOR), "Event")
-    async with connect.client(args) as client:
-        seen = await live.read(client, kinds, own=args.namespace or client.access.namespace)
+    seen = await live.read(client, kinds, own=own)
+    leases = await live.leases(client, seen)
+    if limited is not None:
+        limited[:] = [entry.kind for entry in seen.hidden if entry.namespace]
     for line in live.notes(seen):
-        output.say(line)
+        say(line)
     objects: list[tuple[str, object]] = []
     for name, items in seen.found.items():
         if name == "Event":
@@ -304,11 +321,11 @@ async def from_cluster(args: argparse.Namespace) -> ToolInput:
                 kept = codec.salvaged(type_, item)
                 what = "only the devices that it holds count" if kept else "it is left out"
                 where = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
-                output.say(f"warning: {name} {where} cannot be read, {what}: {error}")
+                say(f"warning: {name} {where} cannot be read, {what}: {error}")
                 if kept:
                     objects.append((name, kept))
     snapshot = Snapshot.from_objects(objects)
     pods = sorted(snapshot.pods.values(), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     order = tuple(("Pod", pod.metadata.namespace, pod.metadata.name) for pod in pods)
     events = tuple(seen.found.get("Event", ()))
-    return ToolInput(snapshot, order, (), events, hidden=live.hidden_kinds(seen), who=seen.who)
+    return ToolInput(snapshot, order, (), events, hidden=live.hidden_kinds(seen), who=seen.who, leases=leases)

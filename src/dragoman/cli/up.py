@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,11 @@ from dragoman.errors import Denied, Invalid
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import AsyncIterator
 
-    from dragoman.daemon.allinone import ClusterSettings
+    from dragoman.daemon.allinone import Cluster, ClusterSettings
     from dragoman.kubelet.processes import ImageMap
+    from dragoman.web.server import WebPage
 
 OLDEST = 32
 """Versions that can be played; resource.k8s.io/v1 came with 1.34."""
@@ -131,6 +133,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="network of pods whose containers are processes: this machine's, as hostNetwork pods have it, or one for "
         "each pod, which reaches the API server alone; default: host",
     )
+    parser.add_argument(
+        "--web",
+        nargs="?",
+        type=int,
+        const=0,
+        metavar="PORT",
+        help="serve the page of `dragoman web` on 127.0.0.1, with actions: apply, delete, faults, clock; "
+        "default: any free port",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="log what each part does")
 
 
@@ -147,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
     if note := switched_off(settings.minor, settings.runtime_config):
         output.say(f"note: {note}")
     with named.registered(record):
-        return signals.run(lambda stop: _up(settings, record, stop))
+        return signals.run(lambda stop: _up(settings, record, stop, args.web))
 
 
 def settings_of(args: argparse.Namespace, kubeconfig: Path) -> ClusterSettings:
@@ -297,11 +308,14 @@ def _writable(file: Path) -> Path:
     return file
 
 
-async def _up(settings: ClusterSettings, record: named.ClusterRecord, stop: asyncio.Event) -> None:
+async def _up(
+    settings: ClusterSettings, record: named.ClusterRecord, stop: asyncio.Event, web_port: int | None = None
+) -> None:
     from dragoman.apiserver.kubeconfig import of_user
     from dragoman.daemon.allinone import Cluster
 
-    async with Cluster(settings) as cluster:
+    async with Cluster(settings) as cluster, AsyncExitStack() as stack:
+        page = await stack.enter_async_context(_page(cluster, web_port)) if web_port is not None else None
         names = [machine.name for machine in cluster.machines]
         record.server, record.nodes, record.ready = cluster.access.server, len(names), True
         with suppress(OSError):
@@ -316,5 +330,27 @@ async def _up(settings: ClusterSettings, record: named.ClusterRecord, stop: asyn
         for name, _ in settings.users:
             if settings.kubeconfig is not None:
                 output.say(f"user {name}: {of_user(settings.kubeconfig, name)}")
+        if page is not None:
+            output.say(f"page: {page.access.address()} (works once)")
         output.say("Ctrl-C ends it.")
         await stop.wait()
+
+
+@asynccontextmanager
+async def _page(cluster: Cluster, port: int) -> AsyncIterator[WebPage]:
+    """The page of the cluster, with the rights of its administrator."""
+    from dragoman.cli import web
+    from dragoman.cluster.http import HttpClient
+    from dragoman.drivers.registry import fault_kinds
+    from dragoman.runtime.clock import Clock
+    from dragoman.web.actions import Actions
+
+    settings, clock = cluster.settings, Clock()
+    given = web.page_settings(settings.options, settings.preemption, port, settings.minor)
+    client = HttpClient(cluster.access, clock, cluster.entropy, manager="dragoman")
+    try:
+        actions = Actions(client, clock, cluster.entropy, fault_kinds())
+        async with web.page_of_cluster(client, "", given, actions=actions, now=cluster.clock.utc) as page:
+            yield page
+    finally:
+        await client.close()

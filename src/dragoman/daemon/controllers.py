@@ -27,7 +27,7 @@ from dragoman.cluster.commit import CommitResult, Committer
 from dragoman.cluster.watch import Informers
 from dragoman.daemon.custom import CrdDefinition
 from dragoman.daemon.heartbeats import Heartbeats
-from dragoman.effects import Create, Effect
+from dragoman.effects import Create, Effect, Emit
 from dragoman.errors import Invalid, NotFound, Retry
 from dragoman.reconcile import nodes, pool_status
 from dragoman.reconcile import ownership as ownerships
@@ -38,7 +38,7 @@ from dragoman.runtime.clock import Clock
 from dragoman.runtime.entropy import Entropy
 from dragoman.runtime.log import get
 from dragoman.runtime.metrics import Metrics
-from dragoman.runtime.tasks import KeyQueue, Tasks, work
+from dragoman.runtime.tasks import KeyQueue, Tasks, TokenBucket, work
 from dragoman.snapshot import change as changes_of
 from dragoman.snapshot.change import HELD, Change, Gone, Snapshot
 
@@ -132,6 +132,11 @@ class Controllers:
         self._custom: dict[str, tuple[tuple[str, str], str]] = {}
         self.queues: dict[str, KeyQueue[Any]] = {
             controller.name: KeyQueue(controller.name, self._clock) for controller in self.controllers
+        }
+        self._buckets = {
+            controller.name: TokenBucket(self._clock, controller.pace.per_s, controller.pace.burst)
+            for controller in self.controllers
+            if controller.pace is not None
         }
         for controller in self.controllers:
             self._depth.labels(controller.name).set_function(self.queues[controller.name].__len__)
@@ -248,6 +253,10 @@ class Controllers:
 
     async def _step(self, controller: Controller, key: Any) -> None:
         step = await self._decide(controller, key)
+        bucket = self._buckets.get(controller.name)
+        requests = sum(not isinstance(effect, Emit) for effect in step.effects)
+        if bucket is not None and requests and await bucket.take(requests + 1):  # one more: upstream reads before
+            step = await self._decide(controller, key)  # what made it necessary may have passed meanwhile
         outcome = await self.committer.carry_out(step.effects)
         await self._report(controller, key, step, outcome)
         if step.again_s is not None:

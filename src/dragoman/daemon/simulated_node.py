@@ -182,7 +182,10 @@ class SimulatedNode:
             metrics=site.metrics,
         )
         self.plugins[name] = plugin
-        self._start(name, f"driver {name} on {self.name}", self._attached(plugin) if direct else plugin.run)
+        run: Callable[[], Awaitable[None]] = self._attached(plugin) if direct else plugin.run
+        if factory.beside is not None:
+            run = self._both(name, run, factory.beside(driver, site))
+        self._start(name, f"driver {name} on {self.name}", run)
 
     def _start_any(self, name: str) -> None:
         plugins = self._device_plugin_names()
@@ -199,6 +202,16 @@ class SimulatedNode:
         if factory.injector is not None:
             self._injectors[:] = [factory.injector(plugin)]
         self._start(factory.name, f"device plugin {factory.name} on {self.name}", plugin.run)
+
+    def _both(
+        self, name: str, run: Callable[[], Awaitable[None]], beside: Callable[[], Awaitable[None]]
+    ) -> Callable[[], Awaitable[None]]:
+        async def both() -> None:
+            async with Tasks(name, self.site.clock, self.site.entropy) as tasks:
+                tasks.supervise("driver", run)
+                tasks.supervise("beside", beside)
+
+        return both
 
     def _attached(self, plugin: Plugin) -> Callable[[], Awaitable[None]]:
         agent = self.agent

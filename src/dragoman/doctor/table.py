@@ -405,6 +405,16 @@ CHECKS: tuple[DoctorCheck, ...] = (
         classes.from_lint("UnusedClaim"),
     ),
     DoctorCheck(
+        "NodeLabelMissing",
+        WORKLOADS,
+        WARNING,
+        "Node selectors name labels that nodes have",
+        "",
+        _LINT,
+        classes.from_lint("NodeLabelMissing"),
+        ("Node",),
+    ),
+    DoctorCheck(
         "LargerThanAnyNode",
         WORKLOADS,
         WARNING,

@@ -108,6 +108,7 @@ class DriverFactory(msgspec.Struct, frozen=True):
     (KEP-5304). tools(driver): programs that its devices bring into simulated containers, by name.
     site_tools(driver, site): the same of programs that reach the API or the host.
     scripts(driver): what stands in for programs in real containers beside simulated hardware, by the path there.
+    beside(driver, site): what else runs on a node of an embedded cluster while the driver does, such as an exporter.
     """
 
     make: Callable[[str, Site], Driver]
@@ -117,6 +118,7 @@ class DriverFactory(msgspec.Struct, frozen=True):
     tools: Callable[[Any], Mapping[str, Tool]] = _no_tools
     site_tools: Callable[[Any, Site], Mapping[str, Tool]] = _no_site_tools
     scripts: Callable[[Any], Mapping[str, str]] = _no_scripts
+    beside: Callable[[Any, Site], Callable[[], Awaitable[None]]] | None = None
 
 
 class GateCatalogue(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ Asks `whatif` what the scheduler would decide now and `explain` why; reads, prin
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,11 +19,12 @@ from dragoman.api.files import DEFAULT_NAMESPACE
 from dragoman.api.kinds import kind_of
 from dragoman.api.meta import NamespacedName
 from dragoman.errors import Forbidden, Invalid, NotFound
-from dragoman.explain import describe, messages, quotas
+from dragoman.explain import describe, messages, quotas, schedulers
 from dragoman.explain import report as say
 from dragoman.explain.conflict_messages import plain
 from dragoman.explain.explanation import Explanation, explain_pod, explain_unit
 from dragoman.explain.focus import claims_used
+from dragoman.explain.hints import Hint
 from dragoman.explain.objects import (
     choices_of,
     claim_facts,
@@ -63,6 +64,8 @@ class ExplainInput(msgspec.Struct):
     monotonic: Callable[[], float]
     hidden: frozenset[str] = frozenset()
     """Kinds of which nothing may be seen (rights): that an object of theirs is not in raw means nothing."""
+    writers: Mapping[str, str] = {}
+    """Who has written Leases and Events (`inspect.schedulers`)."""
 
     @property
     def settled(self) -> Snapshot:
@@ -71,11 +74,16 @@ class ExplainInput(msgspec.Struct):
 
 
 class About(msgspec.Struct, frozen=True):
-    """An answer. body: parts of the JSON output; well: the object neither waits nor is stuck."""
+    """An answer. body: parts of the JSON output; well: the object neither waits nor is stuck.
+
+    Of everything that waits also: pending, shortly; hints of each pod that has some, verified.
+    """
 
     body: dict[str, Any]
     lines: list[str]
     well: bool
+    pending: tuple[say.Summary, ...] = ()
+    hints: dict[NamespacedName, tuple[Hint, ...]] = {}
 
 
 def about(scene: ExplainInput, kind: str, name: str, namespace: str) -> About:
@@ -111,7 +119,7 @@ def only_namespace(scene: ExplainInput) -> str:
 
 
 def _missing(what: str, key: NamespacedName, known: Iterable[NamespacedName]) -> NotFound:
-    names = ["/".join(other) for other in known]
+    names = list(dict.fromkeys("/".join(other) for other in known))
     other_space = [name for name in names if name.partition("/")[2] == key[1]]
     near = other_space or difflib.get_close_matches("/".join(key), names, 3)
     hint = f"; near: {', '.join(near[:3])}" if near else ""
@@ -187,21 +195,31 @@ def _pending_pod(scene: ExplainInput, cluster: ClusterState, order: Sequence[Nam
     return _decided(scene, step, explain_pod(step, verdict, cluster.now, scene.context, over))
 
 
+def scheduler_lines(scene: ExplainInput, keys: Iterable[NamespacedName]) -> list[str]:
+    """What is to be known of the schedulers that decide these pods: one line each, with their pods."""
+    return schedulers.lines(scene.settled, keys, scene.writers)
+
+
 def _decided(scene: ExplainInput, step: DecidedUnit, explanation: Explanation) -> About:
     verdict = explanation.verdict
     entry = say.as_json(explanation)
+    shared = schedulers.shared_lines(scene.settled, scene.writers)
+    by = [f"  {line}" for line in (*scheduler_lines(scene, [verdict.pod]), *shared)]
     if verdict.node is None:
+        entry |= schedulers.as_json(scene.settled, verdict.pod, scene.writers)
         return About(
             {"pods": [entry]},
-            [say.headline(explanation), *(f"  {line}" for line in say.reason_lines(explanation))],
+            [say.headline(explanation), *(f"  {line}" for line in say.reason_lines(explanation)), *by],
             False,
         )
     claims = claims_used(step.after, step.after.pods[verdict.pod])
+    entry |= schedulers.as_json(scene.settled, verdict.pod, scene.writers)
     choices = choices_of(step.after, claims, verdict.node, scene.context)
     entry["choices"] = [plain(choice) for choice in choices]
     lines = [f"pod {'/'.join(verdict.pod)} is pending; would fit on {verdict.node}"]
     lines += [f"  {in_user_words(line, explanation.names)}" for line in describe.choice_lines(choices)]
     lines += [f"  {line}" for line in say.warning_lines(explanation)]
+    lines += by
     if verdict.nodes:
         lines.append("  other nodes cannot take it:")
         lines += [f"    {line}" for line in (*say.node_lines(verdict.nodes), *say.absent_lines(explanation))]
@@ -299,7 +317,7 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
         explanations |= {explanation.verdict.pod: explanation for explanation in found}
     for explanation in explanations.values():
         verdict = explanation.verdict
-        pods.append(say.as_json(explanation))
+        pods.append(say.as_json(explanation) | schedulers.as_json(scene.settled, verdict.pod, scene.writers))
         if verdict.node is None:
             pending.append(say.summary(explanation))
         else:
@@ -320,11 +338,14 @@ def about_everything(scene: ExplainInput, namespace: str) -> About:
             pending.append(say.Summary(f"claim {'/'.join(key)}", why, why))
     refused = quotas.blocks(scene.cluster, namespace)
     lines = [*say.summary_lines(pending), *(line for block in refused for line in quotas.block_lines(block))]
+    warned += scheduler_lines(scene, explanations)
+    warned += schedulers.shared_lines(scene.settled, scene.writers)
     lines = [*lines, *say.fit_lines(fits), *warned] or ["no pending pods"]
     body: dict[str, Any] = {"pods": pods, "claims": claims}
     if refused:
         body["quota"] = [quotas.as_json(block) for block in refused]
-    return About(body, lines, not pending and not refused)
+    hints = {key: explanation.hints.found for key, explanation in explanations.items() if explanation.hints.found}
+    return About(body, lines, not pending and not refused, tuple(pending), hints)
 
 
 def _is_asked(key: NamespacedName, namespace: str) -> bool:

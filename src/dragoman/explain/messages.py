@@ -390,7 +390,7 @@ def _of_node(reason: pod.NodeReason) -> str:
                 f"node allocatable resource claim {reason.claim} has a mapped device and cannot be shared across pods"
             )
         case pod.NodeAllocatableAmountUnknown():
-            return f"claim {reason.claim} does not tell how much {reason.capacity} of device {reason.device} it holds"
+            return f"claim {reason.claim} does not say how much {reason.capacity} of device {reason.device} it holds"
         case pod.InsufficientPodLevelResource():
             return (
                 f"pod level request for {reason.resource} is insufficient to cover the aggregated container and "

@@ -68,7 +68,7 @@ def reconciled_lines(facts: Reconciled) -> list[str]:
         return [
             f"{title}: nothing reconciles it",
             "  no controller has set a status or finalizer, changed it, or reported an event about it",
-            f"  install the operator of {facts.api_version.partition('/')[0]}, or see whether its pods run",
+            f"  install the operator of {facts.api_version.partition('/')[0]}, or check that its pods run",
         ]
     lines = [f"{title}: something reconciles it"]
     if facts.managers:

@@ -6,7 +6,7 @@ Takes verdicts of `whatif.decide`, explained by `why`; sentences come from `text
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -237,16 +237,34 @@ def _names_selector(explanation: Explanation) -> bool:
     return any(isinstance(reason, SelectorError) for some in explanation.verdict.nodes for reason in some.reasons)
 
 
-def summary_lines(reported: Sequence[Summary]) -> list[str]:
-    """Objects that wait for the same reason together: names, reasons, and a hint for the first that has one."""
+class SummaryGroup(NamedTuple):
+    """Objects that wait for the same reason. helped: the first of them that has a hint."""
+
+    why: tuple[str, ...]
+    entries: tuple[Summary, ...]
+    helped: Summary | None
+
+
+def summary_groups(reported: Sequence[Summary]) -> list[SummaryGroup]:
+    """Objects that wait for the same reason together, in the order in which the reasons come up."""
     groups: dict[tuple[str, ...], list[Summary]] = {}
     for entry in reported:
         groups.setdefault(entry.equivalent, []).append(entry)
+    return [
+        SummaryGroup(
+            entries[0].why if len(entries) == 1 else equivalent,
+            tuple(entries),
+            next((entry for entry in entries if entry.hint), None),
+        )
+        for equivalent, entries in groups.items()
+    ]
+
+
+def summary_lines(reported: Sequence[Summary]) -> list[str]:
+    """Objects that wait for the same reason together: names, reasons, and a hint for the first that has one."""
     lines = []
-    for equivalent, entries in groups.items():
-        why = entries[0].why if len(entries) == 1 else equivalent
+    for why, entries, helped in summary_groups(reported):
         names = conflict_messages.listed([entry.name for entry in entries], NODES_SHOWN)
-        helped = next((entry for entry in entries if entry.hint), None)
         lines += [f"{names}:", *(f"  {line}" for line in why)]
         if helped is not None:
             whose = f"for {helped.name}: " if len(entries) > 1 else ""

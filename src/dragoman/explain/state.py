@@ -24,6 +24,7 @@ from dragoman.api.resource import (
     ResourceClaim,
 )
 from dragoman.explain.focus import claims_used
+from dragoman.inspect.schedulers import DRIVER_TEST
 from dragoman.reconcile.taints import NO_EXECUTE, delay_s
 from dragoman.schedule.claims import group_name, same
 from dragoman.snapshot.change import Snapshot, keys_of
@@ -34,7 +35,6 @@ from dragoman.snapshot.usage import DeviceId, claim_names, holds, is_finished
 
 PREPARE_FAILED = "FailedPrepareDynamicResources"
 _NOT_REGISTERED = re.compile(r"DRA driver (\S+) is not registered")
-_DRIVER = re.compile(r"""device\.driver\s*==\s*(['"])([^'"]+)\1""")
 STARTING = frozenset({"", "Pending"})
 
 
@@ -96,7 +96,7 @@ class ClaimNotReserved(StateBase, frozen=True):
 
 
 class PodClaimNotFound(StateBase, frozen=True):
-    """A claim that the bound pod uses does not exist. claim is empty where it was never made from its template."""
+    """A claim that the bound pod uses does not exist. claim is empty where it was never created from its template."""
 
     pod_claim: str
     claim: str
@@ -416,7 +416,7 @@ def absent_drivers(snapshot: Snapshot, node: str, classes: Iterable[str]) -> tup
         found = snapshot.classes.get(name)
         for selector in found.spec.selectors if found is not None else ():
             text = selector.cel.expression if selector.cel is not None else ""
-            drivers.update(dict.fromkeys(match[2] for match in _DRIVER.finditer(text)))
+            drivers.update(dict.fromkeys(match[2] for match in DRIVER_TEST.finditer(text)))
     return tuple(NoResourceSlices(node, driver) for driver in drivers if not publishes(snapshot, driver, node))
 
 

@@ -45,7 +45,7 @@ def sentence(reason: state.StateReason) -> str:
         case state.ClaimNotReserved():
             return f"claim {reason.claim} is not reserved for the pod, so the node does not start it"
         case state.PodClaimNotFound():
-            name = f"claim {reason.claim} does not exist" if reason.claim else "its claim was never made"
+            name = f"claim {reason.claim} does not exist" if reason.claim else "its claim was never created"
             return f"claim entry {reason.pod_claim}: {name}"
         case state.PodNodeNotFound():
             return f"node {reason.node} does not exist"

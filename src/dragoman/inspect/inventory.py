@@ -377,13 +377,12 @@ class _Count:
         return self.nodes_known and bool(node) and node not in self.snapshot.nodes
 
     def _node_state(self, name: str | None) -> str:
-        """What keeps pods off a node: not ready, cordoned or tainted; "" for nothing."""
         if not name:
             return ""
         known = self.node_states.get(name)
         if known is None:
             node = self.snapshot.nodes.get(name)
-            known = self.node_states[name] = _keeps_pods_off(node) if node is not None else ""
+            known = self.node_states[name] = keeps_pods_off(node) if node is not None else ""
         return known
 
     # ---- what a device is
@@ -618,7 +617,8 @@ def _state(
     return "tainted" if tainted else "free"
 
 
-def _keeps_pods_off(node: Node) -> str:
+def keeps_pods_off(node: Node) -> str:
+    """What keeps pods off a node: not ready, cordoned or tainted; "" for nothing."""
     if any(condition.type == "Ready" and condition.status != "True" for condition in node.status.conditions):
         return "node not ready"
     if node.spec.unschedulable:

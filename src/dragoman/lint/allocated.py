@@ -38,7 +38,7 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
             f"holds {one.id.device} of pool {one.id.pool}, which is another card now: its {one.attribute} is "
             f"{one.now}, it was {one.before} when it was allocated"
         )
-        fix = "make its pods again, so that the claim is allocated and prepared on what is there now"
+        fix = "recreate its pods, so that the claim is allocated and prepared on what is there now"
         yield found(document, "DeviceReplaced", _RESULTS, message, fix)
 
 

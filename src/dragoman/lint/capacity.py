@@ -15,7 +15,7 @@ from dragoman.api.files import Document
 from dragoman.api.resource import ResourceSlice
 from dragoman.api.selectors import DeviceView
 from dragoman.api.shape import Object, dig, objects, text
-from dragoman.inspect.doubles import OwnDevice, amounts_of, doubles_on
+from dragoman.inspect.advertised_twice import OwnDevice, advertised_twice_on, amounts_of
 from dragoman.lint.chains import candidates, claims_of, exact_requests, matching, selectors_of
 from dragoman.lint.finding import Finding, found
 from dragoman.lint.manifests import ManifestIndex
@@ -149,7 +149,9 @@ def _advertised_twice(document: Document, node: Node, world: ManifestIndex) -> I
     def serves(resource: str, driver: str) -> bool:
         return _serves(resource, driver, views, world)
 
-    for double in doubles_on(document.name, node.metadata.labels, amounts, slices.get(document.name, ()), serves):
+    for double in advertised_twice_on(
+        document.name, node.metadata.labels, amounts, slices.get(document.name, ()), serves
+    ):
         message = (
             f"{double.driver} publishes {double.devices} devices of this node and a device plugin advertises "
             f"{double.amount} {double.resource}: the same hardware can be allocated twice"

@@ -128,6 +128,7 @@ CODES: dict[str, FindingCode] = {
     "UnknownClass": FindingCode(WARNING, "A request names a DeviceClass that is not there."),
     "UnknownClaim": FindingCode(WARNING, "A pod names a claim or a template that is not there."),
     "ForeignPool": FindingCode(WARNING, "A slice of a driver that names pools after nodes has a pool of another name."),
+    "NodeLabelMissing": FindingCode(WARNING, "A pod selects nodes by a label that no node has so."),
     "UnusedClaim": FindingCode(
         NOTE, "No container names the claim: its devices are allocated but not visible to any container."
     ),
@@ -148,7 +149,7 @@ CODES: dict[str, FindingCode] = {
     "JustMissed": FindingCode(WARNING, "A threshold lies just above what devices of that size really have."),
     "WrongPartitionProfile": FindingCode(ERROR, "A selector asks for a partition profile that the card cannot have."),
     "OverClaimLimit": FindingCode(ERROR, "A claim asks for more devices than one claim can hold."),
-    "SharesNothing": FindingCode(WARNING, "Time-slicing or MPS in a template: each pod gets a device of its own."),
+    "SharesNothing": FindingCode(WARNING, "A sharing strategy in a template: each pod gets a device of its own."),
     "TakesWholeDevice": FindingCode(
         WARNING, "A request without an amount takes all of a device that others could share."
     ),
@@ -158,6 +159,8 @@ CODES: dict[str, FindingCode] = {
     ),
     "AskedForTwice": FindingCode(WARNING, "Several pods ask for one exclusive device with claims of their own."),
     "OnePodPerNode": FindingCode(WARNING, "More pods with a channel of one domain than nodes: a node has one channel."),
+    "UnknownScheduler": FindingCode(WARNING, "No scheduler of this name is known, or seen to run."),
+    "TwoSchedulers": FindingCode(WARNING, "Two schedulers give out devices of one driver."),
     "UnknownKind": FindingCode(ERROR, "The API group has no such kind."),
     "TaintRuleMatchesNothing": FindingCode(WARNING, "A taint rule names a driver, pool or device that is not there."),
     "HeldNotPublished": FindingCode(WARNING, "A claim holds a device that no slice shows any longer."),

@@ -24,8 +24,10 @@ from dragoman.lint.finding import CODES, Finding, SetValue, found
 from dragoman.lint.kinds import check as check_kinds
 from dragoman.lint.made import check as check_made
 from dragoman.lint.manifests import ManifestIndex
+from dragoman.lint.placement import check as check_placement
 from dragoman.lint.references import check as check_references
 from dragoman.lint.rollouts import check as check_rollouts
+from dragoman.lint.schedulers import check as check_schedulers
 from dragoman.lint.selectors import check as check_selectors
 from dragoman.lint.shape import check as check_shape
 from dragoman.lint.sharing import check as check_sharing
@@ -52,12 +54,14 @@ FAMILIES: tuple[Family, ...] = (
     check_versions,
     check_shape,
     check_references,
+    check_placement,
     check_selectors,
     check_constraints,
     check_configs,
     check_capacity,
     check_rollouts,
     check_sharing,
+    check_schedulers,
     check_made,
     check_allocated,
     check_updates,

@@ -16,7 +16,7 @@ from dragoman.api.core import Node
 from dragoman.api.files import Document
 from dragoman.api.resource import IMPLICIT_EXTENDED_PREFIX
 from dragoman.api.shape import Object, dig, objects, text
-from dragoman.inspect.doubles import amounts_of
+from dragoman.inspect.advertised_twice import amounts_of
 from dragoman.lint.capacity import ClaimDemand, exclusive_by_place
 from dragoman.lint.chains import candidates
 from dragoman.lint.finding import Finding, found
@@ -28,7 +28,7 @@ ONE = 10**9
 _COUNTS = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
 
 
-class Demand(NamedTuple):
+class RolloutDemand(NamedTuple):
     """What a pod takes of one thing, and how much of it each node has ("": any node). what: `devices` or a resource."""
 
     what: str
@@ -62,7 +62,7 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
 # ---- what pods take
 
 
-def _demands(document: Document, world: ManifestIndex) -> Iterator[Demand]:
+def _demands(document: Document, world: ManifestIndex) -> Iterator[RolloutDemand]:
     for _, spec in pod_specs(document):
         for entry in objects(spec, "resourceClaims"):
             template = world.find("ResourceClaimTemplate", document.namespace, text(entry, "resourceClaimTemplateName"))
@@ -70,11 +70,11 @@ def _demands(document: Document, world: ManifestIndex) -> Iterator[Demand]:
                 continue
             demand = ClaimDemand(dig(template.object, "spec", "spec", "devices"), world)
             if demand.known and demand.wanted:
-                yield Demand("devices", demand.total, demand.supply(world))
+                yield RolloutDemand("devices", demand.total, demand.supply(world))
         for resource, amount in _resources(spec).items():
             supply = world.once(("supply", resource), partial(_supply, resource, world))
             if supply and amount > 0:
-                yield Demand(resource, amount, supply)
+                yield RolloutDemand(resource, amount, supply)
 
 
 def _resources(spec: Object) -> dict[str, int]:
@@ -122,14 +122,14 @@ def _supply(resource: str, world: ManifestIndex) -> dict[str, int]:
     return found
 
 
-def _said(demand: Demand, number: int) -> str:
+def _said(demand: RolloutDemand, number: int) -> str:
     return f"{number} {demand.what}"
 
 
 # ---- all pods at once
 
 
-def _more_than_exist(document: Document, demands: list[Demand]) -> Iterator[Finding]:
+def _more_than_exist(document: Document, demands: list[RolloutDemand]) -> Iterator[Finding]:
     spec = dig(document.object, "spec")
     field = _COUNTS[document.kind_name]
     pods = spec.get(field, 1)
@@ -158,14 +158,14 @@ def _more_than_exist(document: Document, demands: list[Demand]) -> Iterator[Find
 def _follows(document: Document) -> str:
     ordered = text(dig(document.object, "spec"), "podManagementPolicy") in ("", "OrderedReady")
     if document.kind_name == "StatefulSet" and ordered:
-        return "; its pods start in order, so those after the first that is pending are never made"
+        return "; its pods start in order, so those after the first that is pending are never created"
     return ""
 
 
 # ---- rollouts
 
 
-def _stuck_rollout(document: Document, demands: list[Demand]) -> Iterator[Finding]:
+def _stuck_rollout(document: Document, demands: list[RolloutDemand]) -> Iterator[Finding]:
     spec = dig(document.object, "spec")
     strategy = dig(spec, "strategy")
     replicas = spec.get("replicas", 1)
@@ -192,7 +192,7 @@ def _stuck_rollout(document: Document, demands: list[Demand]) -> Iterator[Findin
             return
 
 
-def _stuck_daemons(document: Document, demands: list[Demand]) -> Iterator[Finding]:
+def _stuck_daemons(document: Document, demands: list[RolloutDemand]) -> Iterator[Finding]:
     strategy = dig(document.object, "spec", "updateStrategy")
     if text(strategy, "type") not in ("", "RollingUpdate"):
         return

@@ -1,4 +1,4 @@
-"""Who gets the same device, and who only believes so? Time-slicing in templates, whole devices taken for want of an
+"""Who gets the same device, and who only believes so? Time-slicing in templates, whole devices given for want of an
 amount, classes that hand out parts, one device asked for by several pods, one resource served by two classes.
 """
 
@@ -18,7 +18,6 @@ from dragoman.lint.manifests import ManifestIndex
 from dragoman.lint.pods import containers, pod_specs
 from dragoman.lint.unknown import as_written
 
-STRATEGIES = {"TimeSlicing": "time-slicing", "MPS": "MPS"}
 TYPE_NAMES = frozenset({"type", "devicetype", "partitiontype", "functiontype", "kind", "isvf", "virtualfunction"})
 """Attributes (bare names in lower case) that tell whole devices from partitions and virtual functions."""
 SPLIT_MAX = 4
@@ -40,7 +39,7 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     yield from _one_pod_a_node(document, world)
 
 
-# ---- time-slicing in a template
+# ---- a sharing strategy in a template
 
 
 def _shares_nothing(document: Document, world: ManifestIndex) -> Iterator[Finding]:
@@ -53,10 +52,10 @@ def _shares_nothing(document: Document, world: ManifestIndex) -> Iterator[Findin
     for index, entry in enumerate(objects(devices, "config")):
         sharing = dig(entry, "opaque", "parameters", "sharing")
         strategy = text(sharing, "strategy")
-        if strategy in STRATEGIES:
+        if strategy:
             path = ("spec", "spec", "devices", "config", index, "opaque", "parameters", "sharing", "strategy")
             message = (
-                f"{STRATEGIES[strategy]} in a template shares nothing between pods: each pod gets a claim and a whole "
+                f"sharing by {strategy} in a template shares nothing between pods: each pod gets a claim and a whole "
                 "device of its own, and one container uses it"
             )
             fix = "make one ResourceClaim and name it in each pod (resourceClaimName)"
@@ -93,10 +92,10 @@ def _takes_whole(document: Document, path: ItemPath, devices: Object, world: Man
         for place, exact in exact_requests(request):
             if exact.get("adminAccess") or dig(exact, "capacity", "requests"):
                 continue
-            taken = [view for view in _matched(exact, world) if id(view) in greedy]
-            if not taken:
+            whole = [view for view in _matched(exact, world) if id(view) in greedy]
+            if not whole:
                 continue
-            names = ", ".join(greedy[id(taken[0])])
+            names = ", ".join(greedy[id(whole[0])])
             message = (
                 f"asks for no amount of {names} of devices that several claims may share: it takes the whole device, "
                 "nothing is left for others"
@@ -107,7 +106,7 @@ def _takes_whole(document: Document, path: ItemPath, devices: Object, world: Man
 
 
 def _without_default(world: ManifestIndex) -> dict[int, tuple[str, ...]]:
-    """By identity of the view: capacities of a shareable device that are taken whole where a claim names no amount."""
+    """By identity of the view: capacities of a shareable device that are used up where a claim names no amount."""
     every: dict[int, tuple[str, ...]] = {}
     views = iter(world.published.views)
     for document in world.documents:

@@ -65,7 +65,7 @@ def check(document: Document, world: ManifestIndex) -> Iterator[Finding]:
     elif newest is not None and newest != version and version.startswith("v1beta"):
         last = span[1]
         message = f"{group}/{version} is deprecated and off by default"
-        message += f"; Kubernetes 1.{last + 1} does not have it any more" if last is not None else ""
+        message += f"; Kubernetes 1.{last + 1} no longer has it" if last is not None else ""
         yield found(document, "OldVersion", "apiVersion", message, _advice(newest), *_edits(document, newest))
 
 

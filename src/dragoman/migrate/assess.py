@@ -38,6 +38,9 @@ POOL_LABELS = (
 )
 """Labels by which platforms name node pools, the first that a node has."""
 NO_POOL = "(none)"
+USUAL_LIST = "`kubectl get pods -o json | jq` on limits of nvidia.com/gpu"
+USUAL_LABEL = "nvidia.com/gpu.present=true"
+"""What inventories are usually made by, which misses much."""
 
 CATEGORIES = (
     "container", "init-container", "node-selector", "affinity", "toleration", "priority", "annotation", "quota",

@@ -44,11 +44,23 @@ WriteEvents: TypeAlias = Callable[[ReconcileInput, Any, Effect, dict[str, Any] |
 EVERYTHING = frozenset(kind.kind for kind in KINDS if kind.kind != "Event")
 
 
+class WritePace(msgspec.Struct, frozen=True):
+    """At most `burst` requests at once, and `per_s` a second over time."""
+
+    per_s: float
+    burst: int
+
+
+EVICTION_PACE = WritePace(20.0, 30)
+"""kube-controller-manager's client (--kube-api-qps, --kube-api-burst), which is all that holds evictions back there: an
+eviction is three requests."""
+
+
 class Controller(msgspec.Struct, frozen=True):
     """One controller: which keys a change concerns, and what to do about a key.
 
     kinds: changes of these are looked at. events: what people read of each write of a step. idle: whether nothing of a
-    snapshot can concern it, so that a first look over everything can leave it out.
+    snapshot can concern it, so that a first look over everything can leave it out. pace: how fast it writes at most.
     """
 
     name: str
@@ -58,6 +70,7 @@ class Controller(msgspec.Struct, frozen=True):
     events: WriteEvents | None = None
     workers: int = 8
     idle: Callable[[Snapshot], bool] | None = None
+    pace: WritePace | None = None
 
 
 def table(root_ca: str = "") -> tuple[Controller, ...]:
@@ -99,7 +112,7 @@ def table(root_ca: str = "") -> tuple[Controller, ...]:
     return (
         Controller("claims", claims.KINDS, _claim_keys, claims.sync, claims.write_events, workers=16),
         *workloads,
-        Controller("taints", taints.KINDS, taints.keys, taints.sync, idle=taints.is_idle),
+        Controller("taints", taints.KINDS, taints.keys, taints.sync, idle=taints.is_idle, pace=EVICTION_PACE),
         Controller("pool-status", frozenset({pool_status.KIND}), pool_status.keys, pool_status.sync, workers=2),
         Controller("nodes", frozenset({"Node", "Lease", "Pod"}), nodes.keys, nodes.sync),
         Controller("disruption", disruption.KINDS, disruption.keys, disruption.sync),

@@ -131,6 +131,26 @@ def report(log: Log, error: BaseException, **fields: Any) -> None:
         log.error("broke", exc=error, error=f"{type(error).__name__}: {error}", **fields)
 
 
+class TokenBucket:
+    """So much a second, and a burst at once. Who comes first is served first."""
+
+    def __init__(self, clock: Clock, per_s: float, burst: int) -> None:
+        self._clock = clock
+        self._per_s = per_s
+        self._burst = burst
+        self._free_at = clock.monotonic() - burst / per_s
+
+    async def take(self, tokens: int) -> bool:
+        """Takes tokens, waiting until there are as many. Whether it had to wait."""
+        now = self._clock.monotonic()
+        self._free_at = max(self._free_at, now - self._burst / self._per_s) + tokens / self._per_s
+        wait_s = self._free_at - now
+        if wait_s <= 0:
+            return False
+        await self._clock.sleep(wait_s)
+        return True
+
+
 class KeyQueue(Generic[K]):
     """Keys to work on, each at most once at a time: a key added while it is worked on comes again afterwards.
 

@@ -13,6 +13,7 @@ from dragoman.drivers.nvidia.gates import GATES, gates_with
 from dragoman.drivers.nvidia.images import MPS_IMAGE, MPS_NAMESPACE
 
 if TYPE_CHECKING:
+    from dragoman.api.shape import Object
     from dragoman.known_drivers import KnownDriver
 
 
@@ -99,6 +100,18 @@ def _up_flags(parser: ArgumentParser) -> None:
         help="effect of the taint after an XID, with the gate NVMLDeviceHealthCheck; default: NoSchedule",
     )
 
+    parser.add_argument(
+        "--dcgm-exporter",
+        action="store_true",
+        help="show the DCGM exporter's counters of simulated GPUs, with a made-up load, at the API server's /metrics",
+    )
+
+
+def _installed() -> tuple[Object, ...]:
+    from dragoman.drivers.nvidia import factory
+
+    return factory.installed()
+
 
 def _up_settings(args: Namespace) -> Any:
     from dragoman.drivers.nvidia import factory
@@ -155,6 +168,7 @@ ENTRY = DriverEntry(
     gates=GateCatalogue(GATES, _check_gates),
     faults=FAULTS,
     known=_known,
+    installed=_installed,
     before=_before,
     plans=(
         DriverPlan(

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import uuid
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from dragoman.api.shape import Object
 from dragoman.drivers.entry import DriverFactory, MachineProfile, Site
 from dragoman.drivers.nvidia import smi_script
+from dragoman.drivers.nvidia.accounts import DCGM_ACCOUNT, account
 from dragoman.drivers.nvidia.classes import GPU
+from dragoman.drivers.nvidia.dcgm import DcgmExporter
+from dragoman.drivers.nvidia.device_plugin.discovery import family_of, sanitised
 from dragoman.drivers.nvidia.devices import NO_SHARES, Shares
 from dragoman.drivers.nvidia.driver import DriverOptions, NvidiaDriver, made
 from dragoman.drivers.nvidia.gates import gates_with, parse_gates
@@ -26,7 +30,6 @@ from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.node.driver import Driver
 from dragoman.node.plugin import Places
 
-FAMILIES = {"Ada Lovelace": "ada-lovelace"}
 MPS_FOLDER = "mps"
 """Holds the folders of MPS daemons, in the plugin's folder."""
 
@@ -97,6 +100,8 @@ class MachineSettings(msgspec.Struct, frozen=True):
     driver_root: str = "/"
     mps_image: str = MPS_IMAGE
     mps_namespace: str = MPS_NAMESPACE
+    dcgm: bool = False
+    """Whether the DCGM exporter's counters are shown."""
 
 
 MACHINE_SETTINGS = MachineSettings()
@@ -105,7 +110,8 @@ MACHINE_SETTINGS = MachineSettings()
 def up_settings(args: Namespace) -> MachineSettings:
     """From the flags of `dragoman up`. Raises Invalid."""
     health = HealthOptions(xid_effect=args.xid_effect, clear_on_recovery=True)
-    return MachineSettings(parse_gates(args.gpu_feature_gates, "--gpu-feature-gates"), health)
+    gates = parse_gates(args.gpu_feature_gates, "--gpu-feature-gates")
+    return MachineSettings(gates, health, dcgm=args.dcgm_exporter)
 
 
 def on_machine(machine: MachineProfile, settings: MachineSettings, where: str = "") -> DriverFactory:
@@ -122,7 +128,26 @@ def on_machine(machine: MachineProfile, settings: MachineSettings, where: str = 
         return driver(node_name, site, hardware, options)
 
     metadata = options.gates.on("DeviceMetadata")
-    return DriverFactory(make, lambda rack: labels(machine, rack), metadata=metadata, tools=smi.tools, scripts=_scripts)
+    return DriverFactory(
+        make,
+        lambda rack: labels(machine, rack),
+        metadata=metadata,
+        tools=smi.tools,
+        scripts=_scripts,
+        beside=_exporter if settings.dcgm else None,
+    )
+
+
+def _exporter(driver: NvidiaDriver, site: Site) -> Callable[[], Awaitable[None]]:
+    assert isinstance(driver.hardware, SimulatedHardware)
+    client = site.as_account(*DCGM_ACCOUNT)
+    return DcgmExporter(driver.node_name, driver.hardware, site.root, site.clock, client, site.metrics).run
+
+
+def installed() -> tuple[Object, ...]:
+    """The account of the DCGM exporter, which reads the pods that use GPUs."""
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    return account(*DCGM_ACCOUNT, [pods], [])
 
 
 def _scripts(driver: NvidiaDriver) -> Mapping[str, str]:
@@ -149,16 +174,19 @@ def cluster_uuid(rack: str) -> str:
 
 
 def labels(machine: MachineProfile, rack: str = "") -> dict[str, str]:
-    """Labels of a node as GPU Feature Discovery sets them; rack: the node group that shares its NVLink domain."""
+    """Labels of a node by its profile, as GPU feature discovery and the driver set them before anything is changed.
+
+    rack: the node group that shares its NVLink domain.
+    """
     profile, models = machine.profile, machine.catalog.gpu_models(machine.profile)
     first = models[0]
     major, _, minor = first.compute_capability.partition(".")
     found = {
         "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.product": _sanitised(first.name),
+        "nvidia.com/gpu.product": sanitised(first.name),
         "nvidia.com/gpu.count": str(sum(model.name == first.name for model in models)),
         "nvidia.com/gpu.memory": str(first.memory_mib),
-        "nvidia.com/gpu.family": FAMILIES.get(first.architecture, first.architecture.lower()),
+        "nvidia.com/gpu.family": family_of(first.architecture),
         "nvidia.com/gpu.compute.major": major,
         "nvidia.com/gpu.compute.minor": minor or "0",
         "nvidia.com/mig.capable": "true" if first.mig else "false",
@@ -166,11 +194,12 @@ def labels(machine: MachineProfile, rack: str = "") -> dict[str, str]:
         "nvidia.com/cuda.runtime-version.full": profile.driver.cuda,
     }
     if profile.node.product:
-        found["nvidia.com/gpu.machine"] = _sanitised(profile.node.product)
-    if rack and profile.fabric.clique:
-        found["nvidia.com/gpu.clique"] = f"{cluster_uuid(rack)}.{profile.fabric.clique}"
-    return found
+        found["nvidia.com/gpu.machine"] = sanitised(profile.node.product)
+    return found | clique_labels(machine, rack)
 
 
-def _sanitised(text: str) -> str:
-    return "".join(sign for sign in text.replace(" ", "-") if sign.isalnum() or sign in "-_.")
+def clique_labels(machine: MachineProfile, rack: str) -> dict[str, str]:
+    """The NVLink clique of a node; none without a rack."""
+    if not (rack and machine.profile.fabric.clique):
+        return {}
+    return {"nvidia.com/gpu.clique": f"{cluster_uuid(rack)}.{machine.profile.fabric.clique}"}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dragoman.drivers.nvidia.simulated import SimulatedHardware
 
 XID_MAX = 999
+DEGREES_MAX, HOT_C = 150, 95
 INSTANCE_MAX = 14
 
 
@@ -43,6 +44,30 @@ class MemoryOverrun(Fault, frozen=True, kw_only=True):
     pod: str
 
 
+class GpuHot(Fault, frozen=True, kw_only=True):
+    """A GPU is hotter than its load makes it."""
+
+    kind: ClassVar[str] = "gpu-hot"
+    gpu: str
+    degrees: int
+
+
+class RowRemapFailure(Fault, frozen=True, kw_only=True):
+    """A GPU has no spare memory rows left."""
+
+    kind: ClassVar[str] = "row-remap-failure"
+    gpu: str
+
+
+def _read_hot(node: str, for_s: float | None, entries: FaultData) -> Fault:
+    degrees = entries.number("degrees", 1, DEGREES_MAX) if entries.has("degrees") else HOT_C
+    return GpuHot(node, for_s, gpu=entries.text("gpu"), degrees=degrees)
+
+
+def _read_remap(node: str, for_s: float | None, entries: FaultData) -> Fault:
+    return RowRemapFailure(node, for_s, gpu=entries.text("gpu"))
+
+
 def _read_xid(node: str, for_s: float | None, entries: FaultData) -> Fault:
     instance = entries.number("instance", 0, INSTANCE_MAX) if entries.has("instance") else None
     number = entries.number("xid", 1, XID_MAX)
@@ -56,6 +81,8 @@ def _read_lost(node: str, for_s: float | None, entries: FaultData) -> Fault:
 def _read_overrun(node: str, for_s: float | None, entries: FaultData) -> Fault:
     return MemoryOverrun(node, for_s, gpu=entries.text("gpu"), pod=entries.pod())
 
+
+GpuFault = XidFault | GpuLostFault | MemoryOverrun | GpuHot | RowRemapFailure
 
 # ---- what happens
 
@@ -89,12 +116,37 @@ def _overrun(driver: NvidiaDriver, workloads: Workloads, fault: MemoryOverrun) -
     return f"{fault.pod} uses all memory that it can get on GPU gpu-{index} of node {fault.node}{outcome}"
 
 
+_SEEN = "; the DCGM exporter shows it: dragoman up --dcgm-exporter"
+
+
+def _hot(driver: NvidiaDriver, workloads: Workloads, fault: GpuHot) -> str:
+    hardware, index = _gpu(driver, fault)
+    hardware.heat(index, fault.degrees)
+    return f"GPU gpu-{index} of node {fault.node} has {fault.degrees} C{_SEEN}"
+
+
+def _cool(driver: NvidiaDriver, fault: GpuHot) -> None:
+    hardware, index = _gpu(driver, fault)
+    hardware.heat(index, 0)
+
+
+def _fail_remap(driver: NvidiaDriver, workloads: Workloads, fault: RowRemapFailure) -> str:
+    hardware, index = _gpu(driver, fault)
+    hardware.fail_row_remap(index, True)
+    return f"GPU gpu-{index} of node {fault.node} cannot remap memory rows any more{_SEEN}"
+
+
+def _replace(driver: NvidiaDriver, fault: RowRemapFailure) -> None:
+    hardware, index = _gpu(driver, fault)
+    hardware.fail_row_remap(index, False)
+
+
 def _mend(driver: NvidiaDriver, fault: XidFault | GpuLostFault) -> None:
     hardware, index = _gpu(driver, fault)
     hardware.recover(index)
 
 
-def _gpu(driver: NvidiaDriver, fault: XidFault | GpuLostFault | MemoryOverrun) -> tuple[SimulatedHardware, int]:
+def _gpu(driver: NvidiaDriver, fault: GpuFault) -> tuple[SimulatedHardware, int]:
     from dragoman.drivers.nvidia.simulated import SimulatedHardware
 
     hardware = driver.hardware
@@ -119,12 +171,21 @@ def _unheard(driver: NvidiaDriver) -> str:
 
 
 _GPU = FaultField("gpu", "GPU", "as 3, gpu-3, or a UUID", in_name=True)
+_DEGREES = FaultField("degrees", "C", f"temperature; default: {HOT_C}")
 _POD = FaultField("pod", "POD", "pod that causes it: NAMESPACE/NAME, or NAME in namespace default")
 _XID = (_GPU, FaultField("xid", "N", "the XID"), FaultField("instance", "GI", "a GPU instance of the GPU"), _POD, FOR)
 
 FAULTS: tuple[DriverFault, ...] = (
     DriverFault(FaultKind("xid", "a critical XID on a GPU", _XID, _read_xid, "--gpu 3 --xid 79 --for 5m"), _xid, _mend),
     DriverFault(FaultKind("gpu-lost", "a GPU falls off the bus", (_GPU, FOR), _read_lost, "--gpu 3"), _lost, _mend),
+    DriverFault(
+        FaultKind("gpu-hot", "a GPU is too hot", (_GPU, _DEGREES, FOR), _read_hot, "--gpu 3 --for 10m"), _hot, _cool
+    ),
+    DriverFault(
+        FaultKind("row-remap-failure", "a GPU has no spare memory rows", (_GPU, FOR), _read_remap, "--gpu 3"),
+        _fail_remap,
+        _replace,
+    ),
     DriverFault(
         FaultKind(
             "memory-overrun",

@@ -152,6 +152,23 @@ _COMPUTE_DOMAIN = TemplateMaker(
     warned=(Warned(("spec", "channel", "allocationMode"), "All", _ALL_CHANNELS, "write Single, or leave it out"),),
 )
 
+# ---- labels of nodes
+
+_NODE_LABELS = (
+    (
+        r"nvidia\.com/gpu\.(product|memory|family|count|machine|compute\..+|replicas|sharing-strategy|mode)"
+        r"|nvidia\.com/(cuda\..+|mig\.(capable|strategy)|mig-.+)",
+        "GPU feature discovery sets this label, and a GPUCluster (DRA) runs none: select devices in the claim instead, "
+        "by attributes such as productName and capacity such as memory",
+    ),
+    (
+        r"nvidia\.com/gpu\.clique",
+        "it is set where the NVLink fabric has a clique: by GPU feature discovery, or by the driver with "
+        "gpuCliqueLabelEnabled=true",
+    ),
+    (r"nvidia\.com/gpu\.present", "the GPU operator sets it on nodes that node feature discovery finds GPUs on"),
+)
+
 # ---- drivers
 
 DRIVERS: tuple[KnownDriver, ...] = (
@@ -166,6 +183,7 @@ DRIVERS: tuple[KnownDriver, ...] = (
         plugin_resource=r"nvidia\.com/(gpu|gpu\.shared|mig-.+)",
         classes=GPU_CLASSES,
         configs=_GPU_CONFIGS,
+        node_labels=_NODE_LABELS,
         cards=Cards(_cards, r"(\d+g)\.\d+gb((?:[+-][a-z.]+)?)", "MIG profile"),
     ),
     KnownDriver(

@@ -75,6 +75,18 @@ class _State(msgspec.Struct):
     xids: list[int] = []
     driver: str = "nvidia"
     clients: int = 0
+    hot_c: int = 0
+    row_remap_failure: bool = False
+
+
+class GpuHealth(msgspec.Struct, frozen=True):
+    """What monitoring sees of a GPU beside its load. last_xid: 0 for none; hot_c: a temperature, 0 for as its load has
+    it."""
+
+    lost: bool
+    last_xid: int
+    hot_c: int
+    row_remap_failure: bool
 
 
 class _File(msgspec.Struct):
@@ -338,6 +350,15 @@ class SimulatedHardware:
             state.instances = left
             self._save()
 
+    def reset(self, gpu: str) -> None:
+        """As `nvidia-smi --gpu-reset`: a pending MIG mode counts from then on; instances are gone. Raises Retry."""
+        _, state = self._alive(gpu)
+        if state.clients:
+            raise Retry(f"GPU {gpu} has {state.clients} clients: in use by another client")
+        state.mig_enabled, state.instances = state.mig_pending, []
+        state.exclusive, state.time_slice = False, 0
+        self._save()
+
     # ---- sharing, passthrough, partitions
 
     def set_exclusive(self, gpu: str, exclusive: bool) -> None:
@@ -462,6 +483,23 @@ class SimulatedHardware:
         if not 0 <= index < len(self.profile.gpus):
             raise Invalid(f"GPU {index}", f"{self.node_name} has GPUs 0 to {len(self.profile.gpus) - 1}")
         return self._uuid(index)
+
+    def health_of(self, index: int) -> GpuHealth:
+        """How a GPU is."""
+        state = self._state.gpus[index]
+        return GpuHealth(state.lost, state.xids[-1] if state.xids else 0, state.hot_c, state.row_remap_failure)
+
+    def heat(self, index: int, degrees: int) -> None:
+        """A GPU has this temperature, whatever its load; 0 ends that."""
+        self.gpu_uuid(index)
+        self._state.gpus[index].hot_c = degrees
+        self._save()
+
+    def fail_row_remap(self, index: int, failed: bool) -> None:
+        """Remapping of broken memory rows has failed, or no longer has."""
+        self.gpu_uuid(index)
+        self._state.gpus[index].row_remap_failure = failed
+        self._save()
 
     def inject_xid(self, index: int, number: int, gi: int | None = None) -> None:
         """An XID happens on a GPU, or on one of its instances. Raises Invalid for what is not there."""

@@ -13,13 +13,21 @@ import msgspec
 from dragoman.api.shape import Object
 from dragoman.drivers.entry import DevicePluginFactory, MachineProfile, RunningDevicePlugin, Site
 from dragoman.drivers.nvidia import smi_script
+from dragoman.drivers.nvidia.accounts import account
 from dragoman.drivers.nvidia.device_plugin import config as configs
 from dragoman.drivers.nvidia.device_plugin import node_config, other_path, preference
 from dragoman.drivers.nvidia.device_plugin.config import PluginConfig
 from dragoman.drivers.nvidia.device_plugin.health import HealthChecks, from_environment
+from dragoman.drivers.nvidia.device_plugin.mig_labels import OWN_MAP
 from dragoman.drivers.nvidia.device_plugin.node_config import NodeConfig
+from dragoman.drivers.nvidia.device_plugin.parts import (
+    DISCOVERY_ACCOUNT,
+    MIG_ACCOUNT,
+    NAMESPACE,
+    NodeParts,
+    node_labels,
+)
 from dragoman.drivers.nvidia.device_plugin.service import NAME, DevicePluginService
-from dragoman.drivers.nvidia.factory import labels
 from dragoman.drivers.nvidia.hardware import Gpu, Hardware
 from dragoman.drivers.nvidia.simulated import SimulatedHardware
 from dragoman.drivers.nvidia.toolkit import Toolkit, ToolkitOptions, parse_options
@@ -30,7 +38,7 @@ from dragoman.kubelet.injection import Injector
 from dragoman.profiles.machine import Profile
 from dragoman.runtime.tasks import Tasks
 
-NAMESPACE, ACCOUNT = "kube-system", NAME
+ACCOUNT = NAME
 CONFIG_MAP = (NAMESPACE, "nvidia-device-plugin-config")
 LINKED = 100
 """A link by NVLink is worth so much, and more with every link in it."""
@@ -53,11 +61,12 @@ SETTINGS = PluginSettings()
 
 
 class NvidiaDevicePlugin(RunningDevicePlugin):
-    """The plugin of one node, with what decides on its configuration."""
+    """The plugin of one node, with what decides on its configuration, and the parts of the GPU operator beside it."""
 
-    def __init__(self, service: DevicePluginService, manager: NodeConfig | None) -> None:
+    def __init__(self, service: DevicePluginService, manager: NodeConfig | None, beside: NodeParts | None) -> None:
         self.service = service
         self.manager = manager
+        self.beside = beside
         self.registered = service.registered
         self.hardware = service.hardware
 
@@ -67,7 +76,10 @@ class NvidiaDevicePlugin(RunningDevicePlugin):
             if self.manager is not None:
                 tasks.supervise("configuration", self.manager.run)
                 await self.manager.ready.wait()
-            tasks.supervise("plugin", self.service.run)
+            if self.beside is None:
+                tasks.supervise("plugin", self.service.run)
+            else:
+                tasks.supervise("parts", self.beside.run)
 
     def restart(self) -> None:
         """As after SIGHUP."""
@@ -90,7 +102,7 @@ def on_machine(machine: MachineProfile, settings: PluginSettings) -> DevicePlugi
     def injector(plugin: Any) -> Injector:
         return Toolkit(plugin.hardware, settings.toolkit)
 
-    return DevicePluginFactory(NAME, make, lambda rack: labels(machine, rack), injector)
+    return DevicePluginFactory(NAME, make, lambda rack: node_labels(machine, rack), injector)
 
 
 def standalone(args: Namespace, machine: MachineProfile | None) -> DevicePluginFactory:
@@ -159,7 +171,10 @@ def _plugin(
             over=settings.over,
             nodes=site.nodes,
         )
-    return NvidiaDevicePlugin(service, manager)
+    beside = None
+    if isinstance(hardware, SimulatedHardware) and site.nodes is not None:
+        beside = NodeParts(service, site, hardware)
+    return NvidiaDevicePlugin(service, manager, beside)
 
 
 def profile_score(profile: Profile) -> preference.Score:
@@ -222,32 +237,17 @@ def _map(text: str, flag: str) -> tuple[str, str] | tuple[()]:
 
 
 def installed() -> tuple[Object, ...]:
-    """The plugin's account, which may read its Node and its ConfigMap."""
-    meta = {"name": ACCOUNT, "namespace": NAMESPACE}
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
-    group = "rbac.authorization.k8s.io"
+    """The accounts of the plugin and of the parts beside it, with what each may do."""
     read = ["get", "list", "watch"]
-    nodes = [{"apiGroups": [""], "resources": ["nodes"], "verbs": read}]
-    maps = [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP[1]], "verbs": read}]
-    version = f"{group}/v1"
+    nodes = {"apiGroups": [""], "resources": ["nodes"]}
+    own_map = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP[1]], "verbs": read}
+    mig_map = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [OWN_MAP[1]], "verbs": read}
+    maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"]}
+    events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}
     return (
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-        {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": ACCOUNT}, "rules": nodes},
-        {
-            "apiVersion": version,
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": ACCOUNT},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": ACCOUNT},
-            "subjects": [subject],
-        },
-        {"apiVersion": version, "kind": "Role", "metadata": meta, "rules": maps},
-        {
-            "apiVersion": version,
-            "kind": "RoleBinding",
-            "metadata": meta,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
-            "subjects": [subject],
-        },
+        *account(NAMESPACE, ACCOUNT, [{**nodes, "verbs": read}], [own_map]),
+        *account(NAMESPACE, DISCOVERY_ACCOUNT, [{**nodes, "verbs": ["get", "patch"]}], []),
+        *account(NAMESPACE, MIG_ACCOUNT, [{**nodes, "verbs": ["get", "patch"]}, events], [mig_map, maps]),
     )
 
 

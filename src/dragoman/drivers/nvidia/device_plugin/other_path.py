@@ -54,7 +54,7 @@ class PluginHolds:
         if recorded is not None and not recorded:
             self._missing.clear()
             return frozenset()
-        pods = await _pods(self.root)
+        pods = await pods_of(self.root)
         if pods is None:
             return recorded or frozenset()
         listed = {
@@ -83,6 +83,18 @@ def _recorded(root: Path) -> frozenset[str] | None:
         if entry.resource_name.startswith(PREFIX)
         for id_ in entry.devices
     )
+
+
+async def users_of_plugins(root: Path) -> dict[str, str]:
+    """`pod NAMESPACE/NAME` by UUID of what it has from a device plugin, as far as the kubelet answers."""
+    return {
+        physical(id_): f"pod {pod.namespace}/{pod.name}"
+        for pod in await pods_of(root) or ()
+        for container in pod.containers
+        for devices in container.devices
+        if devices.resource_name.startswith(PREFIX)
+        for id_ in devices.device_ids
+    }
 
 
 async def served_by_plugin(root: Path) -> frozenset[str]:
@@ -153,7 +165,7 @@ def _uuids(hardware: Hardware, names: frozenset[str] | None) -> Iterator[str]:
                 yield gpu.uuid
 
 
-async def _pods(root: Path) -> list[Any] | None:
+async def pods_of(root: Path) -> list[Any] | None:
     """What the kubelet says of its pods; None while it does not answer."""
     answer = await _asked(root, "List", rpc.POD_RESOURCES.messages.ListPodResourcesRequest())
     return list(answer.pod_resources) if answer is not None else None

@@ -77,7 +77,7 @@ def planned(hardware: Hardware, config: PluginConfig) -> ResourcePlans:
                 if not gpu.mig_enabled:
                     named.setdefault(GPU_RESOURCE, []).append(_whole(gpu))
                     continue
-                parts = list(_instances(hardware, gpu))
+                parts = list(mig_instances(hardware, gpu))
                 if not parts:
                     warnings.append(f"GPU {gpu.uuid} is in MIG mode and has no MIG devices")
                 for part in parts:
@@ -110,7 +110,7 @@ def _whole(gpu: Gpu) -> PhysicalDevice:
     return PhysicalDevice(gpu.uuid, str(gpu.index), gpu)
 
 
-def _instances(hardware: Hardware, gpu: Gpu) -> Iterator[PhysicalDevice]:
+def mig_instances(hardware: Hardware, gpu: Gpu) -> Iterator[PhysicalDevice]:
     """MIG devices that fill their GPU instance; others have no resource name."""
     try:
         instances = hardware.instances(gpu.uuid)
@@ -130,7 +130,7 @@ def _single(hardware: Hardware, gpus: tuple[Gpu, ...]) -> list[PhysicalDevice]:
         raise Invalid(where, "all devices on the node must be configured with the same migEnabled value")
     found: list[PhysicalDevice] = []
     for gpu in enabled:
-        parts = list(_instances(hardware, gpu))
+        parts = list(mig_instances(hardware, gpu))
         if not parts:
             raise Invalid(
                 where,

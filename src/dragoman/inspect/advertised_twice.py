@@ -38,7 +38,7 @@ class Double(NamedTuple):
     devices: int
 
 
-def doubles_on(
+def advertised_twice_on(
     node: str, labels: Mapping[str, str], amounts: Mapping[str, Quantity], devices: Sequence[OwnDevice], serves: Serves
 ) -> Iterator[Double]:
     """What one node has twice, by resource."""
@@ -79,7 +79,7 @@ def advertised_twice(snapshot: Snapshot, patterns: Mapping[str, str]) -> tuple[D
             of_class = by_class.get(resource)
             return of_class is not None and _in_class(snapshot, of_class, (d for d in devices if d[0] == driver))
 
-        found += doubles_on(name, node.metadata.labels, amounts, devices, serves) if devices else ()
+        found += advertised_twice_on(name, node.metadata.labels, amounts, devices, serves) if devices else ()
     return tuple(found)
 
 

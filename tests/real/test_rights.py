@@ -231,7 +231,7 @@ def _use_every_right(cluster: Cluster, folder: Path) -> None:
     agent.start()
     cluster.until(lambda: cluster.find("Node", "worker"), "the node")
     daemons = installed(cluster)
-    cluster.apply(rival())
+    cluster.apply(rival(), *no_binding())  # long before it is needed: a policy is in force some seconds later
     for name, process in daemons.items():
         driver_of(cluster, process, folder) if name.startswith("driver-") else process.start()
     cluster.until(lambda: len(cluster.all("ResourceSlice")) >= 2, "the drivers to publish", 60)
@@ -252,6 +252,10 @@ def _use_every_right(cluster: Cluster, folder: Path) -> None:
     )
     names = ("plain", "wired", "shares", "extended")
     cluster.until(lambda: all(is_running(cluster, name) for name in names), "the pods to run", 90)
+    # A volume that is there is kept for its claim; for another the node is named, where somebody is to make it.
+    cluster.apply(*volumes("worker"), mounting("stores", "kept"), mounting("waits", "made"))
+    cluster.until(lambda: is_running(cluster, "stores"), "a pod with a volume to run", 60)
+    cluster.until(lambda: SELECTED in annotations(cluster, "made"), "the node to be named", 60)
     # What others did to the drivers' slices is put right.
     mine = next(one for one in cluster.all("ResourceSlice") if one["spec"]["driver"] == "gpu.nvidia.com")
     wired = next(one for one in cluster.all("ResourceSlice") if one["spec"]["driver"] == "dra.net")
@@ -277,7 +281,6 @@ def _use_every_right(cluster: Cluster, folder: Path) -> None:
     # One that does not fit, of which pod and events say why; gangs; one that is never bound.
     cluster.apply(
         pod("large", claims={"gpu": {"resourceClaimTemplateName": "all"}}, scheduler="dragoman"),
-        *no_binding(),
         *group_with_claim("group"),
     )
     cluster.until(lambda: condition(cluster, "group")[0] == "True", "the gang to be placed", 60)
@@ -364,6 +367,53 @@ def extended(name: str) -> dict[str, Any]:
     made = pod(name, scheduler="dragoman")
     made["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     return made
+
+
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+def volumes(node: str) -> list[dict[str, Any]]:
+    """Two claims that wait for their pod: for one there is a volume on the node, for the other nobody makes one."""
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+    size = {"storage": "1Gi"}
+    disk = {
+        "capacity": size,
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "here",
+        "local": {"path": "/srv/disk"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    made: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"}, "spec": disk}
+    ]
+    for name, provisioner in (("here", "kubernetes.io/no-provisioner"), ("elsewhere", "example.com/nobody")):
+        made.append(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": name},
+                "provisioner": provisioner,
+                "volumeBindingMode": "WaitForFirstConsumer",
+            }
+        )
+    for name, of in (("kept", "here"), ("made", "elsewhere")):
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": of, "resources": {"requests": size}}
+        meta = {"name": name, "namespace": "default"}
+        made.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+    return made
+
+
+def mounting(name: str, volume_claim: str) -> dict[str, Any]:
+    """A pod with a volume."""
+    made = pod(name, scheduler="dragoman")
+    made["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": volume_claim}}]
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    return made
+
+
+def annotations(cluster: Cluster, volume_claim: str) -> dict[str, str]:
+    found: dict[str, str] = cluster.get("PersistentVolumeClaim", volume_claim)["metadata"].get("annotations") or {}
+    return found
 
 
 def events(cluster: Cluster, name: str) -> list[dict[str, Any]]:

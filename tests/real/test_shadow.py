@@ -29,7 +29,12 @@ VIEWER: list[Object] = [
         "kind": "ClusterRole",
         "metadata": {"name": "viewer"},
         "rules": [
-            {"apiGroups": [""], "resources": ["nodes", "namespaces", "pods"], "verbs": ["list", "watch"]},
+            {
+                "apiGroups": [""],
+                "resources": ["nodes", "namespaces", "pods", "persistentvolumeclaims", "persistentvolumes"],
+                "verbs": ["list", "watch"],
+            },
+            {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["list", "watch"]},
             {
                 "apiGroups": ["scheduling.k8s.io"],
                 "resources": ["priorityclasses", "podgroups"],

@@ -99,8 +99,19 @@ def all_in_use(case: Case, theirs: str, ours: str) -> bool:
     if not every or not case["consumedCapacity"]:
         return False
     if theirs == ours == "fits":
-        return any(asked.get("capacity") and "name" in asked for asked in every)  # only alternatives have names here
+        return any("name" in asked for asked in every)  # only alternatives have names here
     return theirs in ("no", "error TooManyDevices") and ours in ("fits", "no")
+
+
+def exclusive_with_shares(case: Case, theirs: str, ours: str) -> bool:
+    """A device that no longer allows several allocations still has a share: it is in use here."""
+    shared = {(d["driver"], d["pool"], d["device"]) for d in case["allocatedShares"]}
+    return theirs == "fits" and any(
+        (one["spec"]["driver"], one["spec"]["pool"]["name"], device["name"]) in shared
+        and not device.get("allowMultipleAllocations")
+        for one in case["slices"]
+        for device in one["spec"].get("devices") or ()
+    )
 
 
 KNOWN: dict[str, Callable[[Case, str, str], bool]] = {
@@ -110,6 +121,7 @@ KNOWN: dict[str, Callable[[Case, str, str], bool]] = {
     "held devices with and without groups": mixed_groups,
     "of several errors in claims another first": reported_first,
     "a selector that does not compile": does_not_compile,
+    "an exclusive device that still has shares": exclusive_with_shares,
     "a request for all leaves out devices with too little left": all_in_use,
 }
 

@@ -101,6 +101,7 @@ TESTED_BY = {
     "cli/device_table.py": "cli/test_devices.py",
     "cli/drill_run.py": "ops/test_drills.py",
     "cli/fault.py": "e2e/test_faults.py cli/test_fault_progress.py",
+    "cli/plan_run.py": "plan/test_capacity.py plan/test_buy.py plan/test_moves.py cli/test_outputs.py",
     "cli/source.py": "cli/test_simulate.py cli/test_explain.py",
     "cluster/cache.py": "cluster/test_watch.py daemon/test_scheduler.py",
     "daemon/autoscaler.py": "e2e/test_autoscaler.py",

@@ -29,6 +29,8 @@ class ReadOnly:
         self.writes = 0
 
     def __getattr__(self, name: str) -> Any:
+        if name == "reach":  # no call: what the client knows of its connection
+            raise AttributeError(name)
         if name in ("list", "watch", "close"):
             return getattr(self._inner, name)
         if name not in ("create", "patch"):

@@ -26,6 +26,8 @@ class ReadOnly:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
+        if name == "reach":  # no call: what the client knows of its connection
+            raise AttributeError(name)
         assert name in ("list", "watch", "close"), f"{name} is not among its rights"
         return getattr(self._inner, name)
 

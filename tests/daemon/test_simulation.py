@@ -304,7 +304,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     ),
     "no such fault": (
         {"fault": "flood", "node": "n1"},
-        "data.fault: must be one of xid, gpu-lost, memory-overrun, imex, nic-down",
+        "data.fault: must be one of xid, gpu-lost, gpu-hot, row-remap-failure, me",
     ),
     "no node": ({"fault": "xid"}, "data.node: must be set"),
     "no such GPU": ({"fault": "gpu-lost", "node": "n1", "gpu": "8"}, "data.gpu: n1 has gpu-0 to gpu-7, got '8'"),

@@ -93,7 +93,7 @@ def test_the_reference_knows_every_fault() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_has_every_fault_and_its_entries_are_taken(kind: str) -> None:
     given = {"gpu": "0", "xid": "79", "instance": "1", "nic": "x", "driver": "d", "downtime": "1s", "delay": "1s"}
-    given |= {"for": "5m", "pod": "p", "mode": "crash"}
+    given |= {"for": "5m", "pod": "p", "mode": "crash", "degrees": "96"}
     data = {"fault": kind, "node": "n", **{field.name: given[field.name] for field in KINDS[kind].fields}}
     assert fault_of(data, KINDS).node == "n"
     assert KINDS[kind].summary

@@ -56,6 +56,11 @@ real: $(VENV)/.dev ## build real Kubernetes into a cache folder (needs Go), then
 	@$(BIN)/python -m tests.real.build
 	@$(BIN)/python -m pytest -q tests/real
 
+.PHONY: mutants
+mutants: $(VENV)/.dev ## put known mistakes back one at a time; the tests must find them (resumable)
+	@$(BIN)/python tools/mutants.py
+	@$(BIN)/python tools/mutants.py --table
+
 .PHONY: operators
 operators: $(VENV)/.dev ## build operators into the cache folder (needs Go), then run them on dragoman up
 	@$(BIN)/python -m tests.real.build --only helm

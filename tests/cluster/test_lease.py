@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.api.kinds import kind_of
 from dragoman.cluster.lease import Elector, LeaseSettings, LedClient
-from dragoman.errors import Retry
+from dragoman.errors import Retry, Stale
 from dragoman.runtime.tasks import Tasks
 
 
@@ -138,5 +138,60 @@ def test_a_lease_changed_meanwhile_is_not_taken(run: Any) -> None:
         a, b = elector(t, "a"), elector(t, "b")
         got = await asyncio.gather(a._claim(), b._claim())
         assert sorted(got) == [False, True]
+
+    run(body)
+
+
+def test_a_leader_whose_server_does_not_answer_steps_down_at_its_deadline(run: Any) -> None:
+    async def body(t: Any) -> None:
+        a = elector(t, "a")
+        ended = asyncio.Event()
+
+        async def lead() -> None:
+            try:
+                await for_ever()
+            finally:
+                ended.set()
+
+        async def check() -> None:
+            with pytest.raises(Retry, match="lost the lease"):
+                await a.run(lead)
+
+        async def unavailable(request: Any) -> Any:
+            return t.status(503, "ServiceUnavailable", "starting")
+
+        async with Tasks("a", t.clock, t.entropy) as tasks:
+            tasks.start("run", check())
+            await t.until(lambda: a.is_leader)
+            t.server.always = unavailable
+
+            async def second() -> None:
+                t.clock.advance(0.5)
+
+            began = t.clock.monotonic()
+            await t.until(ended.is_set, meanwhile=second)
+            assert t.clock.monotonic() - began < a._settings.duration_s + 2
+            assert a.problem
+
+    run(body)
+
+
+def test_a_lease_is_written_over_the_version_that_was_read(run: Any) -> None:
+    async def body(t: Any) -> None:
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        t.server.put("leases", {"metadata": {"name": "dragoman", "namespace": "kube-system"}, "spec": spec})
+        assert await elector(t, "a")._claim()
+        written = [found for method, *_, found, _ in t.server.requests if method == "PUT"]
+        (version,) = [found["metadata"].get("resourceVersion") for found in written]
+        assert version
+        # Both read it free; the second to write is told that the first was faster.
+        spec = {**spec, "holderIdentity": ""}
+        stored = t.server.put("leases", {"metadata": {"name": "dragoman", "namespace": "kube-system"}, "spec": spec})
+        b = elector(t, "b")
+        read = await t.client.get(kind_of("Lease"), "dragoman", "kube-system")
+        assert await elector(t, "a")._claim()
+        with pytest.raises(Stale):
+            await t.client.replace(kind_of("Lease"), b._lease(read))
+        assert stored["metadata"]["resourceVersion"] == read["metadata"]["resourceVersion"]
 
     run(body)

@@ -216,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "generation-kept",
-        "a pool is published anew under its old generation: half of each is taken for one pool",
+        "a pool is published again under its old generation: half of each is taken for one pool",
         "node/slices.py",
         "    return newest + 1\n",
         "    return newest or 1\n",

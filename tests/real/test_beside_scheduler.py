@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -35,7 +36,19 @@ def fence(cluster: Cluster, *drivers: str, user: str) -> None:
     documents = list(yaml.safe_load_all(FENCE.read_text()))
     settings = next(one for one in documents if one["kind"] == "ConfigMap")
     settings["data"] = {"drivers": ",".join(drivers), "users": user}
-    cluster.apply(*documents)
+    cluster.apply(*documents, claim("probe"))
+    [request] = cluster.get("ResourceClaim", "probe")["spec"]["devices"]["requests"]
+    result = {"request": request["name"], "driver": drivers[0], "pool": "probe", "device": "probe"}
+    body = json.dumps({"status": {"allocation": {"devices": {"results": [result]}}}})
+    write = ("patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "-p", body, "--dry-run=server")
+    somebody = ("--as=somebody", "--as-group=system:masters")
+
+    def refuses() -> bool:
+        done = cluster.kubectl(*somebody, *write, ok=None)
+        return "dragoman-fence" in done.stdout + done.stderr
+
+    cluster.until(refuses, "the fence to be enforced", 60)
+    cluster.kubectl("delete", "resourceclaim", "probe")
 
 
 def is_bound(cluster: Cluster, name: str) -> bool:
